@@ -3,12 +3,16 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from resources.statements import Table, Zone
 from resources.warehouse import Session
+
+PROJECT = Path(__file__).resolve().parents[1]
+"""The root of the project, to which declared paths are relative."""
 
 OWNERS = ["team:disclosure-avoidance"]
 POOL = "warehouse"

@@ -17,6 +17,12 @@ import yaml
 from assets.cef.asset import build_cef
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.release.method import PUBLICATION
+from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
+from assets.topdown.declaration import (
+    PRODUCTION_ALLOCATIONS,
+    PRODUCTION_SPINE,
+    TopDownDeclaration,
+)
 from benchmarks.harness import launch
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.safetab.design import Pair
@@ -28,13 +34,7 @@ from mechanisms.states import STATES as NATION
 from orchestration import components
 from orchestration.components.release import ReleaseComponent, automated, release_definitions, releases_of
 from orchestration.components.safetab import SafeTabH, SafeTabP
-from orchestration.components.safetab_declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from orchestration.components.topdown import TopDown
-from orchestration.components.topdown_declaration import (
-    PRODUCTION_ALLOCATIONS,
-    PRODUCTION_SPINE,
-    TopDownDeclaration,
-)
 from orchestration.definitions import budget, without_configuration
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
+from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.joined import write_join
 from assets.phsafe.method import PHSafeMethod
 from benchmarks.harness import Result, charge_counts, make, open_deployment, run_step, temporary_home, write_cef
 from mechanisms.states import PUERTO_RICO, STATES
-from orchestration.components.phsafe import build_release
-from orchestration.components.phsafe_declaration import PHSafeDeclaration
+from orchestration.components.phsafe import PHSafe
 from resources.statements import Zone
 
 SMALL, LARGE = 64_000, 3_900_000
@@ -54,7 +54,7 @@ def run_stages(home: str, households: int, run: int) -> None:
     declaration = PHSafeDeclaration(
         name=f"run{run}", dataset=dataset.name, title="S-DHC", states=sorted(dataset.generated.states)
     )
-    release = build_release(declaration, dataset, Path(home) / "published")
+    release = PHSafe(declaration).release(dataset, Path(home) / "published")
     warehouse, _, _ = open_deployment(home)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         write_join(session, release)

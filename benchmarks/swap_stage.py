@@ -22,6 +22,7 @@ from assets.release.contents import counted_from
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import seal_stage
 from assets.swapping.cells import SWAPPED
+from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.invariants import counted_with, invariant_tables, write_invariants
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
@@ -30,7 +31,7 @@ from benchmarks import harness
 from benchmarks.harness import Result, find_median_run, open_deployment, run_step, temporary_home
 from mechanisms.pair_swapping.pairing import NOBODY, swap_pairs
 from mechanisms.sampling.stream import RandomStream
-from orchestration.components.swapping import SwappingDeclaration, build_release
+from orchestration.components.swapping import PermutationSwapping
 from resources.statements import SQL, Table, Zone
 
 HOUSEHOLDS, FEWER_HOUSEHOLDS = 20_000_000, 2_000_000
@@ -257,4 +258,4 @@ def declare_release(home: str, name: str, **changes: Any) -> SwappingRelease:
         }
         | changes
     )
-    return build_release(declaration, dataset, Path(home) / "published")
+    return PermutationSwapping(declaration).release(dataset, Path(home) / "published")

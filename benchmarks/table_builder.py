@@ -24,6 +24,7 @@ from cell_key_perturbation.utils.generate_test_ptable import generate_ptable_10_
 from numpy.typing import NDArray
 
 from assets.release.dataset import DatasetDeclaration
+from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.method import TableBuilderMethod
 from benchmarks.harness import (
     Result,
@@ -37,8 +38,7 @@ from benchmarks.harness import (
 )
 from mechanisms.table_builder.p_table import PTable
 from mechanisms.table_builder.reading import read_ons
-from orchestration.components.table_builder import build_release
-from orchestration.components.table_builder_declaration import TableBuilderDeclaration
+from orchestration.components.table_builder import SingleHypercube
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse
 
@@ -111,7 +111,7 @@ def run_stages(home: str, name: str, noise: dict[str, Any]) -> None:
             "hypercubes": [{"name": "cells", "variables": list(SIZES), "margins": "independent"} | noise],
         }
     )
-    release = build_release(declaration.each()[0], _declare_dataset(), Path(home) / "published")
+    release = SingleHypercube(declaration.by_hypercube()[0]).release(_declare_dataset(), Path(home) / "published")
     method = TableBuilderMethod(release)
     charge_counts(home, method, hash_cef=False)
     make(home, method)

@@ -8,10 +8,10 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from statistics import mean
+from typing import Any
 from unittest.mock import patch
 
 import dagster as dg
@@ -23,6 +23,7 @@ from assets.cef.synthetic import write as write_census
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
 from assets.topdown.accuracy import measure_accuracy
+from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.estimation import estimate_level
 from assets.topdown.histograms import write_invariants
 from assets.topdown.method import TopDownMethod
@@ -44,8 +45,6 @@ from mechanisms.topdown.design import words
 from mechanisms.topdown.estimation import estimate as estimate_siblings
 from mechanisms.topdown.least_squares import solve
 from orchestration.components import Dataset, TopDown
-from orchestration.components.topdown import build_release
-from orchestration.components.topdown_declaration import TopDownDeclaration
 from resources.statements import Zone
 
 SIZES = SMALLEST, MIDDLE, LARGEST = 198_500, 397_000, 794_000
@@ -153,7 +152,7 @@ def _estimate_levels(home: str, release: TopDownRelease) -> None:
 def replicate(home: str, households: int) -> tuple[float, float]:
     """Make the replicates; return the seconds, and the peak memory of all processes together in GiB."""
     warehouse, custody, _ = open_deployment(home)
-    release = replace(declare_release(home, households), replicates=REPLICATES)
+    release = declare_release(home, households, replicates=REPLICATES)
     with sample_memory() as memory:
         started = time.perf_counter()
         make_replicates(warehouse, custody, release, lambda done, declared: None)
@@ -161,14 +160,14 @@ def replicate(home: str, households: int) -> tuple[float, float]:
     return seconds, max(memory)
 
 
-def declare_release(home: str, households: int) -> TopDownRelease:
+def declare_release(home: str, households: int, **fields: Any) -> TopDownRelease:
     """The release of a synthetic census with so many households."""
     population = SyntheticPopulation(households=households, states=STATES)
     dataset = synthetic_census(population, name="bench", cap={"rho": 100})
     declaration = TopDownDeclaration(
-        name="redistricting", dataset=dataset.name, title="Redistricting data", processes=PROCESSES
+        name="redistricting", dataset=dataset.name, title="Redistricting data", processes=PROCESSES, **fields
     )
-    return build_release(declaration, dataset, Path(home) / "published")
+    return TopDown(declaration).release(dataset, Path(home) / "published")
 
 
 def measure_steps() -> list[Result]:
@@ -259,5 +258,5 @@ def _declare_demonstration(home: Path) -> TopDownRelease:
     tree = dg.ComponentTree.for_project(Path(__file__).resolve().parents[1])
     datasets = {dataset.declaration.name: dataset.declaration for dataset in tree.get_all_components(Dataset)}
     (component,) = tree.get_all_components(TopDown)
-    release = component.release(datasets[component.declaration.dataset], home / "published")
-    return replace(release, processes=1)
+    declaration = component.declaration.model_copy(update={"processes": 1})
+    return TopDown(declaration).release(datasets[declaration.dataset], home / "published")

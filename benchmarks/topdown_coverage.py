@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
+from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.limits import limits_of
 from assets.topdown.release import HISTOGRAMS
 from assets.topdown.tree import read_tree
@@ -30,8 +31,7 @@ from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Counts, replicate_noise, rolled_up
 from mechanisms.topdown.schema import Schema
 from mechanisms.topdown.uncertainty import QUANTILE, Intervals, Sums, intervals
-from orchestration.components.topdown import build_release
-from orchestration.components.topdown_declaration import TopDownDeclaration
+from orchestration.components.topdown import TopDown
 from resources.statements import Zone
 
 DRAWS, REPLICATES, PROCESSES = 10, 25, 2
@@ -140,7 +140,7 @@ def _make_census(population: SyntheticPopulation) -> tuple[Replicated, int]:
     dataset = synthetic_census(population, name="bench", cap={"rho": 100})
     declaration = TopDownDeclaration(name="redistricting", dataset="bench", title="Redistricting data")
     with temporary_home() as home:
-        release = build_release(declaration, dataset, Path(home) / "published")
+        release = TopDown(declaration).release(dataset, Path(home) / "published")
         persons, _ = charge(home, release)
         warehouse, _, _ = open_deployment(home)
         counts = {}

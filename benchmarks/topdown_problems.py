@@ -13,10 +13,11 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from mechanisms.topdown.design import variances
 from mechanisms.topdown.estimation import Measurement
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.least_squares import Constraints, Query
-from mechanisms.topdown.production import PERSON_ALLOCATION, variances
+from mechanisms.topdown.production import PERSON_ALLOCATION
 from mechanisms.topdown.schema import PERSONS, Schema
 
 

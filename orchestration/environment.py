@@ -22,6 +22,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from assets.conventions import PROJECT
 from assets.release.release import DeclarationError
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -33,8 +34,6 @@ _DATA_PATH = re.compile(r"(/|s3://[a-z0-9][a-z0-9.-]+)(/?[^?#*\[\]]+)?")
 _SCHEDULER = re.compile(r"(?P<protocol>tcp|tls)://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
 
 _THIS_MACHINE = ("127.0.0.1", "[::1]", "localhost")
-
-PROJECT = Path(__file__).resolve().parent.parent
 
 
 def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:

@@ -1,16 +1,17 @@
 """Plans: declarations that were not made yet, and what they would charge.
 
 What can be tried are the fields of `defs.yaml` themselves, so that every plan ends in a `defs.yaml`. A wanted margin of
-error or a wanted total becomes fields too: each component says which (`ReleaseComponent`). No record is read.
+error or a wanted total becomes fields too: each kind of release says which (`DeclaredRelease`). No record is read.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -21,12 +22,7 @@ from assets.release.numbers import positive_fraction
 from assets.release.plan import Asked, Line, Plan
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, compose_like, fits
-from mechanisms.accounting.losses import InfiniteLoss, format_loss
-
-if TYPE_CHECKING:
-    from orchestration.components.release import ReleaseComponent
-
-C = TypeVar("C", bound="ReleaseComponent")
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss, format_loss
 
 _STAYS = ("name", "dataset")
 """The fields that say which release is planned."""
@@ -34,8 +30,101 @@ _STAYS = ("name", "dataset")
 _WIDTH = 100
 
 
+class DeclaredRelease(ABC):
+    """A declared release: how it is made, and which fields of its declaration its budgets follow from."""
+
+    declaration: Any
+
+    method: ClassVar[type[Method[Any, Any, Any]]]
+    """How a release of this kind is charged, drawn, checked and published."""
+
+    @property
+    @abstractmethod
+    def named(self) -> str:
+        """The name under which it is declared, `dataset/release`."""
+
+    @property
+    @abstractmethod
+    def type_name(self) -> str:
+        """The `type` of the file that declares it."""
+
+    @abstractmethod
+    def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
+        """The declared release of a dataset.
+
+        Args:
+            dataset: the dataset.
+            published: the parent folder of all publications.
+
+        Raises:
+            DeclarationError: if the declaration contradicts itself or the dataset.
+        """
+
+    @property
+    def tried(self) -> BaseModel:
+        """The declaration whose fields a plan tries."""
+        found: BaseModel = self.declaration
+        return found
+
+    @property
+    def attributes(self) -> BaseModel:
+        """The attributes of the file that declares it."""
+        return self.tried
+
+    @abstractmethod
+    def with_fields(self, given: Mapping[str, Any]) -> Self:
+        """The same release with these fields as those of `tried`.
+
+        Raises:
+            ValidationError: if they are not valid.
+        """
+
+    def plan(self, method: Method[Any, Any, Any], asked: Asked) -> Plan:
+        """What the release would charge, and how exact it would be.
+
+        Args:
+            method: how it is made.
+            asked: what the plan asks, of which the fields of the declaration are there already.
+
+        Raises:
+            ValueError: if something is asked that there is not for this kind of release.
+        """
+        if asked.largest_stratum is not None:
+            raise ValueError("largest_stratum: only the loss of swapping depends on it")
+        return method.plan()
+
+    def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
+        """The fields of the declaration with which lines have at most these 90% margins of error.
+
+        Raises:
+            ValueError: if no declaration has them.
+        """
+        raise ValueError("margins: this kind of release has no budget for each line")
+
+    def fields_for_total(self, method: Method[Any, Any, Any], total: Fraction, asked: Asked) -> Mapping[str, Any]:
+        """The fields of the declaration with which its charge is a total.
+
+        Raises:
+            ValueError: if no declaration has it.
+        """
+        loss = method.plan().loss
+        charged = loss.epsilon if isinstance(loss, ApproximateLoss) else loss
+        if isinstance(charged, PureLoss) and charged.argument == 1 and charged.rational:
+            return self.scaled(method, total / charged.rational)
+        if isinstance(charged, ConcentratedLoss):
+            return self.scaled(method, total / charged.rho)
+        raise ValueError("total: this kind of release has no finite budget that could be scaled")
+
+    def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
+        """The fields of the declaration with all budgets multiplied by a factor greater than 0."""
+        raise ValueError("total: this kind of release has no budgets that could be scaled")
+
+
+C = TypeVar("C", bound=DeclaredRelease)
+
+
 @dataclass(frozen=True)
-class Planned:
+class Planned(Generic[C]):
     """A planned declaration, and what it would charge.
 
     Attributes:
@@ -46,14 +135,14 @@ class Planned:
         text: the `defs.yaml` that declares it.
     """
 
-    component: "ReleaseComponent"
+    component: C
     method: Method[Any, Any, Any]
     plan: Plan
     attributes: dict[str, Any]
     text: str
 
 
-def planned(component: "ReleaseComponent", dataset: DatasetDeclaration, published: Path, asked: Asked) -> Planned:
+def planned(component: C, dataset: DatasetDeclaration, published: Path, asked: Asked) -> Planned[C]:
     """The plan of a release with other fields, wanted margins or a wanted total.
 
     Args:
@@ -70,7 +159,7 @@ def planned(component: "ReleaseComponent", dataset: DatasetDeclaration, publishe
     def refuse(reason: str) -> DeclarationError:
         return DeclarationError(f"release {component.named}: plan: {reason}")
 
-    def method_of(changed: "ReleaseComponent") -> Method[Any, Any, Any]:
+    def method_of(changed: C) -> Method[Any, Any, Any]:
         return changed.method(changed.release(dataset, published))
 
     if asked.margins and asked.total is not None:
@@ -104,7 +193,7 @@ def planned(component: "ReleaseComponent", dataset: DatasetDeclaration, publishe
     )
 
 
-def declaration_text(component: "ReleaseComponent", attributes: Mapping[str, Any]) -> str:
+def declaration_text(component: DeclaredRelease, attributes: Mapping[str, Any]) -> str:
     """The `defs.yaml` of these attributes."""
     fields = "".join(
         # Collections of single values are written on one line, everything else on lines of its own.

@@ -21,10 +21,11 @@ from assets.gates.shared import all_gates
 from assets.release.dataset import DatasetDeclaration
 from assets.release.gate import ReleaseContext
 from assets.release.release import Release
+from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.release import SwappingRelease
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import ReleaseComponent
-from orchestration.components.swapping import PermutationSwapping, SwappingDeclaration
+from orchestration.components.swapping import PermutationSwapping
 from orchestration.definitions import budget, without_configuration
 from resources.chain import Entry
 from resources.custody import Custody

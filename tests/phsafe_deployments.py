@@ -15,10 +15,10 @@ from typing import Any
 from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.cef.sample import write_sample
 from assets.cef.synthetic import SyntheticPopulation
+from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.release import PHSafeRelease
 from assets.release.dataset import Reader
 from orchestration.components import PHSafe
-from orchestration.components.phsafe_declaration import PHSafeDeclaration
 from orchestration.components.release import ReleaseComponent
 from tests.deployments import Deployment, deploy, write_csv
 

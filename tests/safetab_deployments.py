@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from assets.cef.detailed_files import detailed_files
+from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from assets.safetab.release import SafeTabHRelease, SafeTabPRelease
 from orchestration.components.safetab import SafeTabH, SafeTabP
-from orchestration.components.safetab_declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from tests.assets.safetab import examples
 from tests.deployments import Deployment, deploy
 

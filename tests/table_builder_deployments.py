@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.release import HypercubeRelease
 from orchestration.components.release import ReleaseComponent
 from orchestration.components.table_builder import TableBuilder
-from orchestration.components.table_builder_declaration import TableBuilderDeclaration
 from tests.deployments import Deployment, deploy, households, members, small_dataset, write_csv
 
 TENURE: dict[str, Any] = {

@@ -52,11 +52,8 @@ MECHANISMS = {path.name for path in (ROOT / "mechanisms").iterdir() if (path / "
 }
 """The mechanisms. Each has a package of its name in `mechanisms` and in `assets`, and a component."""
 
-LISTS_MECHANISMS = {
-    Path("mechanisms/compilation.py"),
-    Path("orchestration/components/__init__.py"),
-}
-"""The modules that name mechanisms: what the set-up compiles, and what can be declared in YAML."""
+LISTS_MECHANISMS = {Path("mechanisms/compilation.py")}
+"""The module that names mechanisms: what the set-up compiles."""
 
 OF_KEYS = {"resources.custody", "resources.keyfiles", "resources.anchor"}
 NEED_KEYS = {"Ledger", "Custody", "deployment_resources", "public_key"}
@@ -242,12 +239,16 @@ def test_the_project_keeps_the_rule(rule: Rule) -> None:
     assert broken(rule) == []
 
 
-def test_every_mechanism_has_its_package_component_and_page() -> None:
-    assert {"pair_swapping", "phsafe", "safetab", "swapping", "table_builder", "topdown"} == MECHANISMS
+def test_every_mechanism_has_its_package_component_page_and_kind() -> None:
+    assert len(MECHANISMS) >= 6
+    kinds = (ROOT / "tests/contract/kinds.py").read_text("utf-8")
     for name in MECHANISMS:
-        for place in (f"assets/{name}/method.py", f"sql/{name}", f"orchestration/components/{name}.py"):
-            assert (ROOT / place).exists(), place
-        for place in (f"docs/mechanisms/{name}.md", f"tests/assets/{name}", f"tests/mechanisms/{name}"):
+        assert f'"{name.replace("_", " ")}": Kind(' in kinds, name
+        for place in (
+            *(f"assets/{name}/{module}.py" for module in ("declaration", "release", "method")),
+            *(f"sql/{name}", f"orchestration/components/{name}.py", f"docs/mechanisms/{name}.md"),
+            *(f"tests/assets/{name}", f"tests/mechanisms/{name}", f"docs/pictures/{name}-lineage.png"),
+        ):
             assert (ROOT / place).exists(), place
 
 

@@ -4,15 +4,16 @@
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.release.dataset import Reader
+from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.release import TopDownRelease
 from orchestration.components import TopDown
 from orchestration.components.release import ReleaseComponent
-from orchestration.components.topdown_declaration import TopDownDeclaration
 from tests.deployments import Deployment, deploy, write_csv
 from tests.phsafe_deployments import Files, census, changed
 
@@ -125,3 +126,8 @@ def topdown_declaration(**changes: Any) -> TopDownDeclaration:
         "processes": 1,
     }
     return TopDownDeclaration.model_validate(declared | changes)
+
+
+def redeclared(release: TopDownRelease, **changes: Any) -> TopDownRelease:
+    """The release with other fields of its declaration, and the same design."""
+    return replace(release, declaration=release.declaration.model_copy(update=changes))

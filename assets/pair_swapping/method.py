@@ -74,7 +74,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
                     "columns": list(product.columns),
                 },
             )
-            for product in self.release.products
+            for product in self.release.declaration.products
         }
 
     def parameters(self) -> Mapping[str, Any]:

@@ -29,7 +29,7 @@ def published_tables(release: PairSwappingRelease) -> list[PublishedTable]:
             (UNIT, *persons),
             (),
         ),
-        *(_product(release, product) for product in release.products),
+        *(_product(release, product) for product in release.declaration.products),
     ]
 
 

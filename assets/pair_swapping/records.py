@@ -78,7 +78,7 @@ def counted_with(release: PairSwappingRelease) -> dict[str, Any]:
 
 def imputed_record(release: PairSwappingRelease) -> dict[str, Any] | None:
     """Which households are imputed, as plain values that are equal if they mean the same."""
-    imputed = release.imputed
+    imputed = release.declaration.imputed
     return {"column": imputed.column, "values": sorted(imputed.values)} if imputed else None
 
 
@@ -95,7 +95,7 @@ def with_persons(
         persons: their persons.
         key: the column of both that identifies the unit.
     """
-    imputed = release.imputed
+    imputed = release.declaration.imputed
     return session.stage(
         name,
         "pair_swapping/with_persons",

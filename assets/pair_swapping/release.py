@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from assets.cef.census import CensusDeclaration
-from assets.release.columns import Column, Role
+from assets.pair_swapping.declaration import PairSwappingDeclaration
+from assets.release.columns import Column
 from assets.release.release import Release
 from assets.tabulation.declaration import Product
 from mechanisms.pair_swapping.design import PairSwappingDesign
@@ -20,34 +21,11 @@ RESERVED = {"unit", "unit_key", "adults", "minors", "composition", "swappable", 
 
 
 @dataclass(frozen=True)
-class Imputed:
-    """How imputed households are recognized, which are never swapped.
-
-    Attributes:
-        column: a variable of the units.
-        values: its values for households that were imputed.
-    """
-
-    column: str
-    values: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class PairSwappingRelease(Release):
-    """A declared release by targeted pair swapping.
+    """A declared release by targeted pair swapping."""
 
-    Attributes:
-        design: the key variables, the swap rate, and the variables that partners exchange.
-        imputed: which households are imputed; None if none is marked.
-        products: the tables of counts that are published besides the swapped records.
-
-    Raises:
-        DeclarationError: if the declaration contradicts itself or the dataset.
-    """
-
+    declaration: PairSwappingDeclaration
     design: PairSwappingDesign
-    imputed: Imputed | None
-    products: tuple[Product, ...]
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, CensusDeclaration):
@@ -63,16 +41,15 @@ class PairSwappingRelease(Release):
                 self.refuse(f"column {name} is recoded from {column.source}, which moves; give it the role geography")
         for name in self.design.key:
             self._require_held("key", name)
-        if self.imputed:
-            self._require_held("imputed", self.imputed.column)
-            codes = [str(code) for code in self.variables[self.imputed.column].codes]
-            for value in self.imputed.values:
+        imputed = self.declaration.imputed
+        if imputed:
+            self._require_held("imputed", imputed.column)
+            codes = [str(code) for code in self.variables[imputed.column].codes]
+            for value in imputed.values:
                 if codes and value not in codes:
-                    self.refuse(
-                        f"imputed: values: {self.imputed.column} has no value {value!r}; it has {', '.join(codes)}"
-                    )
-        names = [product.name for product in self.products]
-        for product in self.products:
+                    self.refuse(f"imputed: values: {imputed.column} has no value {value!r}; it has {', '.join(codes)}")
+        names = [product.name for product in self.declaration.products]
+        for product in self.declaration.products:
             if names.count(product.name) > 1:
                 self.refuse(f"products: {product.name} is declared twice")
             if product.name in (SWAPPED, SWAPPED_PERSONS):
@@ -84,7 +61,7 @@ class PairSwappingRelease(Release):
 
     def _require_held(self, field: str, name: str) -> None:
         if name not in self.variables or name in self.design.place:
-            known = ", ".join(each for each in self.variables if each not in self.design.place)
+            known = ", ".join(variable for variable in self.variables if variable not in self.design.place)
             self.refuse(f"{field}: {name} is no variable that a unit keeps; those are {known}")
 
     @property
@@ -109,8 +86,3 @@ class PairSwappingRelease(Release):
     def columns_of(self, product: Product) -> Mapping[str, Column]:
         """The variables that a product can be tabulated by."""
         return {**self.variables, **(self.person_variables if product.of == "persons" else {})}
-
-
-def place_columns(dataset: CensusDeclaration) -> tuple[str, ...]:
-    """The columns of a unit's place: all geographic ones, which partners exchange together."""
-    return tuple(name for name, column in dataset.units.variables.items() if column.role is Role.GEOGRAPHY)

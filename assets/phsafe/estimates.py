@@ -79,7 +79,7 @@ class _Measured:
 
     def __init__(self, method: GridCounts[PHSafeRelease], measurements: pa.Table) -> None:
         self.design = method.release.design
-        self.interval = method.release.interval
+        self.interval = method.release.declaration.interval
         self.groups: dict[tuple[str, str], pa.Table] = {}
         self._counts: dict[tuple[str, str], NDArray[np.int64]] = {}
         self._variance: dict[tuple[str, str], float] = {}

@@ -64,7 +64,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
 
     @property
     def charges(self) -> bool:
-        return self.release.private
+        return self.release.declaration.private
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release

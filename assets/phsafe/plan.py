@@ -19,8 +19,9 @@ from mechanisms.accounting.composition import compose_approximate
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.rounding import format_decimal, round_up
+from mechanisms.design import LARGEST_BUDGET
 from mechanisms.noise import Noise
-from mechanisms.phsafe.design import LARGEST_BUDGET, PHSafeDesign, Released
+from mechanisms.phsafe.design import PHSafeDesign, Released
 from mechanisms.phsafe.margins import PLACES, budget_for_margin, exact_margin, noise_of_count
 from mechanisms.phsafe.margins import margin_of_error as planned_margin
 from mechanisms.sampling.margins import MILLION, least_budget, margin_of_error
@@ -83,11 +84,11 @@ _LEAST_MARGIN = 0.5
 def phsafe_plan(release: PHSafeRelease) -> Plan:
     """What the release would charge, and how exact its counts would be."""
     design = release.design
-    facts = dict(totals(design, release.delta))
-    if not release.private:
+    facts = dict(totals(design, release.declaration.delta))
+    if not release.declaration.private:
         facts["charge"] = "none: with private: false there is neither a draw nor a publication"
     return Plan(
-        design.specification(release.dataset.name) if release.private else None,
+        design.specification(release.dataset.name) if release.declaration.private else None,
         tuple(_line(design, each) for each in design.released),
         facts,
         {"Runs and levels": _runs(design), "Budget for a margin": _budgets(design)},

@@ -131,7 +131,7 @@ def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.Metada
 
 
 def _description(release: PHSafeRelease) -> str:
-    kind = release.interval.value.replace("_", "-")
+    kind = release.declaration.interval.value.replace("_", "-")
     return f"""Estimates of every cell of the finished tables from the noisy measurements.
 
 The margins of a table are sums of measured cells, whose variances add up. The posterior of a count under a flat prior

@@ -47,7 +47,7 @@ def published_tables(release: PHSafeRelease) -> list[PublishedTable]:
 def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
     number = "decimal" if shell.averages else "integer"
     unit = "average" if shell.averages else "count"
-    kind = "" if shell.averages else f"{release.interval.value.replace('_', '-')} credible "
+    kind = "" if shell.averages else f"{release.declaration.interval.value.replace('_', '-')} credible "
     return PublishedTable(
         shell.name.lower(),
         f"{shell.name}: {shell.title}",
@@ -80,7 +80,7 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
             ),
         ),
         ("region_type", "region_id", "iteration_code", "cell"),
-        interval=AVERAGES if shell.averages else COUNTS[release.interval],
+        interval=AVERAGES if shell.averages else COUNTS[release.declaration.interval],
     )
 
 
@@ -120,7 +120,7 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
             PublishedColumn("VARIANCE", "decimal", "Exact variance of the noise, to 18 decimals"),
         ),
         ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", f"{name.upper()}_DATA_CELL"),
-        delimiter=release.delimiter,
+        delimiter=release.declaration.measurement_format.delimiter,
     )
 
 

@@ -1,16 +1,15 @@
-"""A PHSafe release as one value, which all its stages receive.
+"""A PHSafe release as one value, which all its stages receive: its products, and the rules of its declaration.
 
-This module defines the fields that an S-DHC release declares beyond those of all releases, and checks their rules
-before anything runs. `mechanisms.phsafe.design` defines what the budgets mean.
+The rules are checked before anything runs. Those that need no dataset are in `assets.phsafe.declaration` and
+`mechanisms.phsafe.design`.
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
 
+from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.join import PERSON_COLUMNS, UNIT_COLUMNS
 from assets.release.release import Release
 from mechanisms.phsafe.design import PHSafeDesign
-from mechanisms.phsafe.estimation import Interval
 from mechanisms.phsafe.runs import RUN
 from mechanisms.phsafe.tables import SHELL, SHELLS, Shell
 
@@ -20,27 +19,10 @@ _INTEGERS = {"MAFID", "QAGE"}
 
 @dataclass(frozen=True)
 class PHSafeRelease(Release):
-    """A declared release by PHSafe.
+    """A declared release by PHSafe."""
 
-    Attributes:
-        design: the released runs and levels, with their budgets and truncation.
-        delta: the δ at which ρ is stated as (ε, δ) in the certificate and the parameters.
-        products: the finished tables to publish, out of PH1, …, PH8.
-        interval: the kind of the 90% intervals in the finished tables.
-        delimiter: what separates the columns of the measurements in CSV: a comma, or | as in the production system.
-        private: whether there is a draw and a publication; if not, the release ends with confidential tables of exact
-            counts, for tuning on synthetic data.
-
-    Raises:
-        DeclarationError: if the declaration contradicts itself or the dataset.
-    """
-
+    declaration: PHSafeDeclaration
     design: PHSafeDesign
-    delta: Fraction
-    products: tuple[str, ...]
-    interval: Interval
-    delimiter: str
-    private: bool
 
     def __post_init__(self) -> None:
         units, persons = self.dataset.units, self.dataset.persons
@@ -63,10 +45,13 @@ class PHSafeRelease(Release):
             if codes and state not in codes:
                 known = ", ".join(str(code) for code in codes)
                 self.refuse(f"states: {state} is not a state of {self.dataset.name}, which has {known}")
-        if not 0 < self.delta < 1:
-            self.refuse(f"delta: {self.delta} is not strictly between 0 and 1")
-        if not self.private and not self.dataset.synthetic:
+        if not self.declaration.private and not self.dataset.synthetic:
             self.refuse("private: only a dataset declared synthetic allows exact counts, for tuning")
+
+    @property
+    def products(self) -> tuple[str, ...]:
+        """The finished tables to publish: the declared ones, by default all that the released runs allow."""
+        return tuple(self.declaration.products) or available_products(self.design)
 
     def _check_product(self, shell: Shell) -> None:
         if not _released_together(self.design, shell):

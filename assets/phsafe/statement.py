@@ -62,7 +62,7 @@ def phsafe_statement(release: PHSafeRelease, inputs: Inputs, output_version: str
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
         remark="Neighbors are two files that differ in one person's record, whatever this changes in units.",
-        delta=release.delta if release.design.noise is Noise.GAUSSIAN else None,
+        delta=release.declaration.delta if release.design.noise is Noise.GAUSSIAN else None,
         equivalents=equivalents(release),
         papers=PAPERS,
     )
@@ -146,7 +146,7 @@ def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
         ),
         Parameter(
             "Intervals",
-            f"90%; for counts, {release.interval.value.replace('_', '-')} credible intervals",
+            f"90%; for counts, {release.declaration.interval.value.replace('_', '-')} credible intervals",
             "Intervals account for the noise but not for persons dropped by truncation. The interval of an average "
             "contains the averages that are compatible with its two measurements.",
         ),

@@ -12,12 +12,12 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
+from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from assets.release.declaration import Part
 from assets.release.names import ColumnName, SourcePath
 from assets.release.numbers import shown
 from assets.release.recodes import MOST_BANDS, Band, Bands, Coding, GivenBound, Merge, Recode, Value
@@ -131,7 +131,7 @@ _GivenMerge = Annotated[
 ]
 
 
-class Column(dg.Model):
+class Column(Part):
     """One column of a table: its type, its role and its domain.
 
     A geography or characteristic column declares its domain:
@@ -146,8 +146,6 @@ class Column(dg.Model):
 
     Key and unit columns are integers or strings, never null, and need no domain.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: ColumnType = Field(description="integer, string, boolean, date or decimal.")
     role: Role = Field(Role.CHARACTERISTIC, description="key, unit, geography or characteristic.")
@@ -473,10 +471,8 @@ def recodes_beside(layout: Mapping[str, Column], columns: dict[str, Column]) -> 
     return distinct(columns)
 
 
-class RecordTable(dg.Model):
+class RecordTable(Part):
     """The declaration of a table of records: its source and its columns."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: SourcePath | SkipJsonSchema[None] = Field(
         None, description="The source file: absolute, or relative to the project's root."

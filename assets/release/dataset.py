@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BeforeValidator,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
@@ -119,8 +118,6 @@ class DatasetDeclaration(Declaration):
     """One vintage of confidential microdata: units, with or without persons in them."""
 
     declares = "dataset"
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     structure: ClassVar[Structure | None] = None
     """The rules that records must satisfy together; None if the layout of the dataset has no such rules."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import dagster as dg
-from pydantic import GetCoreSchemaHandler, ValidationError
+from pydantic import ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails
 from pydantic_core.core_schema import no_info_wrap_validator_function
 
@@ -21,7 +21,13 @@ MOST_VALUES = 1_000_000
 _CONTROL, _SURROGATE = "Cc", "Cs"
 
 
-class Declaration(dg.Model):
+class Part(dg.Model):
+    """A part of a declaration with fields of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class Declaration(Part):
     """A declaration whose errors begin with what is declared: `dataset town`, or `release town/tenure`."""
 
     declares: ClassVar[str]
@@ -40,11 +46,11 @@ class Declaration(dg.Model):
         try:
             return validate(given)
         except ValidationError as error:
-            found = error.errors(include_url=False)
+            errors = error.errors(include_url=False)
             # A field that may be left out accepts None, so that pydantic adds to any other error that it is not None.
-            found = [each for each in found if each["type"] != "none_required"] or found
+            errors = [detail for detail in errors if detail["type"] != "none_required"] or errors
             raise ValidationError.from_exception_data(
-                error.title, [_named_error(named, given, each) for each in found]
+                error.title, [_named_error(named, given, detail) for detail in errors]
             ) from None
 
     @classmethod

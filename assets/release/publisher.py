@@ -5,7 +5,7 @@ Certificates and data dictionaries state it. Nothing else depends on it, so a ch
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.declaration import Declaration
@@ -20,8 +20,6 @@ class Publisher(Declaration):
     """Who publishes the releases of a deployment. What is not declared, certificates call not declared."""
 
     declares = "publisher"
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     authority: _Line | SkipJsonSchema[None] = Field(None, description="The office that publishes, by its full name.")
     contact: _Line | SkipJsonSchema[None] = Field(

@@ -1,15 +1,20 @@
-"""A release as one value: the fields that every release declares, and the names of its tables and assets.
+"""A release as one value: its declaration, its dataset, its design, and the names of its tables and assets.
 
-Each mechanism adds its own fields in its package (for example `assets.swapping.release`).
+The package of each mechanism adds its fields in `declaration`, where the design follows from them, and in `release` the
+rules that a release must satisfy before anything runs.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, Self
 
 import dagster as dg
+from pydantic import Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Declaration, given_text
+from assets.release.names import ReleaseName
 from assets.release.publisher import UNDECLARED, Publisher
 from mechanisms.refusal import RefusedError
 from resources.custody import CustodyMode
@@ -20,29 +25,119 @@ class DeclarationError(RefusedError, ValueError):
     """A release cannot be carried out as declared. The message names the release, the field and the rule."""
 
 
+class ReleaseDeclaration(Declaration):
+    """The fields that every kind of release declares."""
+
+    declares = "release"
+
+    name: ReleaseName
+    dataset: str = Field(description="The name of the dataset that the release is made from.")
+    title: str = Field(min_length=1, description="The release's name in words.")
+    description: str = Field("", description="What is published, for readers.")
+    custody: CustodyMode = Field(
+        CustodyMode.ESCROWED,
+        description="escrowed: the draw can be replayed under custody; ephemeral: its key is destroyed.",
+    )
+    schedule: str | SkipJsonSchema[None] = Field(
+        None, description="A cron expression (UTC) for the release's job; on by default."
+    )
+    watch_source: bool = Field(
+        False, description="Whether a changed source file launches the release's job; on by default."
+    )
+
+    @classmethod
+    def named(cls, given: Any) -> str:
+        return f"{given_text(given, 'dataset')}/{given_text(given, 'name')}"
+
+    @field_validator("schedule")
+    @classmethod
+    def _check_schedule(cls, schedule: str | None) -> str | None:
+        if schedule is not None:
+            try:
+                dg.ScheduleDefinition(job_name="any", cron_schedule=schedule)
+            except dg.DagsterInvalidDefinitionError:
+                raise ValueError(f"{schedule!r} is not a cron expression such as '0 6 1 * *'") from None
+        return schedule
+
+    def design(self, dataset: DatasetDeclaration, **sources: Any) -> Any:
+        """The mechanism's design, as it follows from the declaration and the dataset.
+
+        Args:
+            dataset: the dataset that the release is made from.
+            sources: what else the release is made from, in mechanisms that read another release.
+
+        Raises:
+            ValueError: if the declaration contradicts itself or the dataset. The message names the field and the rule.
+        """
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
 class Release:
-    """The fields that every release declares.
+    """A declared release. Each mechanism has a subclass with the types of its declaration and its design.
 
     Attributes:
+        declaration: the declared fields.
         dataset: the dataset that the release is made from.
-        name: the name of the release, unique in the dataset.
-        title: the name of the release in words.
-        description: what is published, for readers.
-        custody: whether the draw's key can be derived again.
+        design: the mechanism's parameters, as they follow from declaration and dataset.
         published: the parent folder of all publications.
         publisher: who publishes.
         address: the address under which that folder is served; "" if it is not.
+
+    Raises:
+        DeclarationError: if the declaration contradicts the dataset.
     """
 
+    declaration: ReleaseDeclaration
     dataset: DatasetDeclaration
-    name: str
-    title: str
-    description: str
-    custody: CustodyMode
+    design: Any
     published: Path
     publisher: Publisher = field(default=UNDECLARED, kw_only=True)
     address: str = field(default="", kw_only=True)
+
+    @classmethod
+    def from_declaration(
+        cls, declaration: ReleaseDeclaration, dataset: DatasetDeclaration, published: Path, address: str, **sources: Any
+    ) -> Self:
+        """The release that a declaration declares of a dataset.
+
+        Args:
+            declaration: the declared fields.
+            dataset: the dataset.
+            published: the parent folder of all publications.
+            address: the address under which that folder is served.
+            sources: the further fields of a release that is made from another one as well.
+
+        Raises:
+            DeclarationError: if the declaration contradicts itself or the dataset.
+        """
+        try:
+            design = declaration.design(dataset, **sources)
+        except DeclarationError:
+            raise
+        except (RefusedError, ValueError) as error:
+            raise DeclarationError(f"release {declaration.dataset}/{declaration.name}: {error}") from None
+        return cls(declaration, dataset, design, published, address=address, **sources)
+
+    @property
+    def name(self) -> str:
+        """The name of the release, unique in the dataset."""
+        return self.declaration.name
+
+    @property
+    def title(self) -> str:
+        """The name of the release in words."""
+        return self.declaration.title
+
+    @property
+    def description(self) -> str:
+        """What is published, for readers."""
+        return self.declaration.description
+
+    @property
+    def custody(self) -> CustodyMode:
+        """Whether the draw's key can be derived again."""
+        return self.declaration.custody
 
     def refuse(self, reason: str) -> NoReturn:
         """Reject the declaration for a reason.

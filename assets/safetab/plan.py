@@ -16,8 +16,8 @@ from assets.release.plan import Cells, Curve, Line, Plan
 from assets.safetab.release import PARAMETERS, SafeTabRelease
 from mechanisms.accounting.composition import compose_approximate
 from mechanisms.accounting.losses import format_loss
+from mechanisms.design import LARGEST_BUDGET
 from mechanisms.safetab.design import (
-    LARGEST_BUDGET,
     Measured,
     MeasuredTable,
     SafeTabPDesign,
@@ -67,7 +67,7 @@ def safetab_plan(release: SafeTabRelease) -> Plan:
     if isinstance(design, SafeTabPDesign):
         tables["Chances of detail 1, 2, 3 by true size"] = _chances(design)
     bounded, unbounded = design.bounded, design.unbounded
-    converted = compose_approximate([bounded], release.delta)
+    converted = compose_approximate([bounded], release.declaration.delta)
     return Plan(
         design.specification(release.dataset.name),
         tuple(_line(release, each) for each in design.measured),

@@ -1,18 +1,18 @@
-"""Releases by SafeTab-P and SafeTab-H as values, which all their stages receive.
+"""Releases by SafeTab-P and SafeTab-H as values, which all their stages receive, and the rules of their declarations.
 
-This module defines the fields that these releases declare beyond those of all releases, and checks their rules before
-anything runs. `mechanisms.safetab.design` defines what the budgets mean.
+The rules are checked before anything runs. Those that need no dataset are in `assets.safetab.declaration` and
+`mechanisms.safetab.design`.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar
 
 from assets.release.release import Release
+from assets.safetab.declaration import SafeTabDeclaration, SafeTabHDeclaration, SafeTabPDeclaration
 from assets.safetab.records import Counted, columns_read, lacks_household_file
 from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lists import CodeLists
@@ -25,20 +25,15 @@ follows from the declaration."""
 
 @dataclass(frozen=True)
 class SafeTabRelease(Release):
-    """What releases of both mechanisms declare.
+    """What releases by both mechanisms have in common.
 
     Attributes:
-        design: the states, budgets and thresholds.
         lists: the codes of race and ethnicity, and the iterations that they belong to.
-        delta: the δ at which ρ is stated as (ε, δ) in the certificate.
-
-    Raises:
-        DeclarationError: if the declaration contradicts itself or the dataset.
     """
 
+    declaration: SafeTabDeclaration
     design: SafeTabPDesign | SafeTabHDesign
     lists: CodeLists
-    delta: Fraction
 
     counted: ClassVar[Counted]
 
@@ -58,13 +53,11 @@ class SafeTabRelease(Release):
             if codes and state not in codes:
                 known = ", ".join(str(code) for code in codes)
                 self.refuse(f"states: {state} is not a state of {self.dataset.name}, which has {known}")
-        if not 0 < self.delta < 1:
-            self.refuse(f"delta: {self.delta} is not strictly between 0 and 1")
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """The measured region types and levels, in the order of the draw."""
-        return tuple(dict.fromkeys((each.region_type, each.level) for each in self.design.measured))
+        return tuple(dict.fromkeys((line.region_type, line.level) for line in self.design.measured))
 
     @cached_property
     def counted_with(self) -> Mapping[str, Any]:
@@ -85,7 +78,8 @@ class SafeTabRelease(Release):
 def _version(lists: CodeLists) -> str:
     """A hash of everything in the lists but names: lists that count the same have the same."""
     iterations = sorted(
-        [each.code, each.level, each.alone, each.detailed_only, each.coarse_only] for each in lists.iteration.values()
+        [listed.code, listed.level, listed.alone, listed.detailed_only, listed.coarse_only]
+        for listed in lists.iteration.values()
     )
     return sha256(canonicalize([iterations, sorted(lists.names), sorted(map(list, lists.pairs))])).hexdigest()
 
@@ -94,13 +88,14 @@ def _version(lists: CodeLists) -> str:
 class SafeTabPRelease(SafeTabRelease):
     """A declared release by SafeTab-P."""
 
+    declaration: SafeTabPDeclaration
     design: SafeTabPDesign
 
     counted = Counted.PERSONS
 
     @property
     def _counted_lines(self) -> list[str]:
-        return [each.label for each in self.design.measured]
+        return [line.label for line in self.design.measured]
 
 
 @dataclass(frozen=True)
@@ -111,6 +106,7 @@ class SafeTabHRelease(SafeTabRelease):
         detail: the release by SafeTab-P whose published totals say which groups there are, and in what detail.
     """
 
+    declaration: SafeTabHDeclaration
     design: SafeTabHDesign
     detail: SafeTabPRelease
 
@@ -119,4 +115,4 @@ class SafeTabHRelease(SafeTabRelease):
     @property
     def _counted_lines(self) -> dict[str, list[int]]:
         """With the thresholds, because they say in what detail the groups are."""
-        return {each.label: list(each.thresholds) for each in self.design.measured}
+        return {line.label: list(line.thresholds) for line in self.design.measured}

@@ -87,7 +87,7 @@ def person_statement(release: SafeTabPRelease, inputs: Inputs, output_version: s
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
         remark="Neighbors are two files that differ in one person's record.",
-        delta=release.delta if design.noise is Noise.GAUSSIAN else None,
+        delta=release.declaration.delta if design.noise is Noise.GAUSSIAN else None,
         equivalents=_equivalents(release, "person"),
         papers=PAPERS,
     )
@@ -114,7 +114,7 @@ def household_statement(release: SafeTabHRelease, inputs: Inputs, output_version
         ),
         remark="Neighbors are two files that differ in one household's record. The release of persons, from whose "
         "published totals the groups and their detail follow, has a guarantee and a charge of its own.",
-        delta=release.delta if design.noise is Noise.GAUSSIAN else None,
+        delta=release.declaration.delta if design.noise is Noise.GAUSSIAN else None,
         equivalents=_equivalents(release, "household"),
         papers=PAPERS,
     )

@@ -11,9 +11,10 @@ from fractions import Fraction
 from typing import Any
 
 from assets.swapping.cells import DRAW_NUMBER, stage_decoded, stage_drawn
+from assets.swapping.declaration import ExperimentDeclaration
 from assets.swapping.product import SwappedProduct
 from assets.swapping.records import read_contingency, stage_records
-from assets.swapping.release import Experiment, SwappingRelease
+from assets.swapping.release import SwappingRelease
 from assets.swapping.tables import counted, product_names
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute
@@ -51,7 +52,7 @@ def product_errors(session: Session, release: SwappingRelease, swapped: Table) -
     table = read_contingency(session, release, stage_records(session, release))
     original = stage_decoded(session, release, table, "original_records")
     errors = []
-    for product in release.products:
+    for product in release.declaration.products:
         truth = _tabulate(session, release, product, original, "truth")
         published = _tabulate(session, release, product, swapped, "published")
         (error,) = _errors(session, product, truth, published)
@@ -60,7 +61,7 @@ def product_errors(session: Session, release: SwappingRelease, swapped: Table) -
 
 
 def experiment_errors(
-    session: Session, release: SwappingRelease, experiment: Experiment, key: bytes
+    session: Session, release: SwappingRelease, experiment: ExperimentDeclaration, key: bytes
 ) -> Iterable[tuple[Fraction, int, ProductError]]:
     """The errors of the experiment's product in repeated draws at each swap rate.
 
@@ -73,11 +74,11 @@ def experiment_errors(
     Yields:
         The swap rate, the number of the draw from 1, and the error.
     """
-    (product,) = (product for product in release.products if product.name == experiment.product)
+    (product,) = (product for product in release.declaration.products if product.name == experiment.product)
     table = read_contingency(session, release, stage_records(session, release))
     original = stage_decoded(session, release, table, "original_records")
     truth = _tabulate(session, release, product, original, "truth")
-    plan = [(rate, number) for rate in experiment.swap_rates for number in range(1, experiment.draws + 1)]
+    plan = [(rate, number) for rate in sorted(experiment.swap_rates) for number in range(1, experiment.draws + 1)]
 
     def draw(planned: tuple[Fraction, int]) -> Contingency:
         rate, number = planned

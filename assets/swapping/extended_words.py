@@ -16,13 +16,13 @@ SOURCE = "“Swapping, extended” in the documentation of Stirred, after Bailie
 
 def rate_in_words(design: SwappingDesign) -> str:
     """The rate of a record in the first stir, after "with"."""
-    given = design.swap_rate
-    if isinstance(given, Fraction):
-        words = f"probability p = {given}"
-    elif given.epsilon is not None:
-        words = f"the smallest probability that gives its stratum ε = {given.epsilon}"
+    rates = design.swap_rate
+    if rates.is_single:
+        words = f"probability p = {rates.single_rate}"
+    elif rates.epsilon is not None:
+        words = f"the smallest probability that gives its stratum ε = {rates.epsilon}"
     else:
-        words = "the probability of the first case that fits it (" + "; ".join(map(case_in_words, given.cases)) + ")"
+        words = "the probability of the first case that fits it (" + "; ".join(map(case_in_words, rates.cases)) + ")"
     return f"{words}, but for exempt records, which are never selected" if design.exempt else words
 
 
@@ -157,23 +157,22 @@ def parameters(design: SwappingDesign, losses: SwapLosses) -> tuple[Parameter, .
 
 
 def _rates(design: SwappingDesign, losses: SwapLosses) -> Parameter:
-    given, unit = design.swap_rate, design.unit
-    if isinstance(given, Fraction):
-        return Parameter(
-            "Swap rate p", float(given), f"The probability with which a {unit} is selected.", (str(given),)
-        )
+    rates, unit = design.swap_rate, design.unit
+    rate = rates.single_rate
+    if rate is not None:
+        return Parameter("Swap rate p", float(rate), f"The probability with which a {unit} is selected.", (str(rate),))
     range_of = (losses.first.lowest, losses.first.highest)
     shown = _range([rate for rate in range_of if rate is not None])
-    if given.epsilon is not None:
-        note = f"Every stratum has the smallest rate, in millionths, with ε = {given.epsilon} at most."
+    if rates.epsilon is not None:
+        note = f"Every stratum has the smallest rate, in millionths, with ε = {rates.epsilon} at most."
         return Parameter("Swap rates", shown, note)
     alike = ""
-    if given.counts_rarity:
-        of = "all holding variables" if given.rarity_of is None else ", ".join(given.rarity_of)
+    if rates.counts_rarity:
+        of = "all holding variables" if rates.rarity_of is None else ", ".join(rates.rarity_of)
         alike = f" Alike are {unit}s with the same values of {of}."
     return Parameter(
         "Swap rates",
-        tuple(map(case_in_words, given.cases)),
+        tuple(map(case_in_words, rates.cases)),
         f"The probability with which a {unit} is selected, by the first case that fits. In strata that count: {shown}."
         + alike,
     )

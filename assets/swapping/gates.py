@@ -226,7 +226,7 @@ def _products(context: ReleaseContext[SwappingRelease]) -> list[str]:
     release = context.release
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for product in release.products:
+        for product in release.declaration.products:
             stored, columns = release.public(product.table), list(product.columns)
             records = counted(session, release, product, release.public(SWAPPED))
             cells = unequal(session, stored, records, columns, list(product.flags.values()))
@@ -238,7 +238,7 @@ def _products_and_invariants(context: ReleaseContext[SwappingRelease]) -> list[s
     release = context.release
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for product in release.products:
+        for product in release.declaration.products:
             margins: list[tuple[Table | Fragment, list[str]]] = []
             if not release.design.noise:
                 held = counted(session, release, product, release.public(HOLDING))

@@ -178,7 +178,7 @@ def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> 
 
 
 def _description(release: SwappingRelease) -> str:
-    unit, allowed = release.design.unit, release.most_unique
+    unit, allowed = release.design.unit, release.declaration.publishes_unique_records
     limit = (
         f"The release accepts this for any number of {unit}s."
         if allowed is None

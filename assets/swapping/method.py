@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 from typing import Any, ClassVar
 
 import dagster as dg
@@ -73,15 +72,19 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     @property
     def stages(self) -> Sequence[str]:
-        return ("invariants", "swapped") if self.release.withheld else ("invariants", CHARGE, "swapped", TABLES)
+        return (
+            ("invariants", "swapped")
+            if self.release.declaration.withheld
+            else ("invariants", CHARGE, "swapped", TABLES)
+        )
 
     @property
     def charges(self) -> bool:
-        return not self.release.withheld
+        return not self.release.declaration.withheld
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
-        if release.withheld:
+        if release.declaration.withheld:
             return [build_strata(release), build_withheld(release)]
         return [
             build_invariants(release),
@@ -97,7 +100,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         ]
 
     def own_gates(self) -> Sequence[Gate[SwappingRelease]]:
-        return withheld_gates(self.release) if self.release.withheld else swapping_gates(self.release)
+        return withheld_gates(self.release) if self.release.declaration.withheld else swapping_gates(self.release)
 
     def parameters(self) -> Mapping[str, Any]:
         return self.release.design.as_record()
@@ -148,9 +151,9 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         }
 
     def _rates(self, inputs: SwappingInputs) -> str:
-        given = self.release.design.swap_rate
-        if isinstance(given, Fraction):
-            return str(given)
+        rates = self.release.design.swap_rate
+        if rates.is_single:
+            return str(rates.single_rate)
         first = inputs.losses.first if inputs.losses else None
         if first is None or first.lowest is None:
             return "none"
@@ -226,7 +229,7 @@ The result is stored as the saturated contingency table [n_mhs], which has neith
         return read_version(session, self.release, draw.inputs)
 
     def tables(self) -> Sequence[PublishedTable]:
-        return [] if self.release.withheld else published_tables(self.release)
+        return [] if self.release.declaration.withheld else published_tables(self.release)
 
     def statement(self, draw: Draw[SwappingInputs], output_version: str) -> Statement:
         return swapping_statement(self.release, draw.inputs, output_version)

@@ -61,7 +61,7 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
         facts["ε"] = "that of the noise before the swap, whatever b is"
     elif _varies(design):
         facts["ε"] = "at most this: rates differ, and ε depends on the sizes of all strata"
-    if release.withheld:
+    if release.declaration.withheld:
         swap = "depends on b" if loss is None else format_loss(loss)
         facts["charge"] = "none by this release; tables that are counted from its records are charged by themselves"
         facts["loss of the swap, where its margins are held fixed"] = swap
@@ -72,7 +72,7 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
     tables |= {
         f"What a swap with p = {float(rate):g} does, by size of stratum": _effects(b, rate) for rate in rates[:1]
     }
-    charged = None if loss is None or release.withheld else design.specification(release.dataset.name, loss)
+    charged = None if loss is None or release.declaration.withheld else design.specification(release.dataset.name, loss)
     return Plan(
         charged,
         facts=facts,
@@ -94,10 +94,10 @@ def rate_for(release: SwappingRelease, largest_stratum: int | None, epsilon: Fra
         raise ValueError(
             "total: ε does not follow from swap_rate alone here, so change the fields that it follows from"
         )
-    if not isinstance(design.swap_rate, Fraction):
-        if design.swap_rate.epsilon is None:
-            raise ValueError("total: swap rates differ, so change the rate of each case")
+    if design.swap_rate.epsilon is not None:
         return {"epsilon": epsilon}
+    if not design.swap_rate.is_single:
+        raise ValueError("total: swap rates differ, so change the rate of each case")
     b, _ = _stratum(release, largest_stratum)
     if b is None:
         raise ValueError(f"total: largest_stratum: {_NOT_KNOWN}")
@@ -144,7 +144,7 @@ _NOT_KNOWN = "it is not known before the invariants are published; give a guess,
 
 def _varies(design: SwappingDesign) -> bool:
     """Whether the loss depends on more than b."""
-    return not (design.noise or design.second_stir or isinstance(design.swap_rate, Fraction))
+    return not (design.noise or design.second_stir or design.swap_rate.is_single)
 
 
 def _rates(design: SwappingDesign) -> list[Fraction]:
@@ -160,7 +160,6 @@ def _loss(design: SwappingDesign, b: int | None) -> PureLoss | None:
         return loss_of_responses(design.noise)
     rates = _rates(design)
     if not rates:
-        assert not isinstance(design.swap_rate, Fraction)
         return None if design.swap_rate.epsilon is None else PureLoss(design.swap_rate.epsilon)
     if b is None:
         return None

@@ -29,8 +29,8 @@ _ADDING_UP = "All tables of the release are counted from the same swapped data, 
 def published_tables(release: SwappingRelease) -> list[PublishedTable]:
     """The published tables of a release: its products, and the saturated contingency table unless it is left out."""
     unit = release.design.unit
-    tables = [_published_product(release, product) for product in release.products]
-    if not release.saturated:
+    tables = [_published_product(release, product) for product in release.declaration.products]
+    if not release.declaration.saturated:
         return tables
     household_type = PublishedColumn(
         "household_type", "integer", f"Number of the kind of {unit}; {HOUSEHOLD_TYPES} lists its persons"

@@ -1,20 +1,19 @@
-"""A swapping release as one value, which all its stages receive.
+"""A swapping release as one value, which all its stages receive: its variables, and the rules of its declaration.
 
-This module defines the fields that a release by permutation swapping declares beyond those of all releases, and checks
-their rules before anything runs.
+The rules are checked before anything runs. Those that need no dataset are in `assets.swapping.declaration` and
+`mechanisms.swapping.design`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 from assets.release.columns import Column
 from assets.release.names import COLUMNS_OF_SWAPPED
 from assets.release.release import Release
+from assets.swapping.declaration import ExperimentDeclaration, SwappingDeclaration
 from assets.swapping.product import SwappedProduct
 from mechanisms.swapping.design import SwappingDesign
-from mechanisms.swapping.rates import Rates
 from resources.custody import CustodyMode
 
 MOST_COMBINATIONS = 1_000_000
@@ -25,45 +24,11 @@ MOST_HOLDING_VALUES = 20_000_000
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """Draws that compare swap rates on a synthetic dataset.
-
-    Attributes:
-        product: the product whose error is measured.
-        swap_rates: the swap rates to try, in ascending order.
-        draws: the number of independent draws at each swap rate.
-    """
-
-    product: str
-    swap_rates: tuple[Fraction, ...]
-    draws: int
-
-
-@dataclass(frozen=True)
 class SwappingRelease(Release):
-    """A declared release by permutation swapping.
+    """A declared release by permutation swapping. Variables that its design does not name take no part in it."""
 
-    Attributes:
-        design: the records to swap, the swap key, the swap variables and the swap rate. Variables of the dataset that
-            it does not name take no part in the release.
-        products: the tables to make from the swapped data.
-        saturated: whether the saturated contingency table is made and published.
-        most_unique: the greatest share of records whose values the invariants may publish because no other record has
-            the same (`assets.swapping.unique`); None if any share is accepted.
-        experiment: draws that compare swap rates, on a synthetic dataset only; or None.
-        withheld: whether the swapped records stay in the confidential zone, for tables with noise to be counted from
-            them (`assets.swapping.withheld`); nothing is then published or charged by this release itself.
-
-    Raises:
-        DeclarationError: if the declaration contradicts itself or the dataset.
-    """
-
+    declaration: SwappingDeclaration
     design: SwappingDesign
-    products: tuple[SwappedProduct, ...]
-    saturated: bool
-    most_unique: Fraction | None
-    experiment: Experiment | None
-    withheld: bool = False
 
     def __post_init__(self) -> None:
         self._require_known("match", self.design.match)
@@ -75,11 +40,11 @@ class SwappingRelease(Release):
         if taken:
             self.refuse(f"column {taken[0]} of the dataset has a name that is reserved for the release's own tables")
         self._check_values()
-        if self.withheld:
+        if self.declaration.withheld:
             self._check_withheld()
         self._check_products()
-        if self.experiment:
-            self._check_experiment(self.experiment)
+        if self.declaration.experiment:
+            self._check_experiment(self.declaration.experiment)
 
     def _require_known(self, field: str, names: tuple[str, ...]) -> None:
         for name in names:
@@ -89,8 +54,8 @@ class SwappingRelease(Release):
 
     def _check_withheld(self) -> None:
         """What a withheld swap may declare: the loss of noise after it needs rates that are constant in strata."""
-        design = self.design
-        if self.products or self.experiment:
+        declaration, design = self.declaration, self.design
+        if declaration.products or declaration.experiment:
             self.refuse("withheld: nothing is published of it, so that it has neither products nor an experiment")
         if self.custody is not CustodyMode.ESCROWED:
             self.refuse("withheld: the swapped records are drawn again by gates; declare custody: escrowed")
@@ -103,9 +68,10 @@ class SwappingRelease(Release):
 
     def _check_values(self) -> None:
         """Values that rates and exempt records are declared by, and the domains of noise."""
-        conditions = [("exempt", self.design.exempt)]
-        if isinstance(self.design.swap_rate, Rates):
-            conditions += [("swap_rate or risk", case.when) for case in self.design.swap_rate.cases]
+        conditions = [
+            ("exempt", self.design.exempt),
+            *(("swap_rate or risk", case.when) for case in self.design.swap_rate.cases),
+        ]
         for field, when in conditions:
             for name, values in when:
                 domain = self._domain(field, name)
@@ -140,11 +106,11 @@ class SwappingRelease(Release):
         return f"there is no column {name}"
 
     def _check_products(self) -> None:
-        names = [product.name for product in self.products]
+        names = [product.name for product in self.declaration.products]
         for name in names:
             if names.count(name) > 1:
                 self.refuse(f"products: {name} is declared twice")
-        for product in self.products:
+        for product in self.declaration.products:
             if product.of == "persons" and not self.has_persons_following:
                 self.refuse(f"products: {product.name}: no persons are swapped with their {self.design.unit}")
             known = self.variables_of(product)
@@ -155,14 +121,14 @@ class SwappingRelease(Release):
                         f"columns of the swapped data are {', '.join(known)}"
                     )
 
-    def _check_experiment(self, experiment: Experiment) -> None:
+    def _check_experiment(self, experiment: ExperimentDeclaration) -> None:
         if self.design.plain_rate is None:
             self.refuse("experiment: it compares single swap rates, and this release is no plain swap")
         if not self.dataset.synthetic:
             self.refuse(
                 "experiment: its draws would spend budget without a charge; only a dataset declared synthetic allows it"
             )
-        if experiment.product not in [product.name for product in self.products]:
+        if experiment.product not in [product.name for product in self.declaration.products]:
             self.refuse(f"experiment: there is no product {experiment.product}")
 
     @property

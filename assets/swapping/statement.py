@@ -20,7 +20,6 @@ from mechanisms.accounting.specification import RECORDS_OF_OTHERS
 from mechanisms.swapping import loss, permutation
 from mechanisms.swapping.design import SwapLosses, SwappingDesign
 from mechanisms.swapping.moved import Moved
-from mechanisms.swapping.rates import Rates
 
 MECHANISM = "Permutation Swapping Algorithm (PSA)"
 
@@ -78,7 +77,7 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
         method=method(design),
         parameters=(
             *parameters(design, inputs.largest_stratum, inputs.strata, inputs.losses),
-            *published_exactly(design, release.most_unique, inputs.unique),
+            *published_exactly(design, release.declaration.publishes_unique_records, inputs.unique),
         ),
         loss_source=LOSS_SOURCE if inputs.losses is None else SOURCE,
         accuracy=accuracy(design, inputs.moved),
@@ -120,18 +119,18 @@ def in_words(design: SwappingDesign, names: Mapping[str, str]) -> SwappingDesign
     def named(when: tuple[tuple[str, tuple[Any, ...]], ...]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
         return tuple((names[name], values) for name, values in when)
 
-    rates = design.swap_rate
-    if isinstance(rates, Rates):
-        cases = tuple(replace(case, when=named(case.when)) for case in rates.cases)
-        rates = replace(rates, cases=cases, rarity_of=None if rates.rarity_of is None else words(rates.rarity_of))
-    stir = design.second_stir
+    rates, stir = design.swap_rate, design.second_stir
     return replace(
         design,
         match=words(design.match),
         swap=words(design.swap),
         held=words(design.held),
         persons=words(design.persons),
-        swap_rate=rates,
+        swap_rate=replace(
+            rates,
+            cases=tuple(replace(case, when=named(case.when)) for case in rates.cases),
+            rarity_of=None if rates.rarity_of is None else words(rates.rarity_of),
+        ),
         exempt=named(design.exempt),
         second_stir=replace(stir, match=words(stir.match)) if stir else None,
         noise=tuple(replace(response, variable=names[response.variable]) for response in design.noise),
@@ -143,10 +142,8 @@ def method(design: SwappingDesign) -> str:
     unit, moved = design.unit, _and(design.swap)
     alike = f" that agree on {_and(design.match)}" if design.match else ""
     follow = ", together with the persons in them," if design.persons else ""
-    given = design.swap_rate
-    chance = (
-        f"each with probability {_rate(given)}" if isinstance(given, Fraction) else "with probabilities that differ"
-    )
+    rate = design.swap_rate.single_rate
+    chance = "with probabilities that differ" if rate is None else f"each with probability {_rate(rate)}"
     exempt = f", except those with {design.exempt_in_words}" if design.exempt else ""
     before = after = ""
     if design.noise:

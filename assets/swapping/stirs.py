@@ -162,7 +162,7 @@ def _first(release: SwappingRelease, groups: _Groups) -> Stir:
     if rates.epsilon is None:
         without = int((cases < 0).sum())
         if without:
-            by_stratum = release.design.noise or release.withheld
+            by_stratum = release.design.noise or release.declaration.withheld
             what = "strata" if by_stratum else "combinations of holding values"
             raise RatesError(
                 f"{release.schema}: {without:,} {what} fit no case of the swap rate; add a case without conditions at "

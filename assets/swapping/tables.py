@@ -70,7 +70,7 @@ def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[
 
     There are none if the release leaves them out.
     """
-    if not release.saturated:
+    if not release.declaration.saturated:
         return {}
     swapped, persons = release.public(SWAPPED), release.has_persons_following
     names: dict[str, Any] = {"swapped": swapped, "persons": persons, "columns": list(release.variables)}
@@ -84,9 +84,9 @@ def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[
 def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:
     """The recipe of every published table, products first."""
     recipes: dict[Table, Recipe] = {}
-    estimated = bool(release.products) and not release.design.without_estimates
+    estimated = bool(release.declaration.products) and not release.design.without_estimates
     moments = stored_moments(session, release) if estimated else None
-    for product in release.products:
+    for product in release.declaration.products:
         names = product_names(product, counted(session, release, product, release.public(SWAPPED)))
         recipe: Recipe = ("swapping/product", {}, names)
         if moments is not None:
@@ -108,7 +108,7 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
         release.public(SWAPPING): set(release.design.swap),
         release.public(COMPOSITIONS): set(release.person_variables),
     }
-    for product in release.products:
+    for product in release.declaration.products:
         cells = 1
         for table, variables in sources.items():
             columns = [name for name in product.columns if name in variables]
@@ -126,9 +126,9 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
 def first_rows(session: Session, release: SwappingRelease) -> dict[str, dg.MetadataValue]:
     """The first rows of every product, for the asset's page. Geography and dimensions have a column each."""
     shown: dict[str, dg.MetadataValue] = {}
-    titles = titles_of(release.products)
+    titles = titles_of(release.declaration.products)
     figures = [] if release.design.without_estimates else ["estimate", "lower", "upper"]
-    for product in release.products:
+    for product in release.declaration.products:
         table = release.public(product.table)
         rows = session.rows(
             "warehouse/first_rows", {"rows": FIRST_ROWS}, source=table, columns=[*product.columns, "count", *figures]
@@ -168,7 +168,7 @@ def describe_tables(release: SwappingRelease) -> str:
     counted = {"units": f"{release.design.unit}s", "persons": "persons"}
     lines = [
         f"- **{product.name}**: {product.title or product.name}; {counted[product.of]} by {' × '.join(product.columns)}"
-        for product in release.products
+        for product in release.declaration.products
     ]
     return "\n".join(
         [
@@ -182,7 +182,7 @@ def describe_tables(release: SwappingRelease) -> str:
             "",
             *(
                 ["- **saturated**: the saturated contingency table, from which every other table can be computed"]
-                if release.saturated
+                if release.declaration.saturated
                 else []
             ),
             "",

@@ -99,7 +99,7 @@ def require_few_unique(
         UniqueRecordsError: if the share in one of the two tables is greater than declared. The message states shares in
             whole percent only: as long as the tables are not published, their exact figures are confidential.
     """
-    allowed, design = release.most_unique, release.design
+    allowed, design = release.declaration.publishes_unique_records, release.design
     if allowed is None:
         return
     found = count_unique(session, release, holding, swapping)
@@ -147,7 +147,7 @@ def require_few_alone(session: Session, release: SwappingRelease, strata: Table 
     Raises:
         UniqueRecordsError: if the share of records that are alone in their stratum is greater than declared.
     """
-    allowed, design = release.most_unique, release.design
+    allowed, design = release.declaration.publishes_unique_records, release.design
     if allowed is None:
         return
     sizes = session.arrow("swapping/counts_by_code", margin=strata, code="stratum")["count"].to_numpy()

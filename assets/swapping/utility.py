@@ -19,10 +19,11 @@ from assets.pictures import picture
 from assets.release.method import Method
 from assets.release.release import DeclarationError
 from assets.swapping.cells import SWAPPED
+from assets.swapping.declaration import ExperimentDeclaration
 from assets.swapping.draw import SwappingInputs, strata
 from assets.swapping.errors import experiment_errors, product_errors
 from assets.swapping.product import titles_of
-from assets.swapping.release import Experiment, SwappingRelease
+from assets.swapping.release import SwappingRelease
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -44,7 +45,10 @@ STRATA = (2, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 def build_utility(method: Method[SwappingRelease, SwappingInputs, Any]) -> list[dg.AssetsDefinition]:
     """The assets `[dataset, release, "utility"]` and, if one is declared, `[dataset, release, "experiment"]`."""
     release = method.release
-    return [_utility(release), *([_experiment(method, release.experiment)] if release.experiment else [])]
+    return [
+        _utility(release),
+        *([_experiment(method, release.declaration.experiment)] if release.declaration.experiment else []),
+    ]
 
 
 def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
@@ -82,7 +86,7 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
         }
         metadata["table"] = named(table)
         if release.dataset.synthetic:
-            titles = titles_of(release.products)
+            titles = titles_of(release.declaration.products)
             shown = [
                 (titles[error.product], "none" if error.mape is None else f"{error.mape:.4%}", f"{error.cells:,}")
                 for error in errors
@@ -93,9 +97,11 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
     return utility
 
 
-def _experiment(method: Method[SwappingRelease, SwappingInputs, Any], experiment: Experiment) -> dg.AssetsDefinition:
+def _experiment(
+    method: Method[SwappingRelease, SwappingInputs, Any], experiment: ExperimentDeclaration
+) -> dg.AssetsDefinition:
     release = method.release
-    rates = ", ".join(str(rate) for rate in experiment.swap_rates)
+    rates = ", ".join(str(rate) for rate in sorted(experiment.swap_rates))
 
     @dg.asset(
         key=release.key("experiment"),
@@ -113,7 +119,7 @@ def _experiment(method: Method[SwappingRelease, SwappingInputs, Any], experiment
         if not release.dataset.synthetic:
             raise DeclarationError(f"{release.schema}: only a dataset declared synthetic allows an experiment")
         table = release.confidential("experiment")
-        errors: dict[Fraction, list[float]] = {rate: [] for rate in experiment.swap_rates}
+        errors: dict[Fraction, list[float]] = {rate: [] for rate in sorted(experiment.swap_rates)}
         rows = []
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
             draw_id = method.describe(session, custody).draw_id

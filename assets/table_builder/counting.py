@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from assets.measurement.method import GridError
 from assets.release.columns import ARROW
 from assets.table_builder.asking import PARTS_OF_ONE
-from assets.table_builder.release import BETWEEN, Amount, HypercubeRelease
+from assets.table_builder.declaration import Amount
+from assets.table_builder.release import BETWEEN, HypercubeRelease
 from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.hypercube import Table
 from resources.warehouse import Recipe, Session
@@ -128,12 +129,12 @@ def records_read(session: Session, release: HypercubeRelease, amount: Amount | N
     tables = dict(zip(dataset.tables, dataset.cef_tables(), strict=True))
     counted, withheld = release.counted, release.withheld
     key = counted.key if counted.key and not withheld else None
-    read = dict.fromkeys([*release.variables, *([amount.column] if amount else [])])
+    read = dict.fromkeys([*release.cube.variables, *([amount.column] if amount else [])])
     return {
         "columns": list(release.design.inner),
         "domains": domains,
-        "records": withheld.table if withheld else tables[release.of],
-        "persons": tables[release.of],
+        "records": withheld.table if withheld else tables[release.cube.of],
+        "persons": tables[release.cube.of],
         "units": tables["units"],
         "own": [*([key] if key else []), *(name for name in read if name not in release.from_unit)],
         "from_unit": list(release.from_unit),

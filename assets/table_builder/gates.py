@@ -37,10 +37,10 @@ def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease
     if release.withheld:
         words = f"The records that are counted are those that {release.withheld.name} made of the current CEF."
         gates.append(Gate("withheld_as_made", COUNTS, words, _withheld))
-    if release.suppressed_below:
+    if release.cube.suppress_below:
         words = "No figure is published for an estimate below the threshold."
         gates.append(Gate("small_estimates_absent", TABLES, words, _small))
-    if release.design.margins is Margins.FITTED and not release.suppressed_below:
+    if release.design.margins is Margins.FITTED and not release.cube.suppress_below:
         gates.append(
             Gate("margins_agree", TABLES, "Every published margin is exactly the sum of its inner cells.", _agree)
         )
@@ -82,9 +82,9 @@ def _complete(context: Context) -> list[str]:
 def _small(context: Context) -> list[str]:
     release, problems = context.release, []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for name in (HYPERCUBE, *(f"product_{product.name}" for product in release.products)):
+        for name in (HYPERCUBE, *(f"product_{product.name}" for product in release.cube.products)):
             rows = session.arrow("warehouse/all", source=release.public(name))
-            small = pc.less(rows["estimate"].cast(pa.float64()), float(release.suppressed_below))
+            small = pc.less(rows["estimate"].cast(pa.float64()), float(release.cube.suppress_below))
             shown = sum(
                 pc.sum(pc.and_(rows["suppressed"], pc.is_valid(rows[column]))).as_py() or 0
                 for column in FIGURES

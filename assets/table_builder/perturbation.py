@@ -13,7 +13,8 @@ import numpy as np
 from assets.measurement.batches import Batch
 from assets.table_builder.cell_keys import cell_keys, keys_of_records, margins_of_keys
 from assets.table_builder.counting import added_up, records_read
-from assets.table_builder.release import Amount, HypercubeRelease
+from assets.table_builder.declaration import Amount
+from assets.table_builder.release import HypercubeRelease
 from mechanisms.sampling.goodness import Binned, misfits
 from mechanisms.sampling.noise import Distribution, Perturbation
 from mechanisms.sampling.stream import RandomStream
@@ -47,8 +48,8 @@ def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator
     if design.consistency is Consistency.QUERY:
         for batch in exact:
             yield replace(batch, values=p_table.draw(batch.values, RandomStream(key, f"{MECHANISM} {batch.query}")))
-    elif release.record_keys is not None:
-        sums = given_key_sums(session, release, release.record_keys)
+    elif release.cube.record_keys is not None:
+        sums = given_key_sums(session, release, release.cube.record_keys)
         for table, batch in zip(design.tables, exact, strict=True):
             of_cells = design.margin(sums, table).ravel()[release.possible_in(table)]
             yield replace(batch, values=p_table.look_up(batch.values, of_cells))

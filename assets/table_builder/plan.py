@@ -166,7 +166,7 @@ def hypercube_plan(release: HypercubeRelease) -> Plan:
         f"{design.total_sensitivity} in all; in steps of {release.grid_step}",
     }
     title = "σ of one cell by margins, at the same budget"
-    tables: dict[str, Cells] = {f"{title}, at most" if release.impossible else title: _by_margins(release)}
+    tables: dict[str, Cells] = {f"{title}, at most" if release.cube.structural_zeros else title: _by_margins(release)}
     curves: tuple[Curve, ...] = ()
     if design.p_table is not None:
         declared = PureLoss(design.budget_of(design.inner)) if design.is_bounded else None

@@ -3,8 +3,9 @@
 from assets.release.columns import described
 from assets.release.published import ERRORS, PublishedColumn, PublishedTable, error_columns
 from assets.table_builder.asking import CATEGORIES, HYPERCUBE, P_TABLE, TABLES
+from assets.table_builder.declaration import SubTableDeclaration
 from assets.table_builder.plan import CATEGORY_COLUMNS, OPTIONAL, P_TABLE_COLUMNS, TABLE_COLUMNS
-from assets.table_builder.release import HypercubeRelease, SubTable
+from assets.table_builder.release import HypercubeRelease
 from assets.tabulation.dictionary import published_column
 from mechanisms.table_builder.hypercube import Margins
 
@@ -20,7 +21,7 @@ def published_tables(release: HypercubeRelease) -> tuple[PublishedTable, ...]:
     """The hypercube, the declared products, the measured tables with their noise, and the categories."""
     return (
         _hypercube(release),
-        *(_product(release, product) for product in release.products),
+        *(_product(release, product) for product in release.cube.products),
         PublishedTable(
             TABLES,
             "The measured tables and their noise",
@@ -72,7 +73,7 @@ def _hypercube(release: HypercubeRelease) -> PublishedTable:
     amount = release.amount
     totals = release.design.margins is not Margins.SUMMED
     measured = f"Noisy sum of {amount.column}" if amount else "Noisy count"
-    shown = not release.suppressed_below
+    shown = not release.cube.suppress_below
     return PublishedTable(
         HYPERCUBE,
         release.title,
@@ -83,11 +84,11 @@ def _hypercube(release: HypercubeRelease) -> PublishedTable:
             PublishedColumn("cell", "integer", "Number of the cell in its table"),
             *(
                 published_column(name, release.columns[name], f"{name}_total" if totals else "")
-                for name in release.variables
+                for name in release.cube.variables
             ),
             *(
                 PublishedColumn(f"{name}_total", "boolean", f"Whether the row is a total over {name}")
-                for name in (release.variables if totals else ())
+                for name in (release.cube.variables if totals else ())
             ),
             PublishedColumn(
                 "measured",
@@ -102,7 +103,7 @@ def _hypercube(release: HypercubeRelease) -> PublishedTable:
     )
 
 
-def _product(release: HypercubeRelease, product: SubTable) -> PublishedTable:
+def _product(release: HypercubeRelease, product: SubTableDeclaration) -> PublishedTable:
     counted = "; ".join(
         f"{name}: {', '.join('no value' if value is None else str(value) for value in values)}"
         for name, values in product.where.items()
@@ -113,7 +114,7 @@ def _product(release: HypercubeRelease, product: SubTable) -> PublishedTable:
         "Built from the hypercube, at no further loss." + (f" Counted are only {counted}." if counted else ""),
         release.public(f"product_{product.name}"),
         (*(published_column(name, release.columns[name]) for name in product.by), *_figures(release)),
-        product.by,
+        tuple(product.by),
         interval=interval(release),
     )
 
@@ -137,11 +138,13 @@ def _figures(release: HypercubeRelease) -> tuple[PublishedColumn, ...]:
         "decimal",
         "Estimate; it may be negative" if negative else "Estimate: what was measured, or 0 if that is negative",
         "Standard error of the estimate, from the noise alone",
-        optional=ERRORS if release.suppressed_below else (),
+        optional=ERRORS if release.cube.suppress_below else (),
     )
-    if not release.suppressed_below:
+    if not release.cube.suppress_below:
         return columns
     flag = PublishedColumn(
-        "suppressed", "boolean", f"Whether the estimate is below {float(release.suppressed_below):g} and not published"
+        "suppressed",
+        "boolean",
+        f"Whether the estimate is below {float(release.cube.suppress_below):g} and not published",
     )
     return (*columns, flag)

@@ -1,7 +1,7 @@
 """A hypercube as one value, which all its stages receive: what is counted, by which variables, with which noise.
 
-The rules that a declaration must satisfy are checked here, before anything runs. `mechanisms.table_builder.hypercube`
-defines what the budget means.
+The rules that a declaration must satisfy of its dataset are checked here, before anything runs. Those that need no
+dataset are in `assets.table_builder.declaration` and `mechanisms.table_builder.hypercube`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,16 @@ from assets.release.columns import Column, ColumnType, RecordTable, Value
 from assets.release.names import COLUMNS_OF_HYPERCUBES
 from assets.release.release import Release
 from assets.release.withheld import WithheldRecords
+from assets.table_builder.declaration import (
+    UNITS,
+    Amount,
+    HypercubeAttributes,
+    HypercubeDeclaration,
+    columns_to_count,
+)
 from mechanisms.accounting.losses import Loss, format_loss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
-from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid
+from mechanisms.table_builder.grid_values import LARGEST_STEPS
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, Table
 from resources.canonical import canonicalize
 
@@ -36,101 +43,49 @@ TABLES_OF_ALL = frozenset({"hypercube", "measured_tables", "categories", "p_tabl
 NUMBER = "number of"
 """How the words begin that say what the cells of a hypercube contain, if it counts records."""
 
-UNITS, PERSONS = "units", "persons"
-Counted = Literal["units", "persons"]
-
-
-@dataclass(frozen=True)
-class Amount:
-    """A weight or a magnitude, of which a hypercube has sums instead of counts.
-
-    Attributes:
-        column: the column of the records. No value counts as 0.
-        grid: the grid to which an amount is rounded, with the bounds that a smaller or greater one is taken as.
-    """
-
-    column: str
-    grid: Grid
-
-
-@dataclass(frozen=True)
-class SubTable:
-    """A table to publish that is built from the hypercube.
-
-    Attributes:
-        name: its name.
-        title: its title.
-        by: the variables that it is tabulated by.
-        where: by further variable, the categories that are counted; all if a variable is left out.
-    """
-
-    name: str
-    title: str
-    by: tuple[str, ...]
-    where: Mapping[str, tuple[Value | None, ...]]
-
 
 @dataclass(frozen=True)
 class HypercubeRelease(Release):
     """A declared hypercube.
 
     Attributes:
-        design: the measured tables with their noise. Its variables are in alphabetical order, because the order of
-            their declaration has no part in the draw.
-        of: what is counted.
-        variables: the variables, in declared order, which is that of the published columns.
-        amount: what is added up instead of counting records; None for counts.
-        record_keys: the column with keys of records that the data bring along, under cell consistency; None if keys
-            follow from the draw's key.
         withheld: the records that are counted instead of the dataset's own; None if it is these.
-        impossible: the declared structural zeros: each gives the categories of some variables that occur together in
-            no record.
-        delta: the δ at which ρ is stated as (ε, δ) in the certificate.
-        suppressed_below: estimates below it are not published; 0 if all are.
-        products: the tables that are published besides the hypercube itself.
 
     Raises:
         DeclarationError: if the declaration contradicts itself or the dataset.
     """
 
+    declaration: HypercubeDeclaration
     design: Hypercube
-    of: Counted
-    variables: tuple[str, ...]
-    amount: Amount | None
-    record_keys: str | None
-    withheld: WithheldRecords | None
-    impossible: tuple[Mapping[str, tuple[Value | None, ...]], ...]
-    delta: Fraction
-    suppressed_below: Fraction
-    products: tuple[SubTable, ...]
+    withheld: WithheldRecords | None = None
 
     def __post_init__(self) -> None:
         # First, because whatever follows lists the categories or the cells.
         if (cells := sum(map(self.design.cells, self.design.tables))) > MOST_CELLS:
             self.refuse(f"variables: {cells:,} cells in all tables; at most {MOST_CELLS:,} are allowed")
         self._check_names()
-        for place, zeros in enumerate(self.impossible):
+        for place, zeros in enumerate(self.cube.structural_zeros):
             self._require_categories(f"structural_zeros.{place}", zeros)
         if not self.possible.any():
             self.refuse("structural_zeros: no cell is left")
         self._check_keys()
         if self.withheld:
             self._check_withheld(self.withheld)
-        names = [product.name for product in self.products]
-        for product in self.products:
+        names = [product.name for product in self.cube.products]
+        for product in self.cube.products:
             if names.count(product.name) > 1 or product.name in TABLES_OF_ALL:
                 self.refuse(f"products: {product.name} is the name of another table")
             for name in product.by:
-                if name not in self.variables:
+                if name not in self.cube.variables:
                     self.refuse(f"products: {product.name}: by: {name} is not among the variables")
                 if product.by.count(name) > 1:
                     self.refuse(f"products: {product.name}: by: {name} is named twice")
             self._require_categories(f"products: {product.name}: where", product.where)
 
     def _check_names(self) -> None:
-        names = [name.casefold() for name in self.variables]
+        names = [name.casefold() for name in self.cube.variables]
         ours = COLUMNS_OF_HYPERCUBES | {f"{name}_total" for name in names}
-        for name in self.variables:
+        for name in self.cube.variables:
             if name.casefold() in ours:
                 self.refuse(f"variables: {name} is the name of a column that the tables of hypercubes use themselves")
             if BETWEEN in name:
@@ -140,7 +95,7 @@ class HypercubeRelease(Release):
 
     def _check_withheld(self, withheld: WithheldRecords) -> None:
         """What a hypercube of withheld records may declare, whose loss is that of two counted records."""
-        for place, zeros in enumerate(self.impossible):
+        for place, zeros in enumerate(self.cube.structural_zeros):
             if not any(set(zeros) <= set(kept) for kept in withheld.kept_together):
                 self.refuse(
                     f"structural_zeros.{place}: {withheld.name} may put records into these cells, because it changes "
@@ -156,16 +111,16 @@ class HypercubeRelease(Release):
             )
 
     def _check_keys(self) -> None:
+        name, of = self.cube.record_keys, self.cube.of
         if self.withheld and self.design.consistency is Consistency.CELL:
             self.refuse(f"consistency: the withheld records of {self.withheld.name} have no keys")
         if self.design.consistency is Consistency.QUERY:
-            if self.record_keys is not None:
+            if name is not None:
                 self.refuse("record_keys: keys of records are used with consistency: cell only")
-        elif self.record_keys is None:
-            if self.counted.key is None:
-                self.refuse(f"consistency: {self.of} have no column of role key, from which the keys of records follow")
-        else:
-            self._check_given_keys(self.record_keys)
+        elif name is not None:
+            self._check_given_keys(name)
+        elif self.counted.key is None:
+            self.refuse(f"consistency: {of} have no column of role key, from which the keys of records follow")
 
     def _check_given_keys(self, name: str) -> None:
         """Refuse keys of records that the draw could not look up in the p-table, which would be after the charge."""
@@ -181,7 +136,7 @@ class HypercubeRelease(Release):
 
     def _require_categories(self, field: str, categories: Mapping[str, Sequence[Value | None]]) -> None:
         for name, values in categories.items():
-            if name not in self.variables:
+            if name not in self.cube.variables:
                 self.refuse(f"{field}: {name} is not among the variables")
             known = {(type(value), value) for value in self.domains[name]}
             for value in values:
@@ -192,19 +147,26 @@ class HypercubeRelease(Release):
                     self.refuse(f"{field}: {name}: {value!r} is named twice")
 
     @property
+    def cube(self) -> HypercubeAttributes:
+        """The declared hypercube."""
+        return self.declaration.hypercube
+
+    @property
     def known_columns(self) -> Mapping[str, Column]:
         """The columns that records can be tabulated by: their own and, for persons, those of their unit."""
-        if self.withheld:
-            return self.withheld.columns
-        own = self.dataset.persons.variables if self.of == PERSONS and self.dataset.persons else {}
-        return {**self.dataset.units.variables, **own}
+        return columns_to_count(self.cube, self.dataset, self.withheld)
+
+    @cached_property
+    def amount(self) -> Amount | None:
+        """What is added up instead of counting records; None for counts."""
+        return self.cube.amount(self.known_columns)
 
     @property
     def counted(self) -> RecordTable:
         """The declaration of the records that are counted."""
-        found = self.dataset.units if self.of == UNITS else self.dataset.persons
-        assert found is not None
-        return found
+        records = self.dataset.units if self.cube.of == UNITS else self.dataset.persons
+        assert records is not None
+        return records
 
     @property
     def has_finite_loss(self) -> bool:
@@ -214,7 +176,7 @@ class HypercubeRelease(Release):
     def columns(self) -> Mapping[str, Column]:
         """The variables with their declarations, in declared order."""
         known = self.known_columns
-        return {name: known[name] for name in self.variables}
+        return {name: known[name] for name in self.cube.variables}
 
     @cached_property
     def domains(self) -> Mapping[str, tuple[Value | None, ...]]:
@@ -225,7 +187,7 @@ class HypercubeRelease(Release):
     def possible(self) -> NDArray[np.bool_]:
         """Which cells of the inner table are no structural zeros; the inner table's shape."""
         possible = np.ones(self.design.shape(self.design.inner), dtype=np.bool_)
-        for zeros in self.impossible:
+        for zeros in self.cube.structural_zeros:
             places = [
                 [domain.index(value) for value in zeros.get(name, domain)] for name, domain in self.domains.items()
             ]
@@ -237,18 +199,18 @@ class HypercubeRelease(Release):
 
         Cells are numbered from 0 in the order of the categories; the table's last variable varies fastest.
         """
-        if not self.impossible:
+        if not self.cube.structural_zeros:
             return np.arange(self.design.cells(table))
         return np.flatnonzero(self.design.margin(self.possible, table))
 
     def cells_of(self, table: Table) -> int:
         """How many cells of a table are no structural zeros."""
-        return len(self.possible_in(table)) if self.impossible else self.design.cells(table)
+        return len(self.possible_in(table)) if self.cube.structural_zeros else self.design.cells(table)
 
     @property
     def quantity(self) -> str:
         """What the cells contain, in words."""
-        return f"sum of {self.amount.column} of {self.of}" if self.amount else f"{NUMBER} {self.of}"
+        return f"sum of {self.amount.column} of {self.cube.of}" if self.amount else f"{NUMBER} {self.cube.of}"
 
     @property
     def grid_step(self) -> Fraction:
@@ -263,32 +225,32 @@ class HypercubeRelease(Release):
     @property
     def counted_with(self) -> dict[str, Any]:
         """What the exact cells follow from besides the records, as plain values."""
-        amount = self.amount
+        amount, zeros = self.amount, self.cube.structural_zeros
         return {
-            "of": self.of,
+            "of": self.cube.of,
             "categories": sha256(
-                canonicalize({name: list(map(repr, each)) for name, each in self.domains.items()})
+                canonicalize({name: list(map(repr, domain)) for name, domain in self.domains.items()})
             ).hexdigest(),
             "tables": [list(table) for table in self.design.tables],
             "amount": [amount.column, *map(str, astuple(amount.grid))] if amount else None,
-            "record_keys": self.record_keys,
+            "record_keys": self.cube.record_keys,
             **({"withheld": [self.withheld.name, dict(self.withheld.parameters)]} if self.withheld else {}),
-            "impossible": sha256(np.packbits(self.possible).tobytes()).hexdigest() if self.impossible else None,
+            "impossible": sha256(np.packbits(self.possible).tobytes()).hexdigest() if zeros else None,
         }
 
     @property
     def columns_read(self) -> tuple[str, ...]:
         """The columns of the CEF that the hypercube follows from."""
         return (
-            *self.variables,
+            *self.cube.variables,
             *([self.amount.column] if self.amount else []),
-            *([self.record_keys] if self.record_keys else []),
+            *([self.cube.record_keys] if self.cube.record_keys else []),
         )
 
     @cached_property
     def from_unit(self) -> tuple[str, ...]:
         """Those of the columns read that a person's unit has."""
-        if self.withheld or self.of == UNITS or self.dataset.persons is None:
+        if self.withheld or self.cube.of == UNITS or self.dataset.persons is None:
             return ()
         return tuple(name for name in self.columns_read if name not in self.dataset.persons.variables)
 
@@ -297,7 +259,7 @@ class HypercubeRelease(Release):
         """Whose change the loss is for: a unit, a person, or only a person's record (`PERSON_RECORD`)."""
         if self.withheld:
             return self.withheld.unit
-        if self.of == UNITS:
+        if self.cube.of == UNITS:
             return self.dataset.record_name
         others = any(self.dataset.units.variables[name].follows_persons for name in self.from_unit)
         return PERSON_RECORD if others else PERSON
@@ -306,14 +268,15 @@ class HypercubeRelease(Release):
     def specification(self) -> Specification:
         """The DP specification: the loss for one record changed, with a line for each measured table."""
         if self.withheld:
-            found = self.withheld.specification(self.design.bounded)
-            return replace(found, flavor=replace(found.flavor, domain=found.flavor.domain + self._excluded))
+            specification = self.withheld.specification(self.design.bounded)
+            flavor = specification.flavor
+            return replace(specification, flavor=replace(flavor, domain=flavor.domain + self._excluded))
         return Specification(self.flavor(self.columns_read), self.design.bounded, self.design.lines)
 
     @property
     def _excluded(self) -> str:
         """What the domain leaves out, after its description."""
-        return ", without those that the declared structural zeros exclude" if self.impossible else ""
+        return ", without those that the declared structural zeros exclude" if self.cube.structural_zeros else ""
 
     def charged(self, loss: Loss) -> Loss:
         """The loss for one record of the dataset changed, from that for one counted record changed.
@@ -330,11 +293,6 @@ class HypercubeRelease(Release):
             + self._excluded,
             multiverse=(),
             unit=self.unit,
-            changes_per_person=1 if self.of == UNITS else None,
+            changes_per_person=1 if self.cube.of == UNITS else None,
             output_premetric=self.design.bounded.output_premetric,
         )
-
-
-def is_number(column: Column) -> bool:
-    """Whether the values of a column can be added up."""
-    return column.type in (ColumnType.INTEGER, ColumnType.DECIMAL)

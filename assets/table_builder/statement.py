@@ -77,7 +77,7 @@ def hypercube_statement(
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
         remark=remark,
-        delta=release.delta if gaussian else None,
+        delta=release.cube.delta if gaussian else None,
         equivalents=_equivalents(release, besides),
         papers=PAPERS,
         variables=_words(release),
@@ -144,7 +144,7 @@ def _method(release: HypercubeRelease) -> str:
         what = f"{words[release.amount.column]} of {release.unit}s was added up"
     if release.withheld:
         what += f" from the swapped records of {release.withheld.name}, which are withheld,"
-    by = " × ".join(words[name] for name in release.variables)
+    by = " × ".join(words[name] for name in release.cube.variables)
     return (
         f"{what[:1].upper()}{what[1:]} by all combinations of {by}. {_perturbed(release)} "
         f"{MARGINS[release.design.margins]}"
@@ -195,7 +195,7 @@ def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
         Parameter("Counted", f"{release.unit}s"),
         Parameter(
             "Variables",
-            tuple(words[name] for name in release.variables),
+            tuple(words[name] for name in release.cube.variables),
             "Cells are the combinations of their categories.",
         ),
         Parameter("Noise", f"{named}{capped}", NOISE[design.consistency]),
@@ -215,7 +215,7 @@ def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
                 "bounds were declared without looking at the records.",
             )
         )
-    if release.impossible:
+    if release.cube.structural_zeros:
         inner = design.inner
         found.append(
             Parameter(
@@ -224,11 +224,11 @@ def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
                 "Cells that no record can be in, as declared. They are not measured and not published.",
             )
         )
-    if release.suppressed_below:
+    if release.cube.suppress_below:
         found.append(
             Parameter(
                 "Not published",
-                f"estimates below {float(release.suppressed_below):g}",
+                f"estimates below {float(release.cube.suppress_below):g}",
                 "Decided from the noisy cells alone, so it discloses nothing further.",
             )
         )

@@ -26,11 +26,11 @@ def table_recipes(session: Session, method: GridCounts[HypercubeRelease]) -> Map
     """By published table: its rows, computed from the stored measurements."""
     release = method.release
     measured = _measured(session, method)
-    grid, possible = release.grid_step, release.possible if release.impossible else None
+    grid, possible = release.grid_step, release.possible if release.cube.structural_zeros else None
     numbers = fitted_numbers(release.design, measured, possible, grid)
     published = Published(release.design, dict(categories(release)), grid, release.quantity, numbers, possible, {})
     made = {HYPERCUBE: _hypercube(release, published, measured)}
-    for product in release.products:
+    for product in release.cube.products:
         made[f"product_{product.name}"] = _without_suppressed(release, published.ask(product.by, product.where))
     return {
         release.public(name): ("warehouse/all", {}, {"source": session.register(f"made_{name}", rows)})
@@ -59,10 +59,10 @@ def _hypercube(
         answer = published.answer(published.question(table, {}))
         places = dict(zip(table, np.unravel_index(cells, release.design.shape(table)), strict=True))
         part: dict[str, Any] = {"table_name": pa.repeat(table_name(table), len(cells)), "cell": pa.array(cells)}
-        for name in release.variables:
+        for name in release.cube.variables:
             values = published.categories[name]
             part[name] = values.take(pa.array(places[name])) if name in places else pa.nulls(len(cells), values.type)
-        for name in release.variables if release.design.margins is not Margins.SUMMED else ():
+        for name in release.cube.variables if release.design.margins is not Margins.SUMMED else ():
             part[f"{name}_total"] = pa.repeat(name not in places, len(cells))
         part["measured"] = _in_units(release, measured[table].ravel()[cells])
         parts.append(_without_suppressed(release, pa.table(part | published.figures(answer, cells))))
@@ -76,9 +76,9 @@ def _in_units(release: HypercubeRelease, steps: NDArray[np.int64]) -> pa.Array:
 
 def _without_suppressed(release: HypercubeRelease, rows: pa.Table) -> pa.Table:
     """The rows with a column that marks estimates below the threshold, whose figures are left out."""
-    if not release.suppressed_below:
+    if not release.cube.suppress_below:
         return rows
-    below = pc.less(rows["estimate"].cast(pa.float64()), float(release.suppressed_below))
+    below = pc.less(rows["estimate"].cast(pa.float64()), float(release.cube.suppress_below))
     for name in FIGURES:
         if name in rows.column_names:
             kept = pc.if_else(below, pa.scalar(None, rows.schema.field(name).type), rows[name])
@@ -96,7 +96,7 @@ def shown_first(session: Session, release: HypercubeRelease) -> Mapping[str, Any
             ["cell", "estimate", "standard error", "90% interval"],
             [
                 (
-                    ", ".join(f"{name} {row[name]}" for name in release.variables if not row.get(f"{name}_total")),
+                    ", ".join(f"{name} {row[name]}" for name in release.cube.variables if not row.get(f"{name}_total")),
                     *(
                         ("not published", "", "")
                         if row["estimate"] is None

@@ -102,7 +102,7 @@ class Drawing:
             return _draw(counted, self.key, folder, stopped)
 
         counted = _counted(self.session, self.release, streams, codes=folder is not None)
-        return version_of_parts(streams, in_threads(make, counted, threads_of(self.release.processes)))
+        return version_of_parts(streams, in_threads(make, counted, threads_of(self.release.declaration.processes)))
 
 
 def noise_found(session: Session, release: TopDownRelease) -> tuple[list[str], str]:
@@ -125,7 +125,7 @@ def noise_found(session: Session, release: TopDownRelease) -> tuple[list[str], s
         return found, digests.found()
 
     streams = streams_of(session, release)
-    found = in_threads(differences, _counted(session, release, streams), threads_of(release.processes))
+    found = in_threads(differences, _counted(session, release, streams), threads_of(release.declaration.processes))
     drawn: dict[str, Binned] = {}
     for of_part, _ in found:
         for label, counted in of_part.items():

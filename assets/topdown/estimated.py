@@ -45,7 +45,7 @@ def state_partitions(release: TopDownRelease) -> Partitions:
 def build_estimates(release: TopDownRelease) -> list[dg.AssetsDefinition]:
     """The assets `[dataset, release, "level_…"]`, in the order of the levels, and with partitions, `estimates`."""
     levels = [_build_estimates(release, depth) for depth in range(len(release.levels))]
-    return [*levels, _build_united(release)] if release.partitions else levels
+    return [*levels, _build_united(release)] if release.declaration.partitions else levels
 
 
 def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition:

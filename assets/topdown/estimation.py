@@ -345,7 +345,7 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
 def keep_states(session: Session, release: TopDownRelease) -> list[str]:
     """Drop the estimates of places in states that the spine does not have, or of all states if the release has no
     partitions; return the codes of the states that estimates are made for."""
-    states = states_of(session, release) if release.partitions else []
+    states = states_of(session, release) if release.declaration.partitions else []
     surplus = tables_of_other_states(session, release, states)
     if surplus:
         # A view may be over tables that are dropped.
@@ -383,7 +383,7 @@ def scopes_of(release: TopDownRelease, states: Sequence[str]) -> Iterator[Scope]
 
 
 def processes_of(release: TopDownRelease) -> int:
-    return release.processes or os.cpu_count() or 1
+    return release.declaration.processes or os.cpu_count() or 1
 
 
 def drawn_id(session: Session, release: TopDownRelease) -> str:

@@ -70,7 +70,7 @@ def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
 
 def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "invariants"]`."""
-    held = [f"- {statistic}" for statistic in release.design.held]
+    held = [f"- {statistic}" for statistic in release.design.invariants_in_words]
 
     @dg.asset(
         key=release.key("invariants"),

@@ -93,7 +93,7 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
             "tables_agree", "tables", "Tables are consistent with themselves and with each other.",
             table_gates.tables_agree,
         ),
-        *(_of_errors(release) if release.replicates else []),
+        *(_of_errors(release) if release.declaration.replicates else []),
     ]  # fmt: skip
 
 

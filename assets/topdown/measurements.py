@@ -309,7 +309,9 @@ def stored_version(session: Session, release: TopDownRelease) -> str:
         return digests.found()
 
     streams = streams_of(session, release)
-    return version_of_parts(streams, in_threads(digests_of, largest_first(streams), threads_of(release.processes)))
+    return version_of_parts(
+        streams, in_threads(digests_of, largest_first(streams), threads_of(release.declaration.processes))
+    )
 
 
 def not_measured_once(session: Session, release: TopDownRelease) -> list[str]:

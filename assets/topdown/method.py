@@ -75,19 +75,19 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
 
     def __init__(self, release: TopDownRelease) -> None:
         super().__init__(release)
-        if release.replicates:
+        if release.declaration.replicates:
             self.publishes_also_from = (UNCERTAINTY,)
 
     @property
     def stages(self) -> Sequence[str]:
         levels = [self.release.estimates(level) for level in self.release.levels]
-        levels += [ESTIMATES] if self.release.partitions else []
-        errors = [REPLICATES, UNCERTAINTY] if self.release.replicates else []
+        levels += [ESTIMATES] if self.release.declaration.partitions else []
+        errors = [REPLICATES, UNCERTAINTY] if self.release.declaration.replicates else []
         return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, "microdata", TABLES, *errors]
 
     @property
     def partitions(self) -> Partitions | None:
-        return state_partitions(self.release) if self.release.partitions else None
+        return state_partitions(self.release) if self.release.declaration.partitions else None
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -105,7 +105,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             build_microdata(release),
             build_redistricting(release),
             build_accuracy(release),
-            *([build_replicates(release), build_uncertainty(release)] if release.replicates else []),
+            *([build_replicates(release), build_uncertainty(release)] if release.declaration.replicates else []),
         ]
 
     def further_gates(self) -> Sequence[Gate[TopDownRelease]]:
@@ -231,7 +231,7 @@ list in the order of the query's cells."""
         return published_tables(self.release)
 
     def errors(self, session: Session) -> Accuracy | None:
-        return errors_in_words(session, self.release) if self.release.replicates else None
+        return errors_in_words(session, self.release) if self.release.declaration.replicates else None
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return topdown_statement(self.release, draw.inputs, output_version)

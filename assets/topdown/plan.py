@@ -15,9 +15,10 @@ from mechanisms.accounting.conversions import canonne_kamath_steinke
 from mechanisms.accounting.losses import format_loss
 from mechanisms.accounting.rounding import format_decimal
 from mechanisms.accounting.semantics import Allocation
+from mechanisms.design import LARGEST_BUDGET
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import LARGEST_DENOMINATOR, least_budget, margin_of_error, rounded_up, unit_of
-from mechanisms.topdown.design import LARGEST_BUDGET, SCHEMAS, Measured, TopDownDesign, words
+from mechanisms.topdown.design import SCHEMAS, Measured, TopDownDesign, words
 
 _PLACES = 4
 _LEAST_MARGIN = 0.5
@@ -27,7 +28,7 @@ _LEAST_MARGIN = 0.5
 def topdown_plan(release: TopDownRelease) -> Plan:
     """What the release would charge, and how exact its measurements would be."""
     design = release.design
-    epsilon = canonne_kamath_steinke(design.loss, release.delta, _PLACES)
+    epsilon = canonne_kamath_steinke(design.loss, release.declaration.delta, _PLACES)
     return Plan(
         design.specification(release.dataset.name),
         tuple(_line(each) for each in design.measured),
@@ -36,7 +37,7 @@ def topdown_plan(release: TopDownRelease) -> Plan:
             "measurements of persons": f"{format_loss(design.persons)} (exactly {design.persons})",
             "measurements of units, for one unit": f"{format_loss(design.units)} (exactly {design.units}); a move "
             "may change two",
-            "charged, as (ε, δ)": f"ε = {epsilon} at δ = {format_decimal(release.delta)}",
+            "charged, as (ε, δ)": f"ε = {epsilon} at δ = {format_decimal(release.declaration.delta)}",
             "errors of the estimates": "launch the same declaration on a SyntheticCensus of like size; its asset "
             "accuracy shows them",
         },

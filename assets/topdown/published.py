@@ -44,7 +44,7 @@ def published_tables(release: TopDownRelease) -> tuple[PublishedTable, ...]:
         *(_records(release, name) for name in RECORDS if name in release.products),
         *(_exact(release, name) for name in exact_products(release)),
         *((_measurements(release),) if MEASUREMENTS in release.products else ()),
-        *(_errors(release) if release.replicates else ()),
+        *(_errors(release) if release.declaration.replicates else ()),
         _queries(release),
         _query_cells(release),
         _spine(release),
@@ -64,7 +64,7 @@ INTERVAL = (
 
 def _errors(release: TopDownRelease) -> tuple[PublishedTable, ...]:
     """The errors of each redistricting table, and their summary."""
-    interval = INTERVAL.format(replicates=release.replicates)
+    interval = INTERVAL.format(replicates=release.declaration.replicates)
     return (
         *(
             PublishedTable(
@@ -90,7 +90,7 @@ def _errors(release: TopDownRelease) -> tuple[PublishedTable, ...]:
         PublishedTable(
             SUMMARY,
             "Errors of the tables by level and size of cell",
-            f"Means over the cells of a size and over {release.replicates} replicates.",
+            f"Means over the cells of a size and over {release.declaration.replicates} replicates.",
             release.public(SUMMARY),
             (
                 PublishedColumn("table_name", "string", ERROR_COLUMNS["table_name"]),

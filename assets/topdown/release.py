@@ -1,17 +1,19 @@
-"""A TopDown release as one value, which all its stages receive.
+"""A TopDown release as one value, which all its stages receive: its products and tables, and the rules of its
+declaration.
 
-This module defines the fields that a redistricting release declares beyond those of all releases, checks their rules
-before anything runs, and names the release's tables. `mechanisms.topdown.design` defines what the budgets mean.
+The rules are checked before anything runs. Those that need no dataset are in `assets.topdown.declaration` and
+`mechanisms.topdown.design`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import cached_property
 
 from assets.cef.census import CensusDeclaration
 from assets.measurement.method import MEASUREMENTS
 from assets.release.columns import Role
 from assets.release.release import Release
+from assets.topdown.declaration import FEWEST_REPLICATES, MOST_REPLICATES, Code, TopDownDeclaration
 from mechanisms.topdown.design import STATISTICS, TopDownDesign
 from mechanisms.topdown.redistricting import REDISTRICTING
 
@@ -41,9 +43,6 @@ PRODUCTS = (*TABLES, *RECORDS, MEASUREMENTS, *STATISTICS)
 published."""
 
 
-FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
-"""How many replicates a release may ask for, if any."""
-
 _ENDINGS = ("_made", "_seal")
 """The ends of the names of tables that say how the estimates of a level were made, and that seal them."""
 
@@ -63,33 +62,10 @@ def available_products(design: TopDownDesign) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Code:
-    """How the code of a level's places is formed.
-
-    Attributes:
-        columns: the columns of the CEF's units whose codes, joined in this order, form the code; empty at the root,
-            which is the only place of its level.
-        prefix: the number of leading characters of the finest level's code that form the code; None if `columns` do.
-    """
-
-    columns: tuple[str, ...] = ()
-    prefix: int | None = None
-
-
-@dataclass(frozen=True)
 class TopDownRelease(Release):
     """A declared release by TopDown.
 
     Attributes:
-        design: the queries with their budgets, and the invariants.
-        spine: by level from the root to the finest, the code of its places.
-        delta: the δ at which ρ is stated as (ε, δ) in the certificate.
-        products: the products that are published besides the spine, out of `PRODUCTS`.
-        processes: the number of processes that estimate; 0 for one per core.
-        replicates: how often the algorithm runs again for the errors of the tables; 0 for no errors. The draw does not
-            depend on it.
-        partitions: `STATES` if the levels below that of the states are estimated in a run for each state; empty
-            otherwise. The result does not depend on it.
         scheduler: the address of a Dask scheduler whose workers estimate; empty for processes of this machine. The draw
             is made on this machine in either case.
 
@@ -97,13 +73,8 @@ class TopDownRelease(Release):
         DeclarationError: if the declaration contradicts itself or the dataset.
     """
 
+    declaration: TopDownDeclaration
     design: TopDownDesign
-    spine: Mapping[str, Code]
-    delta: Fraction
-    products: tuple[str, ...]
-    processes: int
-    replicates: int = 0
-    partitions: str = ""
     scheduler: str = ""
 
     def __post_init__(self) -> None:
@@ -121,23 +92,20 @@ class TopDownRelease(Release):
         for name in self.products:
             if name in STATISTICS and name not in self.design.invariants:
                 self.refuse(f"products: {name} would be published exactly, but is not declared among the invariants")
-        if not 0 < self.delta < 1:
-            self.refuse(f"delta: {self.delta} is not strictly between 0 and 1")
-        if self.partitions and level_of_states(self.levels) in (self.levels[0], self.finest):
+        if self.declaration.partitions and level_of_states(self.levels) in (self.levels[0], self.finest):
             self.refuse(
                 f"partitions: the spine has no level {STATE} between {self.levels[0]} and {self.finest}, whose places "
                 "would be the partitions"
             )
-        if self.processes < 0:
-            self.refuse(f"processes: {self.processes} is negative; 0 means one per core")
         self._check_replicates()
 
     def _check_replicates(self) -> None:
-        if not self.replicates:
+        if not self.declaration.replicates:
             return
-        if not FEWEST_REPLICATES <= self.replicates <= MOST_REPLICATES:
+        if not FEWEST_REPLICATES <= self.declaration.replicates <= MOST_REPLICATES:
             self.refuse(
-                f"replicates: {self.replicates}; there are from {FEWEST_REPLICATES} to {MOST_REPLICATES}, or 0 for none"
+                f"replicates: {self.declaration.replicates}; there are from {FEWEST_REPLICATES} to {MOST_REPLICATES}, "
+                "or 0 for none"
             )
         if not set(self.products) & set(TABLES):
             self.refuse(f"replicates: they give the errors of {', '.join(TABLES)}, none of which is among the products")
@@ -164,13 +132,25 @@ class TopDownRelease(Release):
             for column in code.columns:
                 declared = self.dataset.units.stored.get(column)
                 if declared is None or declared.role is not Role.GEOGRAPHY:
-                    places = [name for name, each in self.dataset.units.columns.items() if each.role is Role.GEOGRAPHY]
+                    places = [
+                        name for name, known in self.dataset.units.columns.items() if known.role is Role.GEOGRAPHY
+                    ]
                     self.refuse(
                         f"spine: {level}: {column} is not a geographic column of {self.dataset.name}, which has "
                         f"{', '.join(places)}"
                     )
                 if declared.type.stored != "VARCHAR" or declared.nullable:
                     self.refuse(f"spine: {level}: column {column} must be text and not nullable")
+
+    @cached_property
+    def spine(self) -> Mapping[str, Code]:
+        """By level from the root to the finest, the code of its places."""
+        return self.declaration.codes
+
+    @property
+    def products(self) -> tuple[str, ...]:
+        """What is published besides the spine: the declared products, by default all that the design allows."""
+        return tuple(self.declaration.products) or available_products(self.design)
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -192,9 +172,9 @@ class TopDownRelease(Release):
 
     def is_by_state(self, level: str) -> bool:
         """Whether the estimates of a level are made state by state."""
-        return self.partitions == STATES and self.is_below_states(level)
+        return self.declaration.partitions == STATES and self.is_below_states(level)
 
     @property
     def estimated(self) -> str:
         """The stage after which all estimates are stored."""
-        return ESTIMATES if self.partitions else self.estimates(self.finest)
+        return ESTIMATES if self.declaration.partitions else self.estimates(self.finest)

@@ -112,7 +112,7 @@ def build_replicates(release: TopDownRelease) -> dg.AssetsDefinition:
         key=release.key(REPLICATES),
         deps=[release.key(release.estimated)],
         group_name=release.schema,
-        description=_DESCRIPTION.format(replicates=release.replicates, finest=words(release.finest)),
+        description=_DESCRIPTION.format(replicates=release.declaration.replicates, finest=words(release.finest)),
         code_version=CODE_VERSION,
         **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "numba", "highs"}),
     )
@@ -172,7 +172,7 @@ def make_replicates(
     if not clean:
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             _discard(session, custody, release, kept)
-    missing = [number for number in range(1, release.replicates + 1) if number not in kept]
+    missing = [number for number in range(1, release.declaration.replicates + 1) if number not in kept]
     tasks = (_task(release, basis, number) for number in missing)
     reported = time.monotonic()
     processes = min(processes_of(release), max(len(missing), 1))
@@ -191,8 +191,8 @@ def make_replicates(
                 rows = session.register("rows", _as_rows(number, counts))
                 session.run(_APPEND, table=release.public(REPLICATES), rows=rows)
                 _account(session, custody, release, kept)
-            if len(kept) == release.replicates or time.monotonic() - reported >= SECONDS_BETWEEN_REPORTS:
-                report(len(kept), release.replicates)
+            if len(kept) == release.declaration.replicates or time.monotonic() - reported >= SECONDS_BETWEEN_REPORTS:
+                report(len(kept), release.declaration.replicates)
                 reported = time.monotonic()
     return tuple(kept[number] for number in sorted(kept))
 
@@ -256,8 +256,8 @@ def replicates_as_made(context: ReleaseContext[TopDownRelease]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         stored = stored_replicates(session, context.custody, release)
-        if [each.replicate for each in stored] != list(range(1, release.replicates + 1)):
-            return [f"the stored replicates are not those from 1 to {release.replicates}, or were altered"]
+        if [each.replicate for each in stored] != list(range(1, release.declaration.replicates + 1)):
+            return [f"the stored replicates are not those from 1 to {release.declaration.replicates}, or were altered"]
         try:
             basis = basis_of(session, context.custody, release)
         except StaleInputError as error:
@@ -269,7 +269,7 @@ def replicates_as_made(context: ReleaseContext[TopDownRelease]) -> list[str]:
         ]
         surplus = _surplus(session, release, [each.replicate for each in stored])
         problems += count_problem(surplus, "rows of no replicate")
-    chosen = stored[chosen_replicate(basis.draw_id, release.replicates) - 1]
+    chosen = stored[chosen_replicate(basis.draw_id, release.declaration.replicates) - 1]
     _, counts, _ = replicated(_task(release, basis, chosen.replicate))
     if content_of(counts) != chosen.content:
         problems.append(f"replicate {chosen.replicate}: made again, it differs")
@@ -299,7 +299,7 @@ def _task(release: TopDownRelease, basis: Basis, number: int) -> Replicated:
 def _is_current(session: Session, release: TopDownRelease, basis: Basis, made: Made) -> bool:
     """Whether a stored replicate is declared, was made from the current estimates, and is as it was made."""
     return (
-        1 <= made.replicate <= release.replicates
+        1 <= made.replicate <= release.declaration.replicates
         and made.made_of == basis.made_of
         and content_of(read_replicate(session, release, made.replicate)) == made.content
     )

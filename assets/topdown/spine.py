@@ -59,7 +59,7 @@ def write_spine(session: Session, release: TopDownRelease) -> None:
     """
     name, values, names = spine_recipe(session, release)
     session.create(release.public(SPINE), name, values, **names)
-    if release.partitions:
+    if release.declaration.partitions:
         codes = geoids(session, release, level_of_states(release.levels)).tolist()
         if not all(_CODE.fullmatch(code) for code in codes) or len({code.lower() for code in codes}) < len(codes):
             raise SpineError(

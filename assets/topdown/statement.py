@@ -76,7 +76,7 @@ def topdown_statement(release: TopDownRelease, inputs: Inputs, output_version: s
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
         remark="Neighbors are two files that differ in one person's record, whatever this changes in units.",
-        delta=release.delta,
+        delta=release.declaration.delta,
         equivalents=tuple(equivalents(release)),
         papers=PAPERS,
     )

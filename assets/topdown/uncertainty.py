@@ -63,8 +63,8 @@ def build_uncertainty(release: TopDownRelease) -> dg.AssetsDefinition:
         release,
         [REPLICATES],
         f"The errors of {', '.join(table.name for table in redistricting_tables(release))}, cell by cell, from the "
-        f"deviations of {release.replicates} replicates: standard errors, biases and 90% intervals. `{SUMMARY}` has "
-        "mean absolute errors and biases by level and size of cell. Made from public data only.",
+        f"deviations of {release.declaration.replicates} replicates: standard errors, biases and 90% intervals. "
+        f"`{SUMMARY}` has mean absolute errors and biases by level and size of cell. Made from public data only.",
         lambda session: uncertainty_recipes(session, release),
         COLUMNS,
         lambda session: {"errors by level": _shown(session, release)},
@@ -91,7 +91,7 @@ def uncertainty_recipes(session: Session, release: TopDownRelease) -> dict[Table
         found: dict[str, list[pa.Table]] = {table.name: [] for table in tables}
         for depth, first, moments in _moments(session, release, schema, tables):
             for table, of_table in zip(tables, _divided(moments, tables), strict=True):
-                found[table.name].append(_errors(of_table, release.replicates, depth, first))
+                found[table.name].append(_errors(of_table, release.declaration.replicates, depth, first))
                 summary = summed.setdefault((table.name, release.levels[depth]), _Summary())
                 summary.add(of_table)
         for table in tables:
@@ -134,7 +134,9 @@ def _moments(
     estimates = release.public(release.estimates(release.finest))
     rows = session.arrow("topdown/estimated", {"histogram": schema.name}, estimates=estimates)
     published = Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
-    replicates = [read_histogram(session, release, number, schema.name) for number in range(1, release.replicates + 1)]
+    replicates = [
+        read_histogram(session, release, number, schema.name) for number in range(1, release.declaration.replicates + 1)
+    ]
     tree = read_tree(session, release)
     sums = Sums(np.concatenate([[cell.counted for cell in table.cells] for table in tables]))
     for depth in reversed(range(len(release.levels))):
@@ -181,7 +183,7 @@ def _summary_rows(summed: Mapping[tuple[str, str], _Summary], release: TopDownRe
         for level in release.levels:
             of = summed[table.name, level]
             for size in np.flatnonzero(of.cells):
-                known = int(of.cells[size]) * release.replicates
+                known = int(of.cells[size]) * release.declaration.replicates
                 rows.append(
                     {
                         "table_name": table.name,
@@ -224,8 +226,9 @@ def errors_in_words(session: Session, release: TopDownRelease) -> Accuracy:
     """The summary, for the certificate."""
     rows = session.rows("warehouse/all", source=release.public(SUMMARY))
     return Accuracy(
-        summary=f"Noise and estimation were run {release.replicates} times more on the published counts, with noise of "
-        "their own. How far the results lie from the published counts stands for how far these lie from the truth.",
+        summary=f"Noise and estimation were run {release.declaration.replicates} times more on the published counts, "
+        "with noise of their own. How far the results lie from the published counts stands for how far these lie from "
+        "the truth.",
         columns=("Table", "Level", "Published count", "Cells", "Mean absolute error", "Bias"),
         rows=tuple(
             (table, words(level), size_words(least, most), cells, float(error), float(bias))

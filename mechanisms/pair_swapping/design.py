@@ -10,13 +10,10 @@ from typing import Any
 
 from mechanisms.accounting.losses import InfiniteLoss
 from mechanisms.accounting.specification import Flavor, Specification
+from mechanisms.design import DesignError
 from mechanisms.pair_swapping.pairing import WEIGHTS
 
 MECHANISM = "pair swapping 2010"
-
-
-class DesignError(ValueError):
-    """A design that cannot be carried out."""
 
 
 @dataclass(frozen=True)

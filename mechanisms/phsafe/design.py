@@ -1,6 +1,6 @@
 """A PHSafe design: which runs are released, with which truncation and budgets, and the guarantee that results.
 
-This module defines a design's rules, its losses line by line, and the wording of its DP specification. `margins`
+This module defines a design's rules; `mechanisms.design`, its losses line by line and its DP specification. `margins`
 converts between margins of error and budgets; `runs` defines what the runs count. Source: Sexton et al., Section 5 and
 Table 10.
 
@@ -14,30 +14,19 @@ records are in: two changes never add up in one cell to 4Δ². For units it is 2
 and 4). The L1 distance is at most 4τ < 2Δ, and for units 4 = 2Δ, so bounded ε is 2ε, as group privacy of two also says.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from mechanisms.accounting.losses import Loss
-from mechanisms.accounting.specification import BOUNDED, UNBOUNDED, Flavor, Line, Specification
+from mechanisms.design import DesignError, LinesDesign
 from mechanisms.noise import Noise
 from mechanisms.phsafe.margins import budget_for_margin, noise_of_count
 from mechanisms.phsafe.runs import RUN, RUNS, Geography, Iterations, Level, Run
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.states import PUERTO_RICO, STATES
-
-BOUNDED_FACTOR = 2
-"""The factor from a budget for unbounded neighbors to the loss for bounded ones, for both ρ and ε."""
-
-LARGEST_BUDGET = 1000
-"""A greater budget would give no protection: at ρ = 1000 and Δ = 2, the noise is 0 except in one draw in e^250."""
-
-LARGEST_DENOMINATOR = 10**12
-"""The largest denominator of a budget: enough for any written by hand."""
 
 LARGEST_VARIANCE = 10**18
 """The largest variance of one count's noise: σ is then a billion, more than the persons in any census but two."""
@@ -49,13 +38,6 @@ MECHANISM = "PHSafe"
 
 VERSION = 2
 """The mechanism's version. Increase it when the same key would give other noise, as an old draw cannot be replayed."""
-
-MULTIVERSE = ("whether a block has a housing unit or not",)
-"""The invariants of every PHSafe release, in words."""
-
-
-class DesignError(ValueError):
-    """A PHSafe design that cannot be carried out. The message names run, field, level and rule."""
 
 
 class Released(NamedTuple):
@@ -85,12 +67,11 @@ class RunDesign:
 
 
 @dataclass(frozen=True)
-class PHSafeDesign:
+class PHSafeDesign(LinesDesign):
     """Which population groups are released, with which noise.
 
     Attributes:
-        states: FIPS codes of the states, or that of Puerto Rico alone.
-        noise: the distribution, which determines whether budgets are ρ (zCDP) or ε (pure DP).
+        states: FIPS codes of the states, or the one of Puerto Rico alone.
         runs: by name, the parameters of each run. A run left out is not released.
 
     Raises:
@@ -99,12 +80,16 @@ class PHSafeDesign:
             nation for Puerto Rico; or if nothing is released.
     """
 
-    states: tuple[str, ...]
-    noise: Noise
     runs: Mapping[str, RunDesign]
 
+    multiverse = ("whether a block has a housing unit or not",)
+
     def __post_init__(self) -> None:
-        self._check_states()
+        self.require_states()
+        if PUERTO_RICO in self.states and len(self.states) > 1:
+            raise DesignError(
+                f"states: {_PR} is released by itself, with a budget of its own; it cannot be in one design with states"
+            )
         for name, run in self.runs.items():
             if name not in RUN:
                 raise DesignError(f"runs: there is no run {name}; runs are {', '.join(RUN)}")
@@ -116,31 +101,10 @@ class PHSafeDesign:
         if not self.released:
             raise DesignError("runs: nothing is released, as no level has a budget above 0")
 
-    def _check_states(self) -> None:
-        if not self.states:
-            raise DesignError("states: at least one state is released")
-        for code, times in Counter(self.states).items():
-            if code not in STATES:
-                raise DesignError(f"states: {code} is not the FIPS code of a state, the District of Columbia or {_PR}")
-            if times > 1:
-                raise DesignError(f"states: {code} is given {times} times")
-        if PUERTO_RICO in self.states and len(self.states) > 1:
-            raise DesignError(
-                f"states: {_PR} is released by itself, with a budget of its own; it cannot be in one design with states"
-            )
-
     def _check_budget(self, released: Released) -> None:
         run, level, budget = released
         field_name = f"runs: {run.name}: budget: {level.name}"
-        if budget < 0:
-            raise DesignError(f"{field_name}: a budget is not negative, and this one is {budget}")
-        if budget > LARGEST_BUDGET:
-            raise DesignError(
-                f"{field_name}: {self.noise.symbol} = {float(budget):g} leaves hardly any noise; the most is "
-                f"{LARGEST_BUDGET}"
-            )
-        if budget.denominator > LARGEST_DENOMINATOR:
-            raise DesignError(f"{field_name}: a budget's denominator is at most a trillion")
+        self.require_budget(field_name, budget)
         if noise_of_count(self.noise, self.stability(run), budget).exact_variance > LARGEST_VARIANCE:
             raise DesignError(
                 f"{field_name}: {self.noise.symbol} = {float(budget):g} at Δ = {self.stability(run)} makes noise of a "
@@ -208,54 +172,14 @@ class PHSafeDesign:
         """How many population groups a level has: regions times iterations."""
         return len(level.regions(self.states)) * len(level.iterations.codes)
 
-    @property
-    def unbounded_lines(self) -> tuple[Line, ...]:
-        """By run and level, the loss for one person added or removed."""
-        return self._lines(1)
-
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """By run and level, the loss for one person's record changed. This loss is charged."""
-        return self._lines(BOUNDED_FACTOR)
-
-    def _lines(self, factor: int) -> tuple[Line, ...]:
-        return tuple(Line(each.label, self.noise.loss(factor * each.budget)) for each in self.released)
-
     @cached_property
-    def unbounded(self) -> Loss:
-        """The loss of the whole release for one person added or removed: Σρ or Σε."""
-        return self.noise.loss(self._total)
+    def budgets_by_line(self) -> tuple[tuple[str, Fraction], ...]:
+        return tuple((measurement.label, measurement.budget) for measurement in self.released)
 
-    @cached_property
-    def bounded(self) -> Loss:
-        """The loss of the whole release for one person's record changed: 2Σρ (Theorems 3 and 4) or 2Σε."""
-        return self.noise.loss(BOUNDED_FACTOR * self._total)
-
-    @property
-    def _total(self) -> Fraction:
-        return sum((each.budget for each in self.released), Fraction())
-
-    def specification(self, dataset: str) -> Specification:
-        """The DP specification that is charged: for bounded neighbors, with a line for each run and level.
-
-        Args:
-            dataset: its name, for the domain.
-        """
-        return Specification(self._flavor(dataset, BOUNDED), self.bounded, self.lines)
-
-    def unbounded_specification(self, dataset: str) -> Specification:
-        """The same guarantee, stated for one person added or removed."""
-        return Specification(self._flavor(dataset, UNBOUNDED), self.unbounded, self.unbounded_lines)
-
-    def _flavor(self, dataset: str, neighbors: str) -> Flavor:
-        return Flavor(
-            domain=f"all possible files of persons with the variables of {dataset}, each in a housing unit or group "
-            "quarters, with the units and what follows from the persons in them",
-            multiverse=MULTIVERSE,
-            unit="person",
-            changes_per_person=None,
-            output_premetric=self.bounded.output_premetric,
-            neighbors=neighbors,
+    def domain(self, dataset: str) -> str:
+        return (
+            f"all possible files of persons with the variables of {dataset}, each in a housing unit or group "
+            "quarters, with the units and what follows from the persons in them"
         )
 
     def as_record(self) -> dict[str, Any]:
@@ -268,7 +192,7 @@ class PHSafeDesign:
                     "truncation": self.truncation(run),
                     "budgets": {level.name: str(budget) for other, level, budget in self.released if other is run},
                 }
-                for run in dict.fromkeys(each.run for each in self.released)
+                for run in dict.fromkeys(measurement.run for measurement in self.released)
             },
         }
 
@@ -330,16 +254,16 @@ def run_design(
         raise DesignError(f"runs: there is no run {name}; runs are {', '.join(RUN)}")
     run = RUN[name]
     require_truncation(run, truncation)
-    found = dict(budgets)
+    completed = dict(budgets)
     for level, margin in margins.items():
         level_of(run, "moe", level)
         if level in budgets:
             raise DesignError(f"runs: {name}: {level}: a level has a budget or an moe target, not both")
         try:
-            found[level] = budget_for_margin(noise, run.stability(truncation), margin)
+            completed[level] = budget_for_margin(noise, run.stability(truncation), margin)
         except ValueError as error:
             raise DesignError(f"runs: {name}: moe: {level}: {error}") from None
-    return RunDesign(truncation, found)
+    return RunDesign(truncation, completed)
 
 
 PRODUCTION_TRUNCATION = {"PH1_num": 10, "PH2": 10, "PH3": 6, "PH4": 10, "PH6": 6, "PH7": 10}

@@ -1,8 +1,8 @@
 """SafeTab designs: what is measured for which regions and levels, with which noise, and the guarantee that results.
 
-This module defines the rules of a design of SafeTab-P and of one of SafeTab-H, their losses line by line, and the
-wording of their DP specifications. `adaptive` draws what a design of SafeTab-P measures. Source: SafeTab-P's and
-SafeTab-H's specifications, budget, algorithm, guarantee and validation.
+This module defines the rules of a design of SafeTab-P and of one of SafeTab-H, and why the charge is twice the budget;
+`mechanisms.design`, their losses line by line and their DP specifications. `adaptive` draws what a design of SafeTab-P
+measures. Source: SafeTab-P's and SafeTab-H's specifications, budget, algorithm, guarantee and validation.
 
 **Unbounded neighbors** (one person added or removed; for SafeTab-H one household). A person is in at most Δ groups of a
 region type and level, and in one cell of each. A measurement of a group that the person is in spends ρ/Δ of the pair's
@@ -22,15 +22,13 @@ of both, which is at most twice the greater one on every line.
 """
 
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
-from mechanisms.accounting.losses import Loss
-from mechanisms.accounting.specification import BOUNDED, UNBOUNDED, Flavor, Line, Specification
+from mechanisms.design import LARGEST_DENOMINATOR, DesignError, LinesDesign
 from mechanisms.noise import Noise
 from mechanisms.safetab.details import DETAILS, HOUSEHOLD_TABLES, HouseholdTable
 from mechanisms.safetab.lists import LEVELS, MOST_RACE_CODES
@@ -39,15 +37,6 @@ from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.quantiles import Uncapped, quantile
 from mechanisms.states import PUERTO_RICO, STATES
-
-BOUNDED_FACTOR = 2
-"""The factor from a budget for unbounded neighbors to the loss for bounded ones, for both ρ and ε."""
-
-LARGEST_BUDGET = 1000
-"""A greater budget would give no protection."""
-
-LARGEST_DENOMINATOR = 10**12
-"""The largest denominator of a number of a design: enough for any written by hand."""
 
 LARGEST_VARIANCE = 2**28
 """The largest variance of a measurement's noise: σ is then 16,384, and cut-offs are found in tenths of a second."""
@@ -61,17 +50,10 @@ MECHANISM_H = "SafeTab-H"
 VERSION = 1
 """The version of both mechanisms. Increase it when the same key would give other noise."""
 
-MULTIVERSE = ("which blocks have at least one housing unit or group quarters",)
-"""The invariants of every SafeTab release, in words: the regions follow from these blocks."""
-
 Pair = tuple[RegionType, int]
 """A region type and a level."""
 
 _PR = STATES[PUERTO_RICO]
-
-
-class DesignError(ValueError):
-    """A SafeTab design that cannot be carried out. The message names field, region type, level and rule."""
 
 
 @dataclass(frozen=True)
@@ -190,35 +172,26 @@ def noise_of_measurement(noise: Noise, stability: int, budget: Fraction) -> Unca
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Design:
+class _Design(LinesDesign):
     """What the designs of SafeTab-P and SafeTab-H share.
 
     Attributes:
-        states: FIPS codes. Those of states form the run US, that of Puerto Rico the run PR.
-        noise: the distribution, which determines whether budgets are ρ (zCDP) or ε (pure DP).
+        states: FIPS codes. Those of states form the run US, the one of Puerto Rico the run PR.
         stabilities: Δ of each region type and level that is measured.
         negative_counts: whether negative measurements stay; otherwise they become 0.
         max_race_codes: how many race codes of a record are used, from the first.
     """
 
-    states: tuple[str, ...]
-    noise: Noise
     stabilities: Mapping[Pair, int]
     negative_counts: bool = True
     max_race_codes: int = MOST_RACE_CODES
 
-    unit: ClassVar[str]
-    changes_per_unit: ClassVar[int | None]
+    multiverse = ("which blocks have at least one housing unit or group quarters",)
+    """The regions follow from these blocks."""
     protected: ClassVar[str]
 
     def _check_common(self) -> None:
-        if not self.states:
-            raise DesignError("states: at least one state is released")
-        for code, times in Counter(self.states).items():
-            if code not in STATES:
-                raise DesignError(f"states: {code} is not the FIPS code of a state, the District of Columbia or {_PR}")
-            if times > 1:
-                raise DesignError(f"states: {code} is given {times} times")
+        self.require_states()
         if not 1 <= self.max_race_codes <= MOST_RACE_CODES:
             raise DesignError(f"max_race_codes: a record has 1 to {MOST_RACE_CODES} race codes")
 
@@ -226,15 +199,7 @@ class _Design:
         region_type, level = pair
         if level not in LEVELS:
             raise DesignError(f"{field}: a level is 1 or 2")
-        if budget < 0:
-            raise DesignError(f"{field}: a budget is not negative, and this one is {budget}")
-        if budget > LARGEST_BUDGET:
-            raise DesignError(
-                f"{field}: {self.noise.symbol} = {float(budget):g} leaves hardly any noise; the most is "
-                f"{LARGEST_BUDGET}"
-            )
-        if budget.denominator > LARGEST_DENOMINATOR:
-            raise DesignError(f"{field}: a budget's denominator is at most a trillion")
+        self.require_budget(field, budget)
         if budget and region_type.run not in self.runs:
             without = f"{_PR} is not" if region_type.run == "PR" else f"no state besides {_PR} is"
             raise DesignError(f"{field}: there are no regions of this type, as {without} among the states")
@@ -254,72 +219,32 @@ class _Design:
 
     @property
     def _region_types(self) -> list[RegionType]:
-        return [each for each in RegionType if each.run in self.runs]
+        return [region_type for region_type in RegionType if region_type.run in self.runs]
 
     @property
     @abstractmethod
     def _measured(self) -> Sequence[Measured | MeasuredTable]:
         """Everything that is measured, in the order of the draw."""
 
-    @property
-    def unbounded_lines(self) -> tuple[Line, ...]:
-        """By region type and level, the loss for one person or household added or removed."""
-        return self._lines(1)
-
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """By region type and level, the loss for one record changed. This loss is charged."""
-        return self._lines(BOUNDED_FACTOR)
-
-    def _lines(self, factor: int) -> tuple[Line, ...]:
-        return tuple(Line(label, self.noise.loss(factor * budget)) for label, budget in self._shared_lines())
-
-    def _shared_lines(self) -> Iterator[tuple[str, Fraction]]:
-        """Labels and budgets of lines; a region type and its namesake share one."""
+    @cached_property
+    def budgets_by_line(self) -> list[tuple[str, Fraction]]:
+        """The labels and budgets of all lines, in order; a region type and its namesake share one."""
         shared: dict[tuple[str, int, str], list[Measured | MeasuredTable]] = {}
-        for each in self._measured:
-            family = each.family if isinstance(each, MeasuredTable) else ""
-            name = each.region_type.removeprefix(PUERTO_RICO_ONLY)
-            shared.setdefault((name, each.level, family), []).append(each)
-        for (_, level, family), together in shared.items():
-            label = _label([each.region_type for each in together], level, family)
-            yield label, max(each.budget for each in together)
+        for measured in self._measured:
+            family = measured.family if isinstance(measured, MeasuredTable) else ""
+            name = measured.region_type.removeprefix(PUERTO_RICO_ONLY)
+            shared.setdefault((name, measured.level, family), []).append(measured)
+        return [
+            (
+                _label([measured.region_type for measured in namesakes], level, family),
+                max(measured.budget for measured in namesakes),
+            )
+            for (_, level, family), namesakes in shared.items()
+        ]
 
-    @cached_property
-    def unbounded(self) -> Loss:
-        """The loss of the whole release for one person or household added or removed."""
-        return self.noise.loss(self._total)
-
-    @cached_property
-    def bounded(self) -> Loss:
-        """The loss of the whole release for one record changed: twice that for one added or removed."""
-        return self.noise.loss(BOUNDED_FACTOR * self._total)
-
-    @property
-    def _total(self) -> Fraction:
-        return sum((budget for _, budget in self._shared_lines()), Fraction())
-
-    def specification(self, dataset: str) -> Specification:
-        """The DP specification that is charged: for bounded neighbors, with a line for each region type and level.
-
-        Args:
-            dataset: its name, for the domain.
-        """
-        return Specification(self._flavor(dataset, BOUNDED), self.bounded, self.lines)
-
-    def unbounded_specification(self, dataset: str) -> Specification:
-        """The same guarantee, stated for one person or household added or removed."""
-        return Specification(self._flavor(dataset, UNBOUNDED), self.unbounded, self.unbounded_lines)
-
-    def _flavor(self, dataset: str, neighbors: str) -> Flavor:
-        return Flavor(
-            domain=f"all possible files of {self.protected} with the variables of {dataset}, each in a block that has "
-            "a unit",
-            multiverse=MULTIVERSE,
-            unit=self.unit,
-            changes_per_person=self.changes_per_unit,
-            output_premetric=self.bounded.output_premetric,
-            neighbors=neighbors,
+    def domain(self, dataset: str) -> str:
+        return (
+            f"all possible files of {self.protected} with the variables of {dataset}, each in a block that has a unit"
         )
 
     def _common_record(self) -> dict[str, Any]:
@@ -332,12 +257,12 @@ class _Design:
 
     def _measured_record(self) -> dict[str, Any]:
         return {
-            each.label: {
-                "budget": str(each.budget),
-                "stability": each.stability,
-                "thresholds": list(each.thresholds),
+            measured.label: {
+                "budget": str(measured.budget),
+                "stability": measured.stability,
+                "thresholds": list(measured.thresholds),
             }
-            for each in self._measured
+            for measured in self._measured
         }
 
 
@@ -363,9 +288,7 @@ class SafeTabPDesign(_Design):
     stage_1_share: Fraction = Fraction(1, 10)
     zero_suppression_chance: Fraction = Fraction(0)
 
-    unit: ClassVar[str] = "person"
-    changes_per_unit: ClassVar[int | None] = None
-    protected: ClassVar[str] = "persons"
+    protected = "persons"
 
     def __post_init__(self) -> None:
         self._check_common()
@@ -443,9 +366,9 @@ class SafeTabHDesign(_Design):
     budgets: Mapping[str, Mapping[Pair, Fraction]]
     thresholds: Mapping[str, Mapping[Pair, tuple[int, ...]]]
 
-    unit: ClassVar[str] = "household"
-    changes_per_unit: ClassVar[int | None] = 1
-    protected: ClassVar[str] = "households"
+    unit = "household"
+    changes_per_unit = 1
+    protected = "households"
 
     def __post_init__(self) -> None:
         self._check_common()

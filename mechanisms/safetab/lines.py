@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TypeVar
 
+from mechanisms.design import LARGEST_BUDGET, DesignError
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import (
-    LARGEST_BUDGET,
     LARGEST_VARIANCE,
-    DesignError,
     Pair,
     noise_of_measurement,
 )

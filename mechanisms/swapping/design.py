@@ -11,13 +11,10 @@ from typing import Any
 
 from mechanisms.accounting.losses import Loss, PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
+from mechanisms.design import DesignError
 from mechanisms.swapping.loss import odds, theorem_1
 from mechanisms.swapping.rates import EXEMPT, Case, Rates, StirLoss
 from mechanisms.swapping.response import Response, loss_of_responses
-
-
-class DesignError(ValueError):
-    """A swapping design that cannot be carried out."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class SwappingDesign:
         match: the match variables (swap key): records are swapped only with records equal on these.
         swap: the swap variables: moved between the selected records.
         held: the remaining holding variables: kept.
-        swap_rate: p, the probability with which a record is selected; or rates that vary between strata or records.
+        swap_rate: p, the probability with which a record is selected, or rates that vary between strata or records.
         persons: the variables of the unit's persons, who are part of its record and move with it; empty if they are
             not.
         exempt: by match variable, the values of records that are never selected, such as imputed ones.
@@ -86,7 +83,7 @@ class SwappingDesign:
     match: tuple[str, ...]
     swap: tuple[str, ...]
     held: tuple[str, ...]
-    swap_rate: Fraction | Rates
+    swap_rate: Rates
     persons: tuple[str, ...]
     exempt: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     second_stir: SecondStir | None = None
@@ -107,29 +104,20 @@ class SwappingDesign:
         twice = sorted({name for name in roles if roles.count(name) > 1})
         if twice:
             raise DesignError(f"{', '.join(twice)}: a variable has one role")
-        for field, rate in self._single_rates():
-            try:
-                odds(rate)
-            except ValueError as error:
-                raise DesignError(f"{field}: {error}") from None
         self._check_rates()
         self._check_exempt()
         self._check_second_stir()
         self._check_noise()
 
-    def _single_rates(self) -> list[tuple[str, Fraction]]:
-        given: list[tuple[str, Fraction]] = []
-        if isinstance(self.swap_rate, Fraction):
-            given.append(("swap_rate", self.swap_rate))
-        else:
-            given += [("swap_rate", case.rate) for case in self.swap_rate.cases]
-        if self.second_stir:
-            given.append(("second_stir: swap_rate", self.second_stir.swap_rate))
-        return given
-
     def _check_rates(self) -> None:
-        if isinstance(self.swap_rate, Fraction):
-            return
+        declared = [("swap_rate", case.rate) for case in self.swap_rate.cases]
+        if self.second_stir:
+            declared.append(("second_stir: swap_rate", self.second_stir.swap_rate))
+        for field, rate in declared:
+            try:
+                odds(rate)
+            except ValueError as error:
+                raise DesignError(f"{field}: {error}") from None
         for name in self.swap_rate.variables:
             if name in self.swap:
                 raise DesignError(
@@ -186,23 +174,18 @@ class SwappingDesign:
     @property
     def plain_rate(self) -> Fraction | None:
         """p of a plain swap: one rate, one stir, no exempt records and no noise. None for any other."""
-        if self.exempt or self.second_stir or self.noise or isinstance(self.swap_rate, Rates):
-            return None
-        return self.swap_rate
+        return None if self.exempt or self.second_stir or self.noise else self.swap_rate.single_rate
 
     @property
     def rates(self) -> Rates:
         """The rates of the first stir as cases, those of exempt records first; or one ε for all other records."""
-        if isinstance(self.swap_rate, Fraction):
-            return Rates((*self._exempt_case, Case((), None, self.swap_rate)))
-        given = self.swap_rate
-        return Rates((*self._exempt_case, *given.cases), given.rarity_of, given.epsilon)
+        exempt = (Case(self.exempt, None, EXEMPT),) if self.exempt else ()
+        return replace(self.swap_rate, cases=(*exempt, *self.swap_rate.cases), is_single=False)
 
     @property
     def has_rates_of_strata(self) -> bool:
         """Whether all records of a stratum have the same rate."""
-        rates = self.swap_rate
-        return isinstance(rates, Fraction) or not (rates.counts_rarity or set(rates.variables) - set(self.match))
+        return not (self.swap_rate.counts_rarity or set(self.swap_rate.variables) - set(self.match))
 
     @property
     def without_estimates(self) -> str:
@@ -214,10 +197,6 @@ class SwappingDesign:
         if not self.has_rates_of_strata:
             return "swap rates differ between the records of a stratum"
         return ""
-
-    @property
-    def _exempt_case(self) -> tuple[Case, ...]:
-        return (Case(self.exempt, None, EXEMPT),) if self.exempt else ()
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -277,7 +256,7 @@ class SwappingDesign:
             "match": list(self.match),
             "swap": list(self.swap),
             "held": list(self.held),
-            "swap_rate": self.swap_rate.as_record() if isinstance(self.swap_rate, Rates) else str(self.swap_rate),
+            "swap_rate": self.swap_rate.as_record(),
             **extended,
         }
 

@@ -10,7 +10,7 @@ Source: Bailie, Gong and Meng, Appendix C.2; the loss is derived in `docs/mechan
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,12 +51,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Rates:
-    """Swap rates that vary between strata or records.
+    """The swap rates of all records: a single one, or rates that vary between strata or records.
 
     Attributes:
         cases: the cases, of which the first that fits counts; if `epsilon` is given, only that of exempt records.
         rarity_of: the holding variables by which rarity is counted; None for the whole combination of holding values.
         epsilon: the ε that every stratum attains with the smallest rate that gives it; None if the cases give rates.
+        is_single: whether the rate was declared as one number. A swap with a single rate is plain, and its draw id
+            differs from the one of a swap whose only case has the same rate.
 
     Raises:
         ValueError: if there are neither cases nor an ε, or other cases than that of exempt records beside an ε; or if a
@@ -66,6 +68,12 @@ class Rates:
     cases: tuple[Case, ...] = ()
     rarity_of: tuple[str, ...] | None = None
     epsilon: Fraction | None = None
+    is_single: bool = False
+
+    @classmethod
+    def single(cls, rate: Fraction) -> Self:
+        """One rate for all records."""
+        return cls((Case((), None, rate),), is_single=True)
 
     def __post_init__(self) -> None:
         if self.epsilon is None and not self.cases:
@@ -78,6 +86,11 @@ class Rates:
             raise ValueError("rarity_of: no case of the swap rate has at_most, so rarity would never count")
 
     @property
+    def single_rate(self) -> Fraction | None:
+        """The rate that was declared as one number; None if rates vary."""
+        return self.cases[0].rate if self.is_single else None
+
+    @property
     def variables(self) -> tuple[str, ...]:
         """All variables that a rate depends on by value."""
         return tuple(sorted({name for case in self.cases for name, _ in case.when} | set(self.rarity_of or ())))
@@ -87,8 +100,10 @@ class Rates:
         """Whether a case depends on how many records share some values."""
         return any(case.at_most is not None for case in self.cases)
 
-    def as_record(self) -> dict[str, Any]:
+    def as_record(self) -> str | dict[str, Any]:
         """The rates as exact plain values."""
+        if self.is_single:
+            return str(self.single_rate)
         if self.epsilon is not None:
             return {"epsilon": str(self.epsilon)}
         record: dict[str, Any] = {"cases": [case.as_record() for case in self.cases]}

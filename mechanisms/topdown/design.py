@@ -22,8 +22,8 @@ import numpy as np
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.specification import Flavor, Line, Specification
+from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR, DesignError
 from mechanisms.sampling.discrete_gaussian import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
-from mechanisms.topdown.production import variances
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS)}
@@ -38,15 +38,9 @@ STATISTICS: Mapping[str, str] = {
 }
 """The statistics that a release may hold exactly, in words."""
 
-LARGEST_DENOMINATOR = 10**12
-"""The largest denominator of a share or a budget: enough for any written by hand."""
-
 LARGEST_CURVATURE = 10**5
 """The largest ratio of the greatest to the least curvature of the least-squares objective. Above it, the real-valued
 step might not end. Production's greatest ratio is 6,600, in a pass without `total`."""
-
-LARGEST_BUDGET = 1000
-"""A greater ρ would give no protection."""
 
 MOST_PERSONS_OUT_OF_NOISE = 10**7
 """The most persons that noise alone may add to the microdata, where the population is not held. Each becomes a record;
@@ -59,8 +53,27 @@ VERSION = 3
 """The mechanism's version. Increase it when the same key would give other noise, as an old draw cannot be replayed."""
 
 
-class DesignError(ValueError):
-    """A TopDown design that cannot be carried out. The message names field, level and rule."""
+def allocation(
+    schema: Schema, rho: Fraction, levels: Mapping[str, Fraction], queries: Mapping[str, Mapping[str, Fraction]]
+) -> Allocation:
+    """ρ, divided over levels and queries of a histogram.
+
+    Raises:
+        QueryError: if the histogram cannot answer a query.
+        AllocationError: if the shares do not add up to 1.
+    """
+    names = {query for shares in queries.values() for query in shares}
+    involved = {query: schema.marginal(query).involved for query in sorted(names)}
+    return Allocation(ConcentratedLoss(rho), levels, queries, involved)
+
+
+def variances(divided: Allocation, level: str) -> dict[str, Fraction]:
+    """σ² of each query at a level: 1/ρ of the query.
+
+    Replacing one record takes 1 from one marginal cell and adds 1 to another: a squared L2 distance of 2. So discrete
+    Gaussian noise of variance σ² costs ρ = 2/(2σ²) (Canonne, Kamath and Steinke, 2020, Theorem 4).
+    """
+    return {query: 1 / divided.part(level, query).rho for query, share in divided.queries[level].items() if share}
 
 
 class Measured(NamedTuple):
@@ -148,11 +161,11 @@ class TopDownDesign:
         if POPULATION in self.invariants:
             return
         root, allocation = self.levels[0], self.allocations[PERSONS.name]
-        found = variances(allocation, root)
-        deviation = float(found[DETAILED]) ** 0.5
+        of_root = variances(allocation, root)
+        deviation = float(of_root[DETAILED]) ** 0.5
         added = PERSONS.size * deviation / (2 * np.pi) ** 0.5
-        if TOTAL in found:
-            added = min(added, 4 * float(found[TOTAL]) / deviation)
+        if TOTAL in of_root:
+            added = min(added, 4 * float(of_root[TOTAL]) / deviation)
         if added > MOST_PERSONS_OUT_OF_NOISE:
             raise DesignError(
                 f"{PERSONS.name}: {root}: noise of σ = {deviation:,.0f} in {DETAILED} would add about {added:,.0f} "
@@ -181,33 +194,33 @@ class TopDownDesign:
                     f"{histogram}: {level}: {DETAILED} has so small a share beside the coarser queries that estimation "
                     f"could not be relied on to end; give it {curvature / LARGEST_CURVATURE:.3g} times as much or more"
                 )
-        for query, variance in ((each.label, each.variance) for each in _measured(histogram, allocation)):
+        for label, variance in ((query.label, query.variance) for query in _measured(histogram, allocation)):
             if variance.numerator > LARGEST_DENOMINATOR**3:
-                raise DesignError(f"{query}: shares and rho are fractions with denominators up to a trillion")
+                raise DesignError(f"{label}: shares and rho are fractions with denominators up to a trillion")
             if variance > LARGEST_TABULATED_VARIANCE:
-                raise DesignError(f"{query}: σ² = {float(variance):.3g} drowns any count; give it more or no share")
+                raise DesignError(f"{label}: σ² = {float(variance):.3g} drowns any count; give it more or no share")
 
     def _curvature(self, histogram: str, allocation: Allocation, level: str) -> float:
         """A bound on the ratio of the objective's greatest to its least curvature, with all queries in one pass."""
         own = allocation.part(level, DETAILED).rho
-        together = Fraction()
+        curvature = Fraction()
         for query, share in allocation.queries[level].items():
             apart = query == TOTAL and histogram == PERSONS.name and level in self.total_first
             if share and not apart:
                 most = int(np.bincount(SCHEMAS[histogram].marginal(query).cells).max())
-                together += most * allocation.part(level, query).rho / own
-        return float(together)
+                curvature += most * allocation.part(level, query).rho / own
+        return float(curvature)
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
         """All measurements by histogram, level and query, those with fewer cells first."""
         return tuple(
-            each for histogram, allocation in self.allocations.items() for each in _measured(histogram, allocation)
+            query for histogram, allocation in self.allocations.items() for query in _measured(histogram, allocation)
         )
 
     def measured_at(self, histogram: str, level: str) -> tuple[Measured, ...]:
         """The queries of a histogram at a level."""
-        return tuple(each for each in self.measured if (each.histogram, each.level) == (histogram, level))
+        return tuple(query for query in self.measured if (query.histogram, query.level) == (histogram, level))
 
     @property
     def persons(self) -> ConcentratedLoss:
@@ -233,13 +246,13 @@ class TopDownDesign:
     def lines(self) -> tuple[Line, ...]:
         """ρ of every measurement, and of the second unit whose occupancy a move can change."""
         return (
-            *(Line(each.label, each.loss) for each in self.measured),
+            *(Line(query.label, query.loss) for query in self.measured),
             Line("units, the second one of a move: all levels and queries", self.units),
         )
 
     @property
-    def held(self) -> tuple[str, ...]:
-        """The declared invariants in words."""
+    def invariants_in_words(self) -> tuple[str, ...]:
+        """The declared invariants."""
         return tuple(STATISTICS[name].format(level=words(level)) for name, level in self.invariants.items())
 
     @property
@@ -251,7 +264,7 @@ class TopDownDesign:
         stock = STATISTICS[HOUSING_UNITS].format(level=finest)
         return (
             f"which {finest}s have a housing unit or group quarters, and the places they lie in",
-            *self.held,
+            *self.invariants_in_words,
             *([] if HOUSING_UNITS in self.invariants else [f"{stock}, though it is not published exactly"]),
         )
 
@@ -279,7 +292,7 @@ class TopDownDesign:
         return {
             "levels": list(self.levels),
             "invariants": dict(sorted(self.invariants.items())),
-            "measured": [[each.histogram, each.level, each.query, str(each.loss.rho)] for each in self.measured],
+            "measured": [[part.histogram, part.level, part.query, str(part.loss.rho)] for part in self.measured],
         }
 
 
@@ -291,7 +304,7 @@ def _measured(histogram: str, allocation: Allocation) -> list[Measured]:
         for query, variance in variances(allocation, level).items()
     ]
     place = {level: number for number, level in enumerate(allocation.levels)}
-    return sorted(measured, key=lambda each: (place[each.level], each.marginal.size, each.query))
+    return sorted(measured, key=lambda part: (place[part.level], part.marginal.size, part.query))
 
 
 def words(level: str) -> str:

@@ -1,16 +1,15 @@
-"""The allocations of the 2020 Census's redistricting release, as exact shares, and the noise that follows from them.
+"""The allocations of the 2020 Census's redistricting release, as exact shares.
 
-This module holds ρ, its division over geographic levels and queries, and σ². `mechanisms.accounting.semantics` computes
-what a share protects. Source: the parameter files that the Census Bureau published with its production
-code for P.L. 94-171 (United States, persons and units), and Bailie, Gong and Meng, Section 4.
+This module holds ρ and its division over geographic levels and queries. `design` has the noise that follows from them;
+`mechanisms.accounting.semantics` computes what a share protects. Source: the parameter files that the Census Bureau
+published with its production code for P.L. 94-171 (United States, persons and units), and Bailie, Gong and Meng,
+Section 4.
 """
 
-from collections.abc import Mapping
 from fractions import Fraction
 
-from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.accounting.semantics import Allocation
-from mechanisms.topdown.schema import PERSONS, UNITS, Schema
+from mechanisms.topdown.design import allocation
+from mechanisms.topdown.schema import PERSONS, UNITS
 
 LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 """The geographic levels of production, from the widest to the finest."""
@@ -19,29 +18,6 @@ _PERSON_QUERIES = (
     "total", "cenrace", "hispanic", "votingage", "hhinstlevels", "hhgq", "hispanic * cenrace", "votingage * cenrace",
     "votingage * hispanic", "votingage * hispanic * cenrace", "detailed",
 )  # fmt: skip
-
-
-def allocation(
-    schema: Schema, rho: Fraction, levels: Mapping[str, Fraction], queries: Mapping[str, Mapping[str, Fraction]]
-) -> Allocation:
-    """ρ, divided over levels and queries of a histogram.
-
-    Raises:
-        QueryError: if the histogram cannot answer a query.
-        AllocationError: if the shares do not add up to 1.
-    """
-    asked = {query for shares in queries.values() for query in shares}
-    involved = {query: schema.marginal(query).involved for query in sorted(asked)}
-    return Allocation(ConcentratedLoss(rho), levels, queries, involved)
-
-
-def variances(divided: Allocation, level: str) -> dict[str, Fraction]:
-    """σ² of each query at a level: 1/ρ of the query.
-
-    Replacing one record takes 1 from one marginal cell and adds 1 to another: a squared L2 distance of 2. So discrete
-    Gaussian noise of variance σ² costs ρ = 2/(2σ²) (Canonne, Kamath and Steinke, 2020, Theorem 4).
-    """
-    return {query: 1 / divided.part(level, query).rho for query, share in divided.queries[level].items() if share}
 
 
 def _shares(denominator: int, *numerators: int) -> tuple[Fraction, ...]:

@@ -1,30 +1,19 @@
-"""The components: every kind of dataset and release, and the settings, that a deployment can declare in YAML."""
+"""The components: every kind of dataset and release, and the settings, that a deployment can declare in YAML.
 
-from orchestration.components.census_dataset import CensusDataset
-from orchestration.components.dataset import Dataset
-from orchestration.components.pair_swapping import PairSwapping2010
-from orchestration.components.phsafe import PHSafe
-from orchestration.components.publisher import PublisherSettings
-from orchestration.components.safetab import SafeTabH, SafeTabP
-from orchestration.components.safetab_dataset import SafeTabDataset
-from orchestration.components.swapping import PermutationSwapping
-from orchestration.components.synthetic_census import SyntheticCensus
-from orchestration.components.synthetic_survey import SyntheticSurvey
-from orchestration.components.table_builder import TableBuilder
-from orchestration.components.topdown import TopDown
+A component is registered by its class in a module of this package and its example in `examples`, both of its name.
+"""
 
-__all__ = [
-    "CensusDataset",
-    "Dataset",
-    "PHSafe",
-    "PairSwapping2010",
-    "PermutationSwapping",
-    "PublisherSettings",
-    "SafeTabDataset",
-    "SafeTabH",
-    "SafeTabP",
-    "SyntheticCensus",
-    "SyntheticSurvey",
-    "TableBuilder",
-    "TopDown",
-]
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+__all__ = sorted(path.stem for path in Path(__file__).with_name("examples").glob("*.yaml"))
+
+_modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+globals().update({name: getattr(module, name) for module in _modules for name in __all__ if hasattr(module, name)})
+
+
+def __getattr__(name: str) -> Any:
+    """Refuse any other name; type checkers learn from it that there are components."""
+    raise AttributeError(f"there is no component {name}; there are {', '.join(__all__)}")

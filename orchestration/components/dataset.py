@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.asset import build_cef
@@ -47,8 +47,6 @@ class DatasetAttributes(Declaration):
     """The YAML attributes of every dataset that is declared by other fields than those of `DatasetDeclaration`."""
 
     declares = "dataset"
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     name: DatasetName
     title: str = Field(min_length=1, description=described["title"].description)

@@ -1,22 +1,17 @@
-"""The component of an S-DHC release by PHSafe: a few lines of YAML become its asset graph.
-
-The YAML fields are in `phsafe_declaration`. What a release must satisfy is in `assets.phsafe.release`.
-"""
+"""The component of an S-DHC release by PHSafe."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
+from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.method import PHSafeMethod
 from assets.phsafe.plan import budgets_for
-from assets.phsafe.release import PHSafeRelease, available_products
-from assets.release.dataset import DatasetDeclaration
+from assets.phsafe.release import PHSafeRelease
 from assets.release.method import Method
 from mechanisms.phsafe.design import PHSafeDesign
-from orchestration.components.phsafe_declaration import PHSafeDeclaration, phsafe_design
-from orchestration.components.release import ReleaseComponent, declared
+from orchestration.components.release import ReleaseComponent
 
 
 @dataclass
@@ -24,46 +19,28 @@ class PHSafe(ReleaseComponent):
     """The Supplemental Demographic and Housing Characteristics File (S-DHC) by PHSafe, with all its checks."""
 
     declared_by = PHSafeDeclaration
+    release_type = PHSafeRelease
     method = PHSafeMethod
 
     @property
     def charges(self) -> bool:
         return bool(self.declaration.private)
 
-    def release(self, dataset: DatasetDeclaration, published: Path) -> PHSafeRelease:
-        return build_release(self.declaration, dataset, published)
-
     def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
         return _runs(method.release.design, budgets_for(method.release.design, margins))
 
     def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
         budgets = budgets_for(method.release.design, {})
-        scaled = {run: {level: factor * each for level, each in of.items()} for run, of in budgets.items()}
+        scaled = {
+            run: {level: factor * budget for level, budget in by_level.items()} for run, by_level in budgets.items()
+        }
         return _runs(method.release.design, scaled)
 
 
 def _runs(design: PHSafeDesign, budgets: Mapping[str, Mapping[str, Fraction]]) -> dict[str, Any]:
     """The field `runs` with these budgets; no budget follows from a margin then."""
     runs = {
-        run: {"truncation": design.runs[run].truncation, "budget": of_levels, "moe": None}
-        for run, of_levels in budgets.items()
+        run: {"truncation": design.runs[run].truncation, "budget": by_level, "moe": None}
+        for run, by_level in budgets.items()
     }
     return {"runs": runs}
-
-
-def build_release(declaration: PHSafeDeclaration, dataset: DatasetDeclaration, published: Path) -> PHSafeRelease:
-    """Build the release from its declaration.
-
-    Raises:
-        DeclarationError: if the declaration contradicts itself or the dataset.
-    """
-    design = phsafe_design(declaration)
-    return PHSafeRelease(
-        **declared(declaration, dataset, published),
-        design=design,
-        delta=declaration.delta,
-        products=tuple(declaration.products) or available_products(design),
-        interval=declaration.interval,
-        delimiter=declaration.measurement_format.delimiter,
-        private=declaration.private,
-    )

@@ -6,13 +6,11 @@ Nothing here depends on the mechanism. Each mechanism declares its own fields in
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import BaseModel
 
 from assets.charge.asset import build_charge
 from assets.charge.drawing import build_draw
@@ -22,62 +20,21 @@ from assets.gates.asset import build_gates
 from assets.planning.asset import build_plan
 from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration
-from assets.release.declaration import Declaration, given_text
 from assets.release.method import PLAN, Method
-from assets.release.names import ReleaseName
-from assets.release.plan import Asked, Plan
+from assets.release.plan import Asked
 from assets.release.published import require_placeable
-from assets.release.release import DeclarationError, Release
+from assets.release.release import DeclarationError, Release, ReleaseDeclaration
 from assets.release.withheld import WithheldRecords
-from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.environment import deployment_folders, published_address
 from orchestration.launch import PUBLICATION_OF
-from orchestration.planning import Planned, planned
-from resources.custody import CustodyMode
+from orchestration.planning import DeclaredRelease, Planned, planned
 
 COMPONENTS = "orchestration.components"
 """The package that files name components by."""
-
-
-class ReleaseDeclaration(Declaration):
-    """The fields that every kind of release declares."""
-
-    declares = "release"
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-    name: ReleaseName
-    dataset: str = Field(description="The name of the dataset that the release is made from.")
-    title: str = Field(min_length=1, description="The release's name in words.")
-    description: str = Field("", description="What is published, for readers.")
-    custody: CustodyMode = Field(
-        CustodyMode.ESCROWED,
-        description="escrowed: the draw can be replayed under custody; ephemeral: its key is destroyed.",
-    )
-    schedule: str | SkipJsonSchema[None] = Field(
-        None, description="A cron expression (UTC) for the release's job; on by default."
-    )
-    watch_source: bool = Field(
-        False, description="Whether a changed source file launches the release's job; on by default."
-    )
-
-    @classmethod
-    def named(cls, given: Any) -> str:
-        return f"{given_text(given, 'dataset')}/{given_text(given, 'name')}"
-
-    @field_validator("schedule")
-    @classmethod
-    def _check_schedule(cls, schedule: str | None) -> str | None:
-        if schedule is not None:
-            try:
-                dg.ScheduleDefinition(job_name="any", cron_schedule=schedule)
-            except dg.DagsterInvalidDefinitionError:
-                raise ValueError(f"{schedule!r} is not a cron expression such as '0 6 1 * *'") from None
-        return schedule
 
 
 @dg.scaffold_with(ExampleScaffolder)
@@ -110,38 +67,44 @@ class DeclaresReleases(dg.Component, dg.Resolvable, ABC):
         return f"{self.declaration.dataset}/{self.declaration.name}"
 
     @abstractmethod
-    def releases(self, beside: "Sequence[DeclaresReleases]" = ()) -> "Sequence[ReleaseComponent]":
+    def releases(self, others: "Sequence[DeclaresReleases]" = ()) -> "Sequence[ReleaseComponent]":
         """The releases that it declares.
 
         Args:
-            beside: all that the deployment declares, of which a release may count withheld records.
+            others: all that the deployment declares, of which a release may be made.
         """
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The assets, checks, jobs, schedules and sensors of all its releases."""
+        others = context.component_tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
+        return dg.Definitions.merge(*(release.release_defs(context) for release in self.releases(others)))
 
 
 def releases_of(declared: "Sequence[DeclaresReleases]") -> "list[ReleaseComponent]":
     """All releases that the components of a deployment declare."""
-    return [release for each in declared for release in each.releases(declared)]
+    return [release for component in declared for release in component.releases(declared)]
 
 
 @dataclass
-class ReleaseComponent(DeclaresReleases):
-    """A release declared in YAML.
+class ReleaseComponent(DeclaresReleases, DeclaredRelease):
+    """A release declared in YAML. A subclass for each mechanism names its declaration, its release and its method."""
 
-    A subclass for each mechanism names its declaration and its method, and builds the release from the declaration.
-    """
+    release_type: ClassVar[type[Release]]
+    """The release with its declaration, dataset and design."""
 
-    method: ClassVar[type[Method[Any, Any, Any]]]
-    """How a release of this kind is charged, drawn, checked and published."""
+    def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
+        sources = self.sources(dataset, published)
+        return self.release_type.from_declaration(self.declaration, dataset, published, published_address(), **sources)
 
-    @abstractmethod
-    def release(self, dataset: DatasetDeclaration, published: Path) -> Release:
-        """Build the release from the declaration.
+    def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
+        """The fields of the release that follow from more than its declaration and its dataset; none by default.
 
         Raises:
-            DeclarationError: if the declaration contradicts itself or the dataset.
+            DeclarationError: if the declaration names something that there is not.
         """
+        return {}
 
-    def releases(self, beside: Sequence[DeclaresReleases] = ()) -> "Sequence[ReleaseComponent]":
+    def releases(self, others: Sequence[DeclaresReleases] = ()) -> "Sequence[ReleaseComponent]":
         return [self]
 
     def withheld_records(self, dataset: DatasetDeclaration, published: Path) -> WithheldRecords | None:
@@ -160,67 +123,10 @@ class ReleaseComponent(DeclaresReleases):
 
     @property
     def type_name(self) -> str:
-        """The `type` of the file that declares it."""
         return f"{COMPONENTS}.{type(self).__name__}"
 
-    @property
-    def tried(self) -> BaseModel:
-        """The declaration whose fields a plan tries."""
-        found: BaseModel = self.declaration
-        return found
-
-    @property
-    def attributes(self) -> BaseModel:
-        """The attributes of the file that declares it."""
-        return self.tried
-
     def with_fields(self, given: Mapping[str, Any]) -> Self:
-        """The same component, with these fields as those of `tried`.
-
-        Raises:
-            ValidationError: if they are not valid.
-        """
         return replace(self, declaration=self.declared_by.model_validate(given))
-
-    def plan(self, method: Method[Any, Any, Any], asked: Asked) -> Plan:
-        """What the release would charge, and how exact it would be.
-
-        Args:
-            method: how it is made.
-            asked: what the plan asks, of which the fields of the declaration are there already.
-
-        Raises:
-            ValueError: if something is asked that there is not for this kind of release.
-        """
-        if asked.largest_stratum is not None:
-            raise ValueError("largest_stratum: only the loss of swapping depends on it")
-        return method.plan()
-
-    def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
-        """The fields of the declaration with which lines have at most these 90% margins of error.
-
-        Raises:
-            ValueError: if no declaration has them.
-        """
-        raise ValueError("margins: this kind of release has no budget for each line")
-
-    def fields_for_total(self, method: Method[Any, Any, Any], total: Fraction, asked: Asked) -> Mapping[str, Any]:
-        """The fields of the declaration with which its charge is a total.
-
-        Raises:
-            ValueError: if no declaration has it.
-        """
-        loss = method.plan().loss
-        charged = loss.epsilon if isinstance(loss, ApproximateLoss) else loss
-        if isinstance(charged, PureLoss) and charged.argument == 1 and charged.rational:
-            return self.scaled(method, total / charged.rational)
-        if isinstance(charged, ConcentratedLoss):
-            return self.scaled(method, total / charged.rho)
-        raise ValueError("total: this kind of release has no finite budget that could be scaled")
-
-    def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
-        """The fields of the declaration with all budgets multiplied by a factor greater than 0."""
-        raise ValueError("total: this kind of release has no budgets that could be scaled")
 
     @property
     def job(self) -> str:
@@ -236,7 +142,7 @@ class ReleaseComponent(DeclaresReleases):
         """The asset key of a stage of the release."""
         return dg.AssetKey([self.declaration.dataset, self.declaration.name, stage])
 
-    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+    def release_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The release's assets, checks and job, and its schedule and sensor if declared."""
         dataset = dataset_of(self.declaration, declared_datasets(context))
         release = self.release(dataset, deployment_folders(context.project_root)[1])
@@ -272,19 +178,6 @@ def release_definitions(component: ReleaseComponent, method: Method[Any, Any, An
         assets += [build_preflight(method), build_charge(method), build_draw(method), publication]
         checks.append(files_check)
     return dg.Definitions(assets=assets, asset_checks=checks)
-
-
-def declared(declaration: ReleaseDeclaration, dataset: DatasetDeclaration, published: Path) -> dict[str, Any]:
-    """The fields that every release declares, as keyword arguments for `Release`."""
-    return {
-        "dataset": dataset,
-        "name": declaration.name,
-        "title": declaration.title,
-        "description": declaration.description,
-        "custody": declaration.custody,
-        "published": published,
-        "address": published_address(),
-    }
 
 
 def declared_datasets(context: dg.ComponentLoadContext) -> dict[str, DatasetDeclaration]:

@@ -1,21 +1,18 @@
-"""The component of a redistricting release by TopDown: a few lines of YAML become its asset graph.
-
-The YAML fields are in `topdown_declaration`. What a release must satisfy is in `assets.topdown.release`.
-"""
+"""The component of a redistricting release by TopDown."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
+from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.method import TopDownMethod
 from assets.topdown.plan import allocations_for, scaled
-from assets.topdown.release import TopDownRelease, available_products
-from orchestration.components.release import ReleaseComponent, declared
-from orchestration.components.topdown_declaration import TopDownDeclaration, topdown_design, topdown_spine
+from assets.topdown.release import TopDownRelease
+from orchestration.components.release import ReleaseComponent
 from orchestration.environment import dask_scheduler
 
 
@@ -24,10 +21,11 @@ class TopDown(ReleaseComponent):
     """Redistricting data (P.L. 94-171) by TopDown: tables P1 to P5 and H1, microdata and noisy measurements."""
 
     declared_by = TopDownDeclaration
+    release_type = TopDownRelease
     method = TopDownMethod
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> TopDownRelease:
-        return build_release(self.declaration, dataset, published)
+        return replace(super().release(dataset, published), scheduler=dask_scheduler())
 
     @property
     def partitioned(self) -> bool:
@@ -38,23 +36,3 @@ class TopDown(ReleaseComponent):
 
     def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
         return scaled(method.release.design, factor)
-
-
-def build_release(declaration: TopDownDeclaration, dataset: DatasetDeclaration, published: Path) -> TopDownRelease:
-    """Build the release from its declaration.
-
-    Raises:
-        DeclarationError: if the declaration contradicts itself or the dataset.
-    """
-    design = topdown_design(declaration)
-    return TopDownRelease(
-        **declared(declaration, dataset, published),
-        design=design,
-        spine=topdown_spine(declaration),
-        delta=declaration.delta,
-        products=tuple(declaration.products) or available_products(design),
-        processes=declaration.processes,
-        replicates=declaration.replicates,
-        partitions=declaration.partitions or "",
-        scheduler=dask_scheduler(),
-    )

@@ -10,7 +10,8 @@ from typing import Any
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE, Method
-from tests.contract.laplace_tables.component import LaplaceDeclaration, LaplaceTables
+from tests.contract.laplace_tables.component import LaplaceTables
+from tests.contract.laplace_tables.declaration import LaplaceDeclaration
 from tests.deployments import (
     PRODUCTS,
     UNITS,

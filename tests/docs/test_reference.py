@@ -7,13 +7,13 @@ from typing import Any
 import click
 import pytest
 
+from assets.topdown.declaration import PRODUCTION_SPINE
 from docs.generator.commands import commands_page
 from docs.generator.fields import components_page
 from docs.generator.parts import PARTS, PLACE, filled_in
 from docs.pictures.__main__ import FOLDER
 from mechanisms.sampling.goodness import FALSE_ALARM
 from orchestration import cli, components
-from orchestration.components.topdown_declaration import PRODUCTION_SPINE
 from tests.docs.warehouse import undescribed
 
 REFERENCE = FOLDER.parent / "reference"

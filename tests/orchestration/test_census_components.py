@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from assets.cef.sample import write_sample
 from assets.cef.synthetic import SyntheticPopulation
+from assets.phsafe.declaration import PHSafeDeclaration
 from assets.release.release import DeclarationError
 from orchestration.components import CensusDataset, Dataset, PermutationSwapping, SyntheticCensus
-from orchestration.components.phsafe import build_release
-from orchestration.components.phsafe_declaration import PHSafeDeclaration
+from orchestration.components.phsafe import PHSafe
 from orchestration.environment import deployment_resources
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
@@ -131,7 +131,7 @@ def test_a_release_of_a_state_outside_the_dataset_is_refused(tmp_path: Path) -> 
     dataset = SyntheticCensus.resolve_from_yaml(MADE_UP).declaration
     declaration = PHSafeDeclaration(name="s_dhc", dataset="made_up", title="S-DHC", states=["01", "06"])
     with pytest.raises(DeclarationError, match=r"release made_up/s_dhc: states: 06 is not a state of made_up"):
-        build_release(declaration, dataset, tmp_path)
+        PHSafe(declaration).release(dataset, tmp_path)
 
 
 def test_a_rule_between_fields_is_refused_on_loading() -> None:

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,13 +10,15 @@ import yaml
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
+from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.release import available_products
 from assets.release.release import DeclarationError
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import production
 from mechanisms.phsafe.runs import RUN
-from orchestration.components.phsafe_declaration import PHSafeDeclaration, phsafe_design
+from orchestration.components.phsafe import PHSafe
 from resources.custody import CustodyMode
+from tests.phsafe_deployments import census_dataset
 
 SHORTEST = """
 name: sdhc
@@ -48,6 +51,8 @@ schedule: "0 6 1 * *"
 watch_source: true
 """
 
+TOWN = census_dataset(Path("/none"))
+
 VALIDATOR = Draft202012Validator(PHSafeDeclaration.model_json_schema())
 
 
@@ -58,8 +63,8 @@ def declared(**changes: Any) -> dict[str, Any]:
 
 def test_a_declaration_of_four_lines_is_production_in_zcdp_with_all_products() -> None:
     declaration = PHSafeDeclaration.model_validate(declared())
-    assert phsafe_design(declaration) == production(("25", "44"), Noise.GAUSSIAN)
-    assert available_products(phsafe_design(declaration)) == tuple(f"PH{number}" for number in range(1, 9))
+    assert declaration.design(TOWN) == production(("25", "44"), Noise.GAUSSIAN)
+    assert available_products(declaration.design(TOWN)) == tuple(f"PH{number}" for number in range(1, 9))
     assert declaration.delta == Fraction(1, 10**10)
     assert declaration.interval.value == "shortest"
     assert declaration.custody is CustodyMode.ESCROWED
@@ -68,22 +73,22 @@ def test_a_declaration_of_four_lines_is_production_in_zcdp_with_all_products() -
 
 def test_pure_noise_has_the_same_margins_with_epsilon() -> None:
     pure = PHSafeDeclaration.model_validate(declared(noise="pure"))
-    assert phsafe_design(pure) == production(("25", "44"), Noise.LAPLACE)
+    assert pure.design(TOWN) == production(("25", "44"), Noise.LAPLACE)
     given = declared(noise="pure", runs={"PH2": {"truncation": 4, "budget": {"state_*": 1.5}}})
-    design = phsafe_design(PHSafeDeclaration.model_validate(given))
+    design = PHSafeDeclaration.model_validate(given).design(TOWN)
     assert str(design.unbounded) == "3/2"
     assert str(design.bounded) == "3"
 
 
 def test_puerto_rico_alone_has_no_level_of_the_nation() -> None:
-    design = phsafe_design(PHSafeDeclaration.model_validate(declared(states=["72"])))
+    design = PHSafeDeclaration.model_validate(declared(states=["72"])).design(TOWN)
     assert design == production(("72",))
     assert not design.nation
 
 
 def test_declared_budgets_and_margins_are_used_exactly_as_written() -> None:
     declaration = PHSafeDeclaration.model_validate(yaml.safe_load(OWN))
-    design = phsafe_design(declaration)
+    design = declaration.design(TOWN)
     assert design.states == ("25", "44")
     assert {each.label: each.budget for each in design.released} == {
         "PH1_num nation_*": Fraction("0.002619"),
@@ -114,7 +119,7 @@ def test_declared_budgets_and_margins_are_used_exactly_as_written() -> None:
 def test_valid_declarations_pass_both_the_schema_and_the_model(text: str) -> None:
     given = yaml.safe_load(text)
     assert list(VALIDATOR.iter_errors(given)) == []
-    assert phsafe_design(PHSafeDeclaration.model_validate(given)).released
+    assert PHSafeDeclaration.model_validate(given).design(TOWN).released
 
 
 @pytest.mark.parametrize(
@@ -197,4 +202,4 @@ SOME = {"state_*": "1/10"}
 )
 def test_an_impossible_design_is_refused_naming_release_field_and_rule(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(DeclarationError, match=f"^release made_up/sdhc: {message}"):
-        phsafe_design(PHSafeDeclaration.model_validate(declared(**changes)))
+        PHSafe(PHSafeDeclaration.model_validate(declared(**changes))).release(TOWN, Path())

@@ -17,10 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from assets.pair_swapping.declaration import PairSwappingDeclaration
+from assets.phsafe.declaration import PHSafeDeclaration
 from assets.release.dataset import DatasetDeclaration
 from assets.release.plan import Asked, Plan
 from assets.release.release import DeclarationError
 from assets.swapping.plan import swapping_plan
+from assets.topdown.declaration import TopDownDeclaration
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.phsafe.runs import RUNS
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
@@ -31,10 +34,8 @@ from mechanisms.table_builder.asking import Question
 from mechanisms.table_builder.hypercube import Margins
 from orchestration import components
 from orchestration.components import PHSafe, SafeTabH, SafeTabP, TopDown
-from orchestration.components.pair_swapping import PairSwapping2010, PairSwappingDeclaration
-from orchestration.components.phsafe_declaration import PHSafeDeclaration
+from orchestration.components.pair_swapping import PairSwapping2010
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
-from orchestration.components.topdown_declaration import TopDownDeclaration
 from orchestration.planning import Planned, planned
 from tests.assets.safetab import examples as towns
 from tests.deployments import UNITS, small_dataset, small_release
@@ -350,7 +351,7 @@ def test_a_wanted_total_of_a_swap_takes_the_smallest_rate(largest: int, place: F
     least = math.log(largest + 1) / 2
     total = Fraction(math.ceil(1000 * (least + 0.01) + 1000 * place), 1000)
     found = plan_of(swapping(), total=str(total), largest_stratum=largest)
-    rate = found.method.release.design.swap_rate
+    rate = found.method.release.design.plain_rate
     assert found.plan.loss is not None
     assert theorem_1(largest, rate) == found.plan.loss <= PureLoss(total)  # type: ignore[operator]
     smaller = rate - Fraction(1, FINEST_RATE)

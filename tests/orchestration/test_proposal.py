@@ -18,10 +18,11 @@ from assets.cef.ingestion import ingest
 from assets.cef.profile import profile
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.release import DeclarationError
+from assets.swapping.declaration import SwappingDeclaration
+from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.release import HypercubeRelease
 from orchestration.components import TableBuilder
-from orchestration.components.swapping import SwappingDeclaration, build_release
-from orchestration.components.table_builder_declaration import TableBuilderDeclaration
+from orchestration.components.swapping import PermutationSwapping
 from orchestration.proposal import (
     MOST_PROPOSED,
     Proposal,
@@ -112,7 +113,8 @@ def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Wareho
     ]  # fmt: skip
     assert records_read(warehouse, declaration) == [250, 400]
     release = propose_swapping(declaration, "swapped")
-    build_release(SwappingDeclaration.model_validate(yaml.safe_load(release.text)["attributes"]), declaration, tmp_path)
+    swapping = SwappingDeclaration.model_validate(yaml.safe_load(release.text)["attributes"])
+    PermutationSwapping(swapping).release(declaration, tmp_path)
     assert "Left out: income, built, rent" in release.text
     hypercube = yaml.safe_load(propose_tables(declaration, "tables").text)["attributes"]
     (built,) = (
@@ -120,8 +122,8 @@ def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Wareho
         for each in TableBuilder(TableBuilderDeclaration.model_validate(hypercube)).releases()
     )
     assert isinstance(built, HypercubeRelease)
-    assert (built.of, built.variables) == ("persons", ("county", "person_size", "size"))
-    assert all(built.columns[name].domain_size <= MOST_PROPOSED for name in built.variables)
+    assert (built.cube.of, built.cube.variables) == ("persons", ["county", "person_size", "size"])
+    assert all(built.columns[name].domain_size <= MOST_PROPOSED for name in built.cube.variables)
 
 
 def test_a_column_named_like_one_of_our_own_is_marked_and_no_release_is_proposed_with_it(
@@ -135,7 +137,7 @@ def test_a_column_named_like_one_of_our_own_is_marked_and_no_release_is_proposed
     declaration = declared(proposal)
     release = yaml.safe_load(propose_swapping(declaration, "swapped").text)["attributes"]
     assert "Persons" not in [*release["match"], *release["variables"]]
-    build_release(SwappingDeclaration.model_validate(release), declaration, tmp_path)
+    PermutationSwapping(SwappingDeclaration.model_validate(release)).release(declaration, tmp_path)
 
 
 def test_a_hypercube_refuses_variables_named_like_its_own_columns(warehouse: Warehouse, tmp_path: Path) -> None:

@@ -25,11 +25,11 @@ from pydantic import ValidationError
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
+from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.release import SwappingRelease
 from orchestration import components
 from orchestration.components import PermutationSwapping
 from orchestration.components.release import dataset_of
-from orchestration.components.swapping import SwappingDeclaration, build_release
 from resources.custody import CustodyMode
 from tests.deployments import PERSONS, UNITS, households, write_csv
 
@@ -69,7 +69,7 @@ def loaded(release: dict[str, Any], dataset: dict[str, Any]) -> SwappingRelease:
     component = PermutationSwapping.resolve_from_yaml(yaml.safe_dump(release, sort_keys=False))
     declared = DatasetDeclaration.model_validate(dataset)
     found = dataset_of(component.declaration, {declared.name: declared})
-    return build_release(component.declaration, found, Path("published"))
+    return component.release(found, Path("published"))
 
 
 def to(*path: str | int, value: Any) -> Change:
@@ -135,7 +135,7 @@ def test_a_valid_declaration_has_the_stated_meaning() -> None:
         ("county",),
         ("tenure",),
     )
-    assert design.swap_rate == Fraction(1, 3)
+    assert design.plain_rate == Fraction(1, 3)
     assert release.custody is CustodyMode.ESCROWED
     assert release.folder == Path("published/village/counties")
 
@@ -168,7 +168,7 @@ def test_unique_records_are_limited_to_one_percent_unless_declared() -> None:
         if written is not None:
             release["publishes_unique_records"] = written
         assert complaints(release) == []
-        assert loaded(release, dataset).most_unique == most
+        assert loaded(release, dataset).declaration.publishes_unique_records == most
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_swap_rate_is_exactly_the_written_fraction(written: str | float, rate:
     """It is never the nearest float: 0.1 is one tenth."""
     release, dataset = changed(to("swap_rate", value=written))
     assert complaints(release) == []
-    assert loaded(release, dataset).design.swap_rate == rate
+    assert loaded(release, dataset).design.plain_rate == rate
 
 
 IN_THE_SCHEMA: list[tuple[Change, str]] = [

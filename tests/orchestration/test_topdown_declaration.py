@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
+from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.release import PRODUCTS, Code
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
-from orchestration.components.topdown import build_release
-from orchestration.components.topdown_declaration import TopDownDeclaration, topdown_design, topdown_spine
+from orchestration.components.topdown import TopDown
 from tests.deployments import small_dataset
 from tests.topdown_deployments import TWO_LEVELS, topdown_dataset
 
@@ -53,6 +53,8 @@ processes: 2
 custody: ephemeral
 """
 
+TOWN = topdown_dataset(Path("/none"))
+
 VALIDATOR = Draft202012Validator(TopDownDeclaration.model_json_schema())
 
 
@@ -63,8 +65,8 @@ def declared(**changes: Any) -> dict[str, Any]:
 
 def test_a_declaration_of_three_lines_is_the_2020_census() -> None:
     declaration = TopDownDeclaration.model_validate(declared())
-    design = topdown_design(declaration)
-    assert design.levels == LEVELS == tuple(topdown_spine(declaration))
+    design = declaration.design(TOWN)
+    assert design.levels == LEVELS == tuple(declaration.codes)
     assert design.allocations == {"persons": PERSON_ALLOCATION, "units": UNIT_ALLOCATION}
     assert design.invariants == {"population": "State", "housing_units": "Block", "group_quarters": "Block"}
     assert design.total_first == ("State", "County", "Tract", "Block_Group")
@@ -74,8 +76,8 @@ def test_a_declaration_of_three_lines_is_the_2020_census() -> None:
 
 def test_declared_levels_shares_and_invariants_are_used_exactly_as_written() -> None:
     declaration = TopDownDeclaration.model_validate(yaml.safe_load(OWN))
-    design = topdown_design(declaration)
-    assert topdown_spine(declaration) == {
+    design = declaration.design(TOWN)
+    assert declaration.codes == {
         "Nation": Code(),
         "State": Code(prefix=2),
         "Block": Code(("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK")),
@@ -145,7 +147,7 @@ def test_what_the_schema_cannot_express_is_refused_by_the_model(changes: dict[st
 
 @pytest.mark.parametrize(("said", "levels"), [([], ()), (["Block", "State"], ("Block", "State"))])
 def test_levels_estimated_totals_first_can_be_declared(said: list[str], levels: tuple[str, ...]) -> None:
-    assert topdown_design(TopDownDeclaration.model_validate(declared(total_first=said))).total_first == levels
+    assert TopDownDeclaration.model_validate(declared(total_first=said)).design(TOWN).total_first == levels
 
 
 def two_levels(**changes: Any) -> dict[str, Any]:
@@ -177,12 +179,12 @@ def shares(histogram: str, **changes: Any) -> dict[str, Any]:
 )
 def test_an_impossible_design_is_refused_naming_release_field_and_rule(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(DeclarationError, match=f"^release town/redistricting: {message}"):
-        topdown_design(TopDownDeclaration.model_validate(declared(**changes)))
+        TopDown(TopDownDeclaration.model_validate(declared(**changes))).release(TOWN, Path("published"))
 
 
 def released(dataset: DatasetDeclaration, **changes: Any) -> Any:
     declaration = TopDownDeclaration.model_validate(declared(dataset=dataset.name, **changes))
-    return build_release(declaration, dataset, Path("published"))
+    return TopDown(declaration).release(dataset, Path("published"))
 
 
 @pytest.mark.parametrize(

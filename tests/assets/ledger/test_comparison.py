@@ -30,6 +30,7 @@ from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steink
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.swapping.design import SwappingDesign
+from mechanisms.swapping.rates import Rates
 from resources.chain import Entry, make_reservation, make_settlement
 from tests.depth import examples, quick_cases
 
@@ -41,7 +42,7 @@ SWAPPED = SwappingDesign(
     match=("TABBLKST", "RTYPE", "FINAL_POP"),
     swap=("TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK", "PLACEFP", "AIANNHCE"),
     held=("NPF", "HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPLT", "GQTYPE", "REGIONCE", "DIVISIONCE"),
-    swap_rate=Fraction(1, 10),
+    swap_rate=Rates.single(Fraction(1, 10)),
     persons=("PERSON_RTYPE", "QAGE", "CENHISP", "CENRACE", "RELSHIP"),
 ).specification("two_states", 7118)
 HOUSED, STATE, UNITS, QUARTERS = (

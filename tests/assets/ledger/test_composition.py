@@ -12,12 +12,12 @@ import dagster as dg
 import pytest
 
 from assets.phsafe.release import PHSafeRelease
+from assets.swapping.declaration import SwappingDeclaration
 from mechanisms.accounting.composition import compose_approximate
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss, format_loss
 from mechanisms.accounting.specification import DELTA, Specification
-from mechanisms.phsafe.design import MULTIVERSE
+from mechanisms.phsafe.design import PHSafeDesign
 from orchestration.components import PermutationSwapping
-from orchestration.components.swapping import SwappingDeclaration
 from tests.deployments import Deployment
 from tests.phsafe_deployments import FEW, TO_DRAW, phsafe_deployment
 
@@ -102,7 +102,7 @@ def test_each_release_is_shown_with_its_five_building_blocks(both: Town) -> None
     noisy, swapped = both.before.latest()["s_dhc"], both.before.latest()["blocks"]
     assert len(both.before.rows) == 2
     assert noisy["domain"] == both.first.flavor.domain != swapped["domain"]
-    assert noisy["invariants"] == list(MULTIVERSE)
+    assert noisy["invariants"] == list(PHSafeDesign.multiverse)
     assert swapped["invariants"][1] == "the number of units by " + " × ".join(
         [*sorted(DECLARED["match"]), *sorted(DECLARED["swap"])]
     )
@@ -157,7 +157,7 @@ def test_what_is_left_out_is_shown_with_its_name_and_the_reason(both: Town) -> N
 def test_the_invariants_of_all_releases_are_shown_with_their_holders(both: Town) -> None:
     swapping = both.before.latest()["blocks"]["invariants"]
     assert both.before.shown["invariants"].splitlines() == [
-        f"- {MULTIVERSE[0]} (s_dhc)",
+        f"- {PHSafeDesign.multiverse[0]} (s_dhc)",
         *(f"- {words} (blocks)" for words in swapping),
     ]
     said = both.before.shown["what adds up"]

@@ -11,10 +11,10 @@ import pytest
 
 from assets.confidentiality import leaks
 from assets.phsafe.release import PHSafeRelease
+from assets.swapping.declaration import SwappingDeclaration
 from mechanisms.accounting.conversions import canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from orchestration.components import PermutationSwapping
-from orchestration.components.swapping import SwappingDeclaration
 from tests.deployments import Deployment
 from tests.phsafe_deployments import FEW, TO_COUNTS, TO_DRAW, Files, census, changed, phsafe_deployment
 

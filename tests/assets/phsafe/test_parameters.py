@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.plan import (
     GRID,
     NULLABLE,
@@ -26,7 +27,6 @@ from mechanisms.phsafe.margins import margin_of_error
 from mechanisms.phsafe.runs import RUN
 from mechanisms.states import PUERTO_RICO, STATES
 from orchestration.components.phsafe import PHSafe
-from orchestration.components.phsafe_declaration import PHSafeDeclaration
 from tests.phsafe_deployments import census_dataset
 
 STATES_AND_DC = tuple(code for code in STATES if code != PUERTO_RICO)
@@ -39,7 +39,7 @@ def declared(design: PHSafeDesign) -> PHSafeRelease:
     """A release with a design, and no data."""
     named = {"name": "sdhc", "dataset": "town", "title": "Households and the persons in them", "states": ["10", "44"]}
     release = PHSafe(PHSafeDeclaration.model_validate(named)).release(census_dataset(Path("/none")), Path("/none"))
-    return replace(release, design=design, products=())
+    return replace(release, design=design)
 
 
 def stored(release: PHSafeRelease, name: str) -> list[dict[str, Any]]:

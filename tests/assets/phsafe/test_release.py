@@ -536,7 +536,7 @@ def posterior(case: Case, run: str, level: str, noisy: int, cells: int) -> NDArr
 
 def test_counts_and_their_intervals_are_what_the_measurements_say(published: Case) -> None:
     """The posterior by enumeration: its mean, and for the interval a set of 90% that none of its ends could leave."""
-    equal = published.deployment.release.interval.value == "equal_tailed"
+    equal = published.deployment.release.declaration.interval.value == "equal_tailed"
     for name in [name for name in published.products if name in COUNTS]:
         run, last, sums = COUNTS[name]
         rows, measured = finished(published, name), measurements(published, run)

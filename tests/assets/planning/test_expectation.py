@@ -30,13 +30,13 @@ from assets.planning.machine import Machine, this_machine
 from assets.planning.size import expected_size
 from assets.release.method import Method
 from assets.release.size import Size, like_2020
+from assets.safetab.declaration import SafeTabPDeclaration
+from assets.topdown.declaration import TopDownDeclaration
 from benchmarks.jobs import RELEASES, Case
 from benchmarks.slopes import MEASURED_NUMBERS, find_peaks, fit, list_cases
 from mechanisms.states import PUERTO_RICO, STATES
 from orchestration.components import SafeTabP, TopDown
 from orchestration.components.release import ReleaseComponent, dataset_of
-from orchestration.components.safetab_declaration import SafeTabPDeclaration
-from orchestration.components.topdown_declaration import TopDownDeclaration
 from orchestration.definitions import declarations
 from resources.statements import Zone
 from resources.warehouse import Warehouse

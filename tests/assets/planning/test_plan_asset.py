@@ -11,12 +11,12 @@ import yaml
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.conventions import ZONE
+from assets.phsafe.declaration import PHSafeDeclaration
 from assets.planning.asset import build_plan, plan_metadata
 from assets.planning.charts import curve_picture
 from assets.planning.machine import Machine
 from assets.release.plan import Asked, Curve
 from orchestration.components import PHSafe
-from orchestration.components.phsafe_declaration import PHSafeDeclaration
 from orchestration.planning import Planned, planned
 from resources.custody import Custody
 from resources.ledger import Ledger

@@ -35,6 +35,7 @@ from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Infi
 from mechanisms.accounting.specification import Line, Specification
 from mechanisms.swapping.design import SwappingDesign
 from mechanisms.swapping.moved import Moved
+from mechanisms.swapping.rates import Rates
 from resources.custody import CustodyMode
 
 B = 264_331
@@ -60,7 +61,7 @@ def massachusetts() -> Certificate:
         match=("state", "persons_per_household"),
         swap=("county",),
         held=("tenure",),
-        swap_rate=Fraction(1, 2),
+        swap_rate=Rates.single(Fraction(1, 2)),
         persons=(),
     )
     specification = design.specification("ma1940", B)

@@ -20,6 +20,7 @@ from assets.publication.package import write_data_files
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import Release
 from assets.safetab import households, measurements
+from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from assets.safetab.groups import groups_recipe
 from assets.safetab.household_method import SafeTabHMethod
 from assets.safetab.method import SafeTabPMethod
@@ -32,7 +33,6 @@ from mechanisms.safetab.design import SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lists import CodeLists
 from mechanisms.safetab.regions import RegionType
 from mechanisms.sampling.quantiles import half_width
-from resources.custody import CustodyMode
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
 from tests.assets.safetab import examples, oracle
@@ -76,17 +76,10 @@ def releases(
         "negative_counts": negative_counts,
         "max_race_codes": configuration.max_race_codes,
     }
-    fields: dict[str, Any] = {
-        "dataset": dataset,
-        "title": "Detailed groups",
-        "description": "",
-        "custody": CustodyMode.ESCROWED,
-        "published": Path("published"),
-        "lists": lists,
-        "delta": Fraction(1, 10**10),
-    }
+    named = {"dataset": dataset.name, "title": "Detailed groups"}
+    fields: dict[str, Any] = {"dataset": dataset, "published": Path("published"), "lists": lists}
     persons = SafeTabPRelease(
-        name="a",
+        declaration=SafeTabPDeclaration(name="a", states=["01"], **named),
         design=SafeTabPDesign(
             budgets=budgets(configuration.p),
             thresholds=thresholds(configuration.p_thresholds),
@@ -100,7 +93,8 @@ def releases(
         thresholds={"T3": thresholds(configuration.t3_thresholds), "T4": thresholds(configuration.t4_thresholds)},
         **shared,
     )
-    return persons, SafeTabHRelease(name="b", design=of_households, detail=persons, **fields)
+    declaration = SafeTabHDeclaration(name="b", detail="a", **named)
+    return persons, SafeTabHRelease(declaration=declaration, design=of_households, detail=persons, **fields)
 
 
 def measured_somewhere(configuration: Configuration, measured: frozenset[tuple[str, int]]) -> bool:

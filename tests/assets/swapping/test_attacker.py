@@ -267,7 +267,7 @@ def test_the_error_of_a_confidential_release_is_shown_nowhere(deployment: Deploy
     """
     with deployment.opened("confidential") as connection:
         rows = connection.execute("SELECT * FROM confidential.village__counties.utility").fetchall()
-    assert len(rows) == len(deployment.release.products), "there is an error to be shown"
+    assert len(rows) == len(deployment.release.declaration.products), "there is an error to be shown"
     shown = in_the_open(deployment)
     for _, figure, *_ in rows:
         assert f"{figure:.4%}" not in shown

@@ -14,6 +14,7 @@ import yaml
 
 from assets.cef.ingestion import ingest
 from assets.swapping.cells import write_cells
+from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.invariants import write_invariants
 from assets.swapping.product import ESTIMATED
 from assets.swapping.records import read_contingency, stage_records
@@ -22,7 +23,7 @@ from assets.swapping.tables import table_recipes
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import permute
 from orchestration.components import SyntheticCensus
-from orchestration.components.swapping import SwappingDeclaration, build_release
+from orchestration.components.swapping import PermutationSwapping
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 
@@ -63,11 +64,9 @@ def test_intervals_of_counts_of_20_and_more_cover_the_true_count_in_nine_of_ten_
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         ingest(session, dataset, tmp_path, KEY)
     releases = {
-        rate: build_release(
-            SwappingDeclaration.model_validate(declared("swapped") | {"swap_rate": rate, "products": PRODUCTS}),
-            dataset,
-            tmp_path,
-        )
+        rate: PermutationSwapping(
+            SwappingDeclaration.model_validate(declared("swapped") | {"swap_rate": rate, "products": PRODUCTS})
+        ).release(dataset, tmp_path)
         for rate in ("1/100", "1/20", "1/10", "1/4", "1/2")
     }
     any_release = next(iter(releases.values()))

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from assets.swapping import errors as swapping_errors
+from assets.swapping.declaration import ExperimentDeclaration
 from assets.swapping.errors import experiment_errors
 from assets.swapping.product import SwappedProduct
 from assets.swapping.records import COMPOSITIONS, SWAPPING, holding_table, read_contingency, stage_records
-from assets.swapping.release import Experiment, SwappingRelease
+from assets.swapping.release import SwappingRelease
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute
 from resources.statements import Table, Zone
@@ -40,11 +41,12 @@ def test_every_draw_has_the_error_of_its_own_table(
         match=["size"], swap=["region", "county"], products=PERSON_PRODUCTS, publishes_unique_records="accepted"
     )
     place.write_invariants(release)
-    (product,) = (product for product in release.products if product.name == name)
+    (product,) = (product for product in release.declaration.products if product.name == name)
     with place.warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
         table = read_contingency(session, release, stage_records(session, release))
         truth = _tabulated(session, release, product, table)
-        found = list(experiment_errors(session, release, Experiment(name, RATES, DRAWS), KEY))
+        experiment = ExperimentDeclaration(product=name, swap_rates=RATES, draws=DRAWS)
+        found = list(experiment_errors(session, release, experiment, KEY))
         assert [(rate, draw) for rate, draw, _ in found] == [(rate, draw) for rate in RATES for draw in (1, 2, 3)]
         seen = set()
         for rate, draw, error in found:

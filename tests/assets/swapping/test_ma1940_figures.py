@@ -20,7 +20,7 @@ from assets.swapping.release import SwappingRelease
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute
 from orchestration.components.dataset import Dataset
-from orchestration.components.swapping import PermutationSwapping, build_release
+from orchestration.components.swapping import PermutationSwapping
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 
@@ -35,9 +35,9 @@ def declared() -> tuple[DatasetDeclaration, SwappingRelease]:
     tree = dg.ComponentTree.for_project(ROOT / "orchestration")
     datasets = [component.declaration for component in tree.get_all_components(Dataset)]
     (dataset,) = (declaration for declaration in datasets if declaration.name == "ma1940")
-    swapped = (component.declaration for component in tree.get_all_components(PermutationSwapping))
-    (release,) = (declaration for declaration in swapped if declaration.dataset == "ma1940")
-    return dataset, build_release(release, dataset, ROOT / "published")
+    swapped = tree.get_all_components(PermutationSwapping)
+    (component,) = (component for component in swapped if component.declaration.dataset == "ma1940")
+    return dataset, component.release(dataset, ROOT / "published")
 
 
 def owned_by_county(session: Session, release: SwappingRelease, table: Contingency) -> Counter[str]:

@@ -23,6 +23,7 @@ from assets.ledger.remarks import write_remarks
 from assets.publication.certificate import _building_blocks
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.draw import Draw
+from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.draw import SwappingInputs
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
@@ -30,7 +31,7 @@ from assets.swapping.unique import UniqueRecords
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification, compose
 from mechanisms.swapping.moved import Moved
-from orchestration.components.swapping import SwappingDeclaration, build_release
+from orchestration.components.swapping import PermutationSwapping
 from resources.chain import Entry, make_reservation
 
 PERSONS, HOUSEHOLDS, RACES = 3, 2, "ab"
@@ -87,7 +88,9 @@ def swapping(unit: str, columns: Sequence[str], data: DatasetDeclaration | None 
         "swap_rate": "1/2",
         "variables": [*columns, "race", "odd"],
     }
-    return build_release(SwappingDeclaration.model_validate(declared), data or dataset(), Path("published"))
+    return PermutationSwapping(SwappingDeclaration.model_validate(declared)).release(
+        data or dataset(), Path("published")
+    )
 
 
 def flavor(release: SwappingRelease) -> Flavor:
@@ -273,7 +276,7 @@ def test_the_census_layout_knows_which_columns_of_units_are_facts_about_the_unit
         (None, "person record"),
     ):
         declared = person | {"match": ["TABBLKST"], "swap": ["TABBLK"], "variables": variables}
-        release = build_release(SwappingDeclaration.model_validate(declared), census, Path("published"))
+        release = PermutationSwapping(SwappingDeclaration.model_validate(declared)).release(census, Path("published"))
         assert flavor(release).unit == unit
 
 

@@ -68,7 +68,7 @@ class Case:
 
     @property
     def swap_rate(self) -> Fraction:
-        return self.deployment.release.design.swap_rate
+        return self.deployment.release.design.plain_rate
 
 
 def keyed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ def case(root: Path, rows: list[dict[str, Any]], **declared: Any) -> Case:
         frozenset(str(row["serial"]) for row in rows),
         tuple(deployment.release.design.match),
         tuple(deployment.release.design.swap),
-        declared.get("products", [product.model_dump() for product in deployment.release.products]),
+        declared.get("products", [product.model_dump() for product in deployment.release.declaration.products]),
     )
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from assets.cef.ingestion import ingest
 from assets.release.dataset import DatasetDeclaration
+from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.invariants import write_invariants
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
-from orchestration.components.swapping import SwappingDeclaration, build_release
+from orchestration.components.swapping import PermutationSwapping
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 from tests.deployments import write_csv
@@ -29,9 +30,8 @@ class Village:
     def release(self, **declared: Any) -> SwappingRelease:
         """A release of the dataset; `declared` is everything but its name and title."""
         declaration = {"name": "swapped", "title": "Swapped", "dataset": self.dataset.name, "swap_rate": "1/2"}
-        return build_release(
-            SwappingDeclaration.model_validate(declaration | declared), self.dataset, Path("published")
-        )
+        component = PermutationSwapping(SwappingDeclaration.model_validate(declaration | declared))
+        return component.release(self.dataset, Path("published"))
 
     def write_invariants(self, release: SwappingRelease) -> None:
         """Run the stage `invariants`."""

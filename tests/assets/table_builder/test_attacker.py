@@ -81,7 +81,7 @@ def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(
     victim: Deployment[HypercubeRelease], tmp_path: Path
 ) -> None:
     """By what his own deployments and the true one share. Given the custody, he tells them apart."""
-    given, shown = victim.release.record_keys is not None, hashes_shown(victim)
+    given, shown = victim.release.cube.record_keys is not None, hashes_shown(victim)
     own = [imitated(tmp_path / f"guess {guess}", guess, given, None) for guess in (0, 1)]
     common = [shown & hashes_shown(each) for each in own]
     assert common[0] == common[1]
@@ -136,7 +136,7 @@ def test_an_edition_of_other_records_with_the_same_counts_is_another_draw(
     The same draw would have another result, because its noise follows from the records. So the edition is charged and
     has a key of its own. Without a change, nothing is charged.
     """
-    deployment = build(tmp_path / "release", 1, victim.release.record_keys is not None)
+    deployment = build(tmp_path / "release", 1, victim.release.cube.record_keys is not None)
     every = [*to_publication(deployment.context.method), *SHOWN]
     deployment.run(*every)
     deployment.run(*every)

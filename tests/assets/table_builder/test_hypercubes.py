@@ -24,6 +24,7 @@ from assets.release.release import DeclarationError
 from assets.release.statement import Statement
 from assets.table_builder.asking import QuestionError, least_variance, read_publication, sub_table
 from assets.table_builder.counting import ImpossibleCellError, TooLargeError, counts_recipe, exact_cells
+from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.plan import planned_tables
 from assets.table_builder.release import HypercubeRelease
@@ -33,7 +34,6 @@ from mechanisms.swapping.loss import theorem_1
 from mechanisms.table_builder.judging import judge
 from orchestration import cli
 from orchestration.components.table_builder import TableBuilder
-from orchestration.components.table_builder_declaration import TableBuilderDeclaration
 from resources.statements import Zone
 from tests.contract.kinds import to_publication
 from tests.deployments import (

@@ -5,7 +5,7 @@ a test says of tables, microdata and accuracy holds whatever the estimates are.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,16 @@ from numpy.typing import NDArray
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.release.dataset import Reader
+from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.release import (
     HISTOGRAMS,
     INVARIANTS,
     MEASUREMENTS,
     SPINE,
-    Code,
     TopDownRelease,
-    available_products,
 )
-from mechanisms.topdown.design import SCHEMAS, TopDownDesign
-from mechanisms.topdown.production import allocation
+from mechanisms.topdown.design import SCHEMAS, TopDownDesign, allocation
 from mechanisms.topdown.schema import PERSONS, UNITS
-from resources.custody import CustodyMode
 from resources.statements import Table
 from resources.warehouse import Warehouse
 
@@ -73,20 +70,16 @@ def release(root: Path, *, synthetic: bool = False, **changes: Any) -> TopDownRe
         persons=census_persons(str(root / "persons.csv")),
         place_names={"10": "Delaware", "100001": "A block", "99": "Nowhere"},
     )
-    declared = TopDownRelease(
-        dataset=dataset,
+    declaration = TopDownDeclaration(
         name="redistricting",
+        dataset=dataset.name,
         title="Redistricting",
         description="For redistricting.",
-        custody=CustodyMode.ESCROWED,
-        published=root / "published",
-        design=design(),
-        spine={"US": Code(), "County": Code(("TABBLKST",)), "Block": Code(("TABBLKST", "TABBLK"))},
-        delta=Fraction(1, 10**10),
-        products=available_products(design()),
+        spine={"US": [], "County": ["TABBLKST"], "Block": ["TABBLKST", "TABBLK"]},
         processes=1,
+        **changes,
     )
-    return replace(declared, **changes)
+    return TopDownRelease(declaration, dataset, design(), root / "published")
 
 
 @dataclass

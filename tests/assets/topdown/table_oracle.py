@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.draw import DRAWN
-from assets.topdown.release import INVARIANTS, MEASUREMENTS, SPINE, Code, TopDownRelease
+from assets.topdown.declaration import TopDownDeclaration
+from assets.topdown.release import INVARIANTS, MEASUREMENTS, SPINE, TopDownRelease
 from mechanisms.sampling.noise import Noise
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
-from mechanisms.topdown.production import allocation
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign, allocation
 from mechanisms.topdown.schema import PERSONS
-from resources.custody import Custody, CustodyMode
+from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 
@@ -99,21 +99,18 @@ def release_of(
         },
         invariants,
     )
-    return TopDownRelease(
-        dataset=synthetic_census(
-            SyntheticPopulation(households=1, states=["44"]), name="village", cap={"rho": Fraction(100)}
-        ),
+    declaration = TopDownDeclaration(
         name="redistricting",
+        dataset="village",
         title="Redistricting",
-        description="",
-        custody=CustodyMode.ESCROWED,
-        published=Path("published"),
-        design=design,
-        spine={level: Code(CODES[level]) for level in levels},
-        delta=Fraction(1, 10**10),
-        products=("P1",),
+        spine={level: list(CODES[level]) for level in levels},
+        products=["P1"],
         processes=processes,
     )
+    dataset = synthetic_census(
+        SyntheticPopulation(households=1, states=["44"]), name="village", cap={"rho": Fraction(100)}
+    )
+    return TopDownRelease(declaration, dataset, design, Path("published"))
 
 
 def written(

@@ -29,7 +29,7 @@ from resources.statements import Zone
 from resources.warehouse import WarehouseError
 from tests.deployments import Deployment
 from tests.gates import keep, put_back
-from tests.topdown_deployments import TO_CHARGE, TO_DRAW, TWO_LEVELS, topdown_deployment
+from tests.topdown_deployments import TO_CHARGE, TO_DRAW, TWO_LEVELS, redeclared, topdown_deployment
 
 TopDownDeployment = Deployment[TopDownRelease]
 
@@ -66,7 +66,7 @@ def executed(deployment: TopDownDeployment, *statements: str) -> None:
 
 
 def method_of(deployment: TopDownDeployment, **changes: Any) -> TopDownMethod:
-    return TopDownMethod(replace(deployment.release, **changes))
+    return TopDownMethod(redeclared(deployment.release, **changes))
 
 
 def made_again(deployment: TopDownDeployment, **changes: Any) -> str:

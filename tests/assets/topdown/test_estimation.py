@@ -59,7 +59,7 @@ from tests.assets.topdown.table_oracle import (
 from tests.deployments import SHOWN
 from tests.depth import examples, quick_cases
 from tests.phsafe_deployments import census
-from tests.topdown_deployments import TO_PUBLICATION, topdown_deployment, with_quarters
+from tests.topdown_deployments import TO_PUBLICATION, redeclared, topdown_deployment, with_quarters
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -435,7 +435,7 @@ def test_how_many_processes_and_places_at_a_time_makes_no_difference(
     warehouse = written(tmp_path / "together", release, country)
     for level in release.levels[:-1]:
         assert estimate_level(warehouse, custody_of(warehouse), release, level, silent).content == alone[level].content
-    together = replace(release, processes=2)
+    together = redeclared(release, processes=2)
     assert estimate_level(warehouse, custody_of(warehouse), together, "Block", silent).content == alone["Block"].content
 
 

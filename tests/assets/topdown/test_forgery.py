@@ -6,7 +6,6 @@ said which tables the view over all states shows.
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from tests.assets.topdown.table_oracle import (
     written,
 )
 from tests.depth import deep_cases
+from tests.topdown_deployments import redeclared
 
 STATES = ["S000", "S001"]
 
@@ -79,7 +79,7 @@ def first(release: TopDownRelease, level: str) -> tuple[str, str]:
 def estimated(folder: Path, partitions: str) -> Village:
     """A village all of whose levels are estimated."""
     country = village()
-    release = replace(release_of(country), partitions=partitions)
+    release = redeclared(release_of(country), partitions=partitions)
     warehouse = written(folder, release, country)
     estimate_all(warehouse, release)
     assert made(warehouse, release)[0] == ()
@@ -224,7 +224,7 @@ def test_a_seal_of_another_level_or_release_does_not_fit(estimates: Village) -> 
     (block, name), (county, _) = first(release, "Block"), first(release, "County")
     attacked(warehouse, release, f"CREATE OR REPLACE TABLE {block}_seal AS FROM {county}_seal")
     assert made(warehouse, release)[0] == (name,)
-    other: Any = replace(release, name="beside")
+    other: Any = redeclared(release, name="beside")
     attacked(
         warehouse,
         release,

@@ -1,7 +1,6 @@
 """Estimates made state by state, each state in a run of its own: the same as in one run, and refused if incomplete."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from tests.assets.topdown.table_oracle import Country, custody_of, release_of, v
 from tests.deployments import Deployment
 from tests.lake import make_lake
 from tests.phsafe_deployments import census
-from tests.topdown_deployments import TWO_LEVELS, topdown_deployment, with_quarters
+from tests.topdown_deployments import TWO_LEVELS, redeclared, topdown_deployment, with_quarters
 from tests.whole_repository import known
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -135,7 +134,7 @@ REFUSED = r"1 parts of the estimates are missing, or not those of the stored mea
 def incomplete(tmp_path: Path) -> Village:
     """A village of two states, in the first of which everything is estimated, and nothing in the other."""
     country = village()
-    release = replace(release_of(country), partitions="state")
+    release = redeclared(release_of(country), partitions="state")
     warehouse = written(tmp_path, release, country)
     estimate(release, warehouse, "", "S000")
     return country, release, warehouse

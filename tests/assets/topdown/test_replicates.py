@@ -59,7 +59,7 @@ from tests.assets.topdown.table_oracle import (
 )
 from tests.deployments import SHOWN, Deployment
 from tests.depth import quick_cases
-from tests.topdown_deployments import LEVELS, TO_PUBLICATION, topdown_deployment
+from tests.topdown_deployments import LEVELS, TO_PUBLICATION, redeclared, topdown_deployment
 
 REPEATED = 4
 
@@ -86,7 +86,7 @@ class Repeated:
         with self.warehouse.session(reads=[Zone.PUBLIC]) as session:
             return [
                 content_of(read_replicate(session, self.release, number))
-                for number in range(1, self.release.replicates + 1)
+                for number in range(1, self.release.declaration.replicates + 1)
             ]
 
     def attacked(self, *statements: str) -> None:
@@ -116,7 +116,7 @@ def estimate_all(warehouse: Warehouse, release: TopDownRelease) -> None:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Repeated:
     """A village with all its replicates; no test may change it."""
     country = village()
-    release = replace(release_of(country), replicates=REPEATED, products=("P1", "P5", "H1"))
+    release = redeclared(release_of(country), replicates=REPEATED, products=("P1", "P5", "H1"))
     warehouse = written(tmp_path_factory.mktemp("replicates"), release, country)
     estimate_all(warehouse, release)
     found = Repeated(country, release, warehouse)
@@ -264,7 +264,7 @@ def test_the_order_of_the_replicates_makes_no_difference(copied: Repeated, monke
 def test_the_number_of_processes_makes_no_difference(copied: Repeated) -> None:
     whole = copied.contents()
     copied.attacked("DROP TABLE replicates")
-    together = replace(copied.release, processes=2)
+    together = redeclared(copied.release, processes=2)
     copied.make(together)
     assert copied.contents() == whole
 
@@ -289,7 +289,7 @@ def test_replicates_of_another_draw_are_discarded(copied: Repeated, numbers: lis
 def test_more_replicates_keep_the_earlier_ones_and_fewer_discard_the_others(
     copied: Repeated, numbers: list[int]
 ) -> None:
-    fewer = replace(copied.release, replicates=2)
+    fewer = redeclared(copied.release, replicates=2)
     copied.make(fewer)
     assert numbers == []
     assert copied.problems(fewer) == []
@@ -441,12 +441,12 @@ def test_an_altered_table_of_errors_is_found(copied: Repeated) -> None:
 @pytest.mark.parametrize("replicates", [1, 201, -1])
 def test_too_few_and_too_many_replicates_are_refused(made: Repeated, replicates: int) -> None:
     with pytest.raises(DeclarationError, match=f"replicates: {replicates}; there are from 2 to 200, or 0 for none"):
-        replace(made.release, replicates=replicates)
+        redeclared(made.release, replicates=replicates)
 
 
 def test_replicates_without_a_table_are_refused(made: Repeated) -> None:
     with pytest.raises(DeclarationError, match="replicates: they give the errors of P1, P2, P3, P4, P5, H1"):
-        replace(made.release, products=("persons", "population"))
+        redeclared(made.release, products=("persons", "population"))
 
 
 @pytest.mark.deep

@@ -11,8 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from assets.topdown.streams import Stream, hashed, level_of_states, streams, version_of_streams
-from mechanisms.topdown.design import SCHEMAS, VERSION, TopDownDesign
-from mechanisms.topdown.production import allocation
+from mechanisms.topdown.design import SCHEMAS, VERSION, TopDownDesign, allocation
 
 KEY = bytes(range(32))
 PLACES = {"01": (2, 3), "04": (1, 4), "05": (3, 2)}

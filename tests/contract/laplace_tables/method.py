@@ -23,8 +23,9 @@ from mechanisms.accounting.specification import Specification
 from mechanisms.sampling.margins import margin_of_error
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
+from tests.contract.laplace_tables.declaration import LaplaceProduct
 from tests.contract.laplace_tables.design import MECHANISM, VERSION
-from tests.contract.laplace_tables.release import LaplaceProduct, LaplaceRelease
+from tests.contract.laplace_tables.release import LaplaceRelease
 
 
 class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
@@ -60,7 +61,7 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
         """By published table: how it is made from the measurements."""
         return {
             self.release.public(product.table): self.noisy_table_recipe(session, table)
-            for product, table in zip(self.release.products, self.release.tables, strict=True)
+            for product, table in zip(self.release.declaration.products, self.release.tables, strict=True)
         }
 
     def table_gates(self) -> Sequence[Gate[LaplaceRelease]]:
@@ -103,7 +104,7 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
         return "Every count of every table, plus independent discrete Laplace noise of scale 2/ε."
 
     def tables(self) -> Sequence[PublishedTable]:
-        return [self._published(product) for product in self.release.products]
+        return [self._published(product) for product in self.release.declaration.products]
 
     def _published(self, product: LaplaceProduct) -> PublishedTable:
         columns = sorted(product.columns)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from mechanisms.accounting.specification import DELTA, Specification
+from mechanisms.design import DesignError
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import (
     LARGEST_TRUNCATION,
-    DesignError,
     PHSafeDesign,
     RunDesign,
     production,

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from assets.safetab.lists import read_lists
 from mechanisms.accounting.losses import GENERAL_FACTOR, ConcentratedLoss, PureLoss
 from mechanisms.accounting.specification import Specification
+from mechanisms.design import DesignError
 from mechanisms.noise import Noise
-from mechanisms.safetab.design import DesignError, Measured, Pair, SafeTabHDesign, SafeTabPDesign
+from mechanisms.safetab.design import Measured, Pair, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.production import (
     BUDGETS_H,
     BUDGETS_P,

@@ -5,8 +5,9 @@ from fractions import Fraction
 
 import pytest
 
+from mechanisms.design import DesignError
 from mechanisms.noise import Noise
-from mechanisms.safetab.design import DesignError, SafeTabPDesign
+from mechanisms.safetab.design import SafeTabPDesign
 from mechanisms.safetab.lines import budgets_of, by_family, by_pair, line_of, pair_of
 from mechanisms.safetab.planning import margin_of_error
 from mechanisms.safetab.production import MARGINS, PAIRS, production_h, production_p

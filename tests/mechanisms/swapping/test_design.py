@@ -8,7 +8,8 @@ import pytest
 
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Specification
-from mechanisms.swapping.design import DesignError, SecondStir, SwappingDesign
+from mechanisms.design import DesignError
+from mechanisms.swapping.design import SecondStir, SwappingDesign
 from mechanisms.swapping.loss import theorem_1
 from mechanisms.swapping.rates import Case, Rates, StirLoss
 from mechanisms.swapping.response import Response
@@ -22,7 +23,7 @@ def design(**changes: Any) -> SwappingDesign:
         "match": ("state", "persons"),
         "swap": ("county",),
         "held": ("tenure",),
-        "swap_rate": Fraction(1, 2),
+        "swap_rate": Rates.single(HALF),
         "persons": (),
         **changes,
     }
@@ -39,10 +40,10 @@ def design(**changes: Any) -> SwappingDesign:
         ({"held": ("tenure", "state")}, "state: a variable has one role"),
         ({"match": ("state", "state")}, "state: a variable has one role"),
         ({"swap": ("tract", "county", "tract")}, "tract: a variable has one role"),
-        ({"swap_rate": Fraction(0)}, "swap_rate: .*strictly between 0 and 1"),
-        ({"swap_rate": Fraction(1)}, "swap_rate: .*strictly between 0 and 1"),
-        ({"swap_rate": Fraction(6, 5)}, "swap_rate: .*not 6/5"),
-        ({"swap_rate": Fraction(-1, 5)}, "swap_rate: .*not -1/5"),
+        ({"swap_rate": Rates.single(Fraction(0))}, "swap_rate: .*strictly between 0 and 1"),
+        ({"swap_rate": Rates.single(Fraction(1))}, "swap_rate: .*strictly between 0 and 1"),
+        ({"swap_rate": Rates.single(Fraction(6, 5))}, "swap_rate: .*not 6/5"),
+        ({"swap_rate": Rates.single(Fraction(-1, 5))}, "swap_rate: .*not -1/5"),
     ],
 )
 def test_a_design_that_cannot_be_carried_out_is_refused(changes: dict[str, Any], complaint: str) -> None:
@@ -220,5 +221,5 @@ def test_a_file_whose_records_are_equal_within_every_stratum_loses_nothing() -> 
 
 
 def test_a_specification_survives_json_without_rounding() -> None:
-    specification = design(swap_rate=Fraction(1, 3)).specification("ma1940", 264_331)
+    specification = design(swap_rate=Rates.single(Fraction(1, 3))).specification("ma1940", 264_331)
     assert Specification.from_record(json.loads(json.dumps(specification.as_record()))) == specification

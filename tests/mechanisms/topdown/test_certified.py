@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.topdown.design import LARGEST_CURVATURE, DesignError, TopDownDesign
+from mechanisms.design import DesignError
+from mechanisms.topdown.design import LARGEST_CURVATURE, TopDownDesign, allocation
 from mechanisms.topdown.estimation import Measurement, estimate
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.least_squares import LARGEST_GAP
-from mechanisms.topdown.production import allocation
 from mechanisms.topdown.schema import PERSONS, UNITS
 from tests.depth import quick_cases
 

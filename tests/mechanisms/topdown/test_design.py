@@ -14,8 +14,9 @@ from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steink
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.specification import compose
-from mechanisms.topdown.design import SCHEMAS, DesignError, TopDownDesign, words
-from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION, allocation
+from mechanisms.design import DesignError
+from mechanisms.topdown.design import SCHEMAS, TopDownDesign, allocation, words
+from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.schema import PERSONS, UNITS
 
 PUBLISHED = json.loads(((Path(__file__).parents[2] / "data") / "pl94_us_persons_production.json").read_text())

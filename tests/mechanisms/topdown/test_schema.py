@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from mechanisms.accounting.semantics import Allocation
-from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION, allocation, variances
+from mechanisms.topdown.design import allocation, variances
+from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, QueryError, Schema
 from tests.mechanisms.topdown.problems import SMALL
 

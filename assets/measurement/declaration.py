@@ -1,4 +1,4 @@
-"""Fields that the declarations of several mechanisms share: the definition of DP, and the states."""
+"""Types of fields that the declarations of noisy counts share: the definition of DP, and the states."""
 
 from enum import StrEnum
 from typing import Annotated

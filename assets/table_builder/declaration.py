@@ -1,18 +1,17 @@
-"""The YAML declaration of a release by the table builder, and the hypercubes that follow from it.
+"""The fields of a release by the table builder, and the hypercubes that follow from them.
 
-This module defines the fields, their domains and their JSON schema. What a hypercube must satisfy is in
-`mechanisms.table_builder.hypercube` and `assets.table_builder.release`. The component is in `table_builder`.
+What a hypercube must satisfy is in `mechanisms.table_builder.hypercube`; what it must satisfy of the dataset, in
+`assets.table_builder.release`.
 """
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
-import dagster as dg
 from pydantic import (
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -22,13 +21,20 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
+from assets.conventions import PROJECT
+from assets.release.columns import Column, ColumnType
+from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
 from assets.release.names import ProductName, ReleaseName, SourcePath
 from assets.release.numbers import FRACTION, LARGEST_NUMBER, Delta, Epsilon, Rho, Share, exact_fraction
-from assets.table_builder.release import Counted
+from assets.release.release import ReleaseDeclaration
+from assets.release.withheld import WithheldRecords
+from assets.table_builder.p_tables import load_p_table
 from mechanisms.accounting.specification import DELTA
-from mechanisms.table_builder.entropy import MOST
-from mechanisms.table_builder.hypercube import Consistency, Margins
-from orchestration.components.release import ReleaseDeclaration
+from mechanisms.table_builder.entropy import MOST, ImpossibleTableError, Parameters, make
+from mechanisms.table_builder.grid_values import PLACES, Grid
+from mechanisms.table_builder.hypercube import Consistency, Hypercube, HypercubeError, Margins, NoiseFamily, Table
+from mechanisms.table_builder.p_table import PTable
 
 Number = Annotated[
     Fraction,
@@ -43,6 +49,23 @@ Number = Annotated[
     ),
 ]
 
+UNITS, PERSONS = "units", "persons"
+Counted = Literal["units", "persons"]
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A weight or a magnitude, of which a hypercube has sums instead of counts.
+
+    Attributes:
+        column: the column of the records. No value counts as 0.
+        grid: the grid to which an amount is rounded, with the bounds that a smaller or greater one is taken as.
+    """
+
+    column: str
+    grid: Grid
+
+
 Category = int | str | bool | None
 """A category as YAML gives it; null stands for records without a value."""
 
@@ -50,10 +73,8 @@ Categories = dict[str, Annotated[list[Category], Field(min_length=1)]]
 """By variable, some of its categories."""
 
 
-class AmountDeclaration(dg.Model):
+class AmountDeclaration(Part):
     """What is added up: a weight or a magnitude, rounded to multiples of a grid, within bounds."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     column: str = Field(description="The column of the records; an empty value counts as 0.")
     grid: Number = Field(
@@ -63,20 +84,33 @@ class AmountDeclaration(dg.Model):
     least: Number = Field(Fraction(0), description="What a smaller amount is taken as; a multiple of the grid.")
     most: Number = Field(description="What a greater amount is taken as; a multiple of the grid.")
 
+    def amount(self, columns: Mapping[str, Column]) -> Amount:
+        """The amount, if it fits the columns of the records.
 
-class ShareDeclaration(dg.Model):
+        Raises:
+            ValueError: if it does not fit the column or the grid.
+        """
+        if self.column not in columns:
+            raise ValueError(f"column: there is no column {self.column}; there are {', '.join(columns)}")
+        if not is_number(columns[self.column]):
+            raise ValueError(f"column: {self.column} is no number")
+        grid = Grid(self.grid, self.least, self.most)
+        if columns[self.column].nullable and not grid.least <= 0 <= grid.most:
+            raise ValueError(f"least: {self.column} may be empty, which counts as 0, so 0 lies within the bounds")
+        if (self.grid * 10**PLACES).denominator != 1:
+            raise ValueError(f"grid: {self.grid} is not a number with at most {PLACES} decimals")
+        return Amount(self.column, grid)
+
+
+class ShareDeclaration(Part):
     """The share of a table in the budget of its hypercube."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     by: list[str] = Field(min_length=1, description="The variables of the table.")
     share: Share
 
 
-class SubTableDeclaration(dg.Model):
+class SubTableDeclaration(Part):
     """A table to publish that is built from the hypercube."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: ProductName
     title: str = Field("", description="The table's name in words.")
@@ -84,10 +118,8 @@ class SubTableDeclaration(dg.Model):
     where: Categories = Field(default_factory=dict, description="By further variable, the categories that are counted.")
 
 
-class MadePTable(dg.Model):
+class MadePTable(Part):
     """A p-table of greatest entropy."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     largest_change: int = Field(ge=1, le=MOST, strict=True, description="The greatest change of a count, D.")
     variance: Number = Field(description="The greatest variance of a count's change, V.")
@@ -97,17 +129,39 @@ class MadePTable(dg.Model):
     )
     monotone: bool = Field(True, description="Whether a greater change to one side is never more probable.")
 
+    @property
+    def table(self) -> PTable:
+        """The p-table.
 
-class GivenPTable(dg.Model):
+        Raises:
+            ValueError: if no p-table satisfies the constraints.
+        """
+        try:
+            wanted = Parameters(
+                self.largest_change, self.variance, self.threshold, self.probability_to_stay, self.monotone
+            )
+            return make(wanted).table
+        except ImpossibleTableError as error:
+            raise ValueError(f"p_table: {error}") from None
+
+
+class GivenPTable(Part):
     """The file of a p-table that another tool has written."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: SourcePath = Field(description="The file: absolute, or relative to the project's root.")
     form: Literal["ons", "sdctools"] = Field(
         description="ons: CSV with pcv, ckey, pvalue of the Office for National Statistics; sdctools: the export of "
         "ptable."
     )
+
+    @property
+    def table(self) -> PTable:
+        """The p-table in the file.
+
+        Raises:
+            PTableFileError: if the file holds none.
+        """
+        return load_p_table(PROJECT / self.path, self.form)
 
 
 def _form(value: object) -> str:
@@ -119,10 +173,8 @@ PTableDeclaration = Annotated[
 ]
 
 
-class HypercubeAttributes(dg.Model):
+class HypercubeAttributes(Part):
     """One hypercube: a draw, a charge and a publication of its own."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     name: ReleaseName = Field(description="The name; the hypercube's release is called <release>_<name>.")
     title: str = Field("", description="The hypercube's name in words.")
@@ -209,11 +261,105 @@ class HypercubeAttributes(dg.Model):
             raise ValueError("value: a hypercube adds up weights or a magnitude, not both; declare two hypercubes")
         return self
 
+    @property
+    def noise(self) -> NoiseFamily:
+        """The family of the noise."""
+        if self.p_table:
+            return NoiseFamily.P_TABLE
+        return NoiseFamily.LAPLACE if self.rho is None else NoiseFamily.GAUSSIAN
+
+    def amount(self, columns: Mapping[str, Column]) -> Amount | None:
+        """What is added up instead of counting records; None for counts.
+
+        Raises:
+            ValueError: if it does not fit the columns of the records.
+        """
+        declared = self.weight or self.value
+        try:
+            return declared.amount(columns) if declared else None
+        except ValueError as error:
+            raise ValueError(f"{'weight' if self.weight else 'value'}: {error}") from None
+
+    @property
+    def shares_by_table(self) -> dict[Table, Fraction]:
+        """The declared shares by table, whose variables are in alphabetical order.
+
+        Raises:
+            HypercubeError: if a table is there twice.
+        """
+        shares: dict[Table, Fraction] = {}
+        for declared in self.shares:
+            table = tuple(sorted(declared.by))
+            if table in shares:
+                raise HypercubeError(f"shares: the table by {', '.join(table)} has two shares")
+            shares[table] = declared.share
+        return shares
+
 
 class HypercubeDeclaration(ReleaseDeclaration):
     """A hypercube with the fields that all hypercubes of its release have in common."""
 
     hypercube: HypercubeAttributes
+
+    def design(self, dataset: DatasetDeclaration, *, withheld: WithheldRecords | None = None, **_: Any) -> Hypercube:
+        """The measured tables with their noise.
+
+        Args:
+            dataset: the dataset.
+            withheld: the records that `swapped` names.
+            _: nothing else.
+
+        Raises:
+            ValueError: if the declaration contradicts itself or the dataset.
+        """
+        cube = self.hypercube
+        if cube.of == PERSONS and dataset.persons is None:
+            raise ValueError(f"of: {dataset.name} has no persons")
+        if cube.swapped is not None:
+            if withheld is None:
+                raise ValueError(f"swapped: {dataset.name} has no release {cube.swapped} that is withheld")
+            if (withheld.unit == dataset.record_name) != (cube.of == UNITS):
+                raise ValueError(f"of: the withheld records of {withheld.name} are {withheld.unit}s")
+        columns = columns_to_count(cube, dataset, withheld)
+        for name in cube.variables:
+            if name not in columns:
+                raise ValueError(f"variables: there is no column {name} of {cube.of}; there are {', '.join(columns)}")
+        amount = cube.amount(columns)
+        sizes = {}
+        for name in sorted(cube.variables):
+            try:
+                sizes[name] = columns[name].domain_size
+            except ValueError as error:
+                raise ValueError(f"variables: {name}: {error}") from None
+        design = Hypercube(
+            sizes,
+            cube.epsilon or cube.rho or Fraction(0),
+            cube.noise,
+            cube.margins,
+            cube.shares_by_table,
+            cube.cap,
+            *((amount.grid.least, amount.grid.most) if amount else (0, 1)),
+            cube.p_table.table if cube.p_table else None,
+            cube.consistency,
+        )
+        if cube.record_keys is not None and cube.record_keys not in columns:
+            raise ValueError(f"record_keys: there is no column {cube.record_keys} of {cube.of}")
+        return design
+
+
+def columns_to_count(
+    cube: HypercubeAttributes, dataset: DatasetDeclaration, withheld: WithheldRecords | None
+) -> Mapping[str, Column]:
+    """The columns that records can be tabulated by: their own and, for persons, those of their unit."""
+    if withheld:
+        return withheld.columns
+    own = dataset.persons.variables if cube.of == PERSONS and dataset.persons else {}
+    return {**dataset.units.variables, **own}
+
+
+def is_number(column: Column) -> bool:
+    """Whether the values of a column can be added up."""
+    return column.type in (ColumnType.INTEGER, ColumnType.DECIMAL)
 
 
 class TableBuilderDeclaration(ReleaseDeclaration):
@@ -226,13 +372,13 @@ class TableBuilderDeclaration(ReleaseDeclaration):
     @field_validator("hypercubes")
     @classmethod
     def _check_names(cls, hypercubes: list[HypercubeAttributes]) -> list[HypercubeAttributes]:
-        for name, times in Counter(each.name for each in hypercubes).items():
+        for name, times in Counter(cube.name for cube in hypercubes).items():
             if times > 1:
                 raise ValueError(f"{name} is declared {times} times")
         return hypercubes
 
-    def each(self) -> list[HypercubeDeclaration]:
-        """The hypercubes, each as a release by itself."""
+    def by_hypercube(self) -> list[HypercubeDeclaration]:
+        """The declarations of the hypercubes, which are releases by themselves."""
         common: dict[str, Any] = {
             "dataset": self.dataset,
             "custody": self.custody,

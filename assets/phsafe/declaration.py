@@ -1,24 +1,23 @@
-"""The YAML declaration of an S-DHC release by PHSafe, and the design that follows from it.
+"""The fields of an S-DHC release by PHSafe, and the design that follows from them.
 
-This module defines the fields, their domains and their JSON schema. What a design must satisfy is in
-`mechanisms.phsafe.design`. The component is in `phsafe`.
+What a design must satisfy is in `mechanisms.phsafe.design`; what it must satisfy of the dataset, in
+`assets.phsafe.release`.
 """
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-import dagster as dg
-from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
+from pydantic import Discriminator, Field, Tag, WithJsonSchema, field_validator
 
+from assets.measurement.declaration import Definition, State
+from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
 from assets.release.numbers import Budget, Delta, Margin
-from assets.release.release import DeclarationError
+from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.specification import DELTA
-from mechanisms.noise import Noise
-from mechanisms.phsafe.design import DesignError, PHSafeDesign, RunDesign, production, run_design
+from mechanisms.phsafe.design import PHSafeDesign, production, run_design
 from mechanisms.phsafe.estimation import Interval
-from orchestration.components.noise_declaration import Definition, State
-from orchestration.components.release import ReleaseDeclaration
 
 Product = Literal["PH1", "PH2", "PH3", "PH4", "PH5", "PH6", "PH7", "PH8"]
 """A finished table."""
@@ -42,10 +41,8 @@ Truncation = Annotated[
 ]
 
 
-class RunDeclaration(dg.Model):
+class RunDeclaration(Part):
     """One run: its truncation threshold, and a budget or a margin of error for each released level."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     truncation: Truncation = Field(
         None,
@@ -111,21 +108,10 @@ class PHSafeDeclaration(ReleaseDeclaration):
             raise ValueError(f"{', '.join(twice)}: a product is declared once")
         return products
 
-
-def phsafe_design(declaration: PHSafeDeclaration) -> PHSafeDesign:
-    """The declared design, with its states in ascending order.
-
-    Raises:
-        DeclarationError: if the declared design is not valid; the message names the release, the field and the rule.
-    """
-    noise, states = declaration.noise.noise, tuple(sorted(declaration.states))
-    try:
-        if isinstance(declaration.runs, str):
+    def design(self, dataset: DatasetDeclaration, **_: Any) -> PHSafeDesign:
+        """The runs with their budgets, and the states in ascending order."""
+        noise, states = self.noise.noise, tuple(sorted(self.states))
+        if isinstance(self.runs, str):
             return production(states, noise)
-        return PHSafeDesign(states, noise, {name: _run(name, noise, run) for name, run in declaration.runs.items()})
-    except DesignError as error:
-        raise DeclarationError(f"release {declaration.dataset}/{declaration.name}: {error}") from None
-
-
-def _run(name: str, noise: Noise, run: RunDeclaration) -> RunDesign:
-    return run_design(name, noise, run.truncation, run.budget, run.moe)
+        runs = {name: run_design(name, noise, run.truncation, run.budget, run.moe) for name, run in self.runs.items()}
+        return PHSafeDesign(states, noise, runs)

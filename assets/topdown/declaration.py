@@ -1,25 +1,44 @@
-"""The YAML declaration of a redistricting release by TopDown, and the design that follows from it.
+"""The fields of a redistricting release by TopDown, and the design that follows from them.
 
-This module defines the fields, their domains and their JSON schema. What a design must satisfy is in
-`mechanisms.topdown.design`. The component is in `topdown`.
+What a design must satisfy is in `mechanisms.topdown.design`; what it must satisfy of the dataset, in
+`assets.topdown.release`.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-import dagster as dg
-from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
 from assets.release.numbers import Delta, Rho, Share
-from assets.release.release import DeclarationError
-from assets.topdown.release import MOST_REPLICATES, Code
+from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.semantics import Allocation, AllocationError
 from mechanisms.accounting.specification import DELTA
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, DesignError, TopDownDesign
-from mechanisms.topdown.production import PERSON_ALLOCATION, UNIT_ALLOCATION, allocation
+from mechanisms.design import DesignError
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign, allocation
+from mechanisms.topdown.production import PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError
-from orchestration.components.release import ReleaseDeclaration
+
+FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
+"""How many replicates a release may ask for, if any."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """How the code of a level's places is formed.
+
+    Attributes:
+        columns: the columns of the CEF's units whose codes, joined in this order, form the code; empty at the root,
+            which is the only place of its level.
+        prefix: the number of leading characters of the finest level's code that form the code; None if `columns` do.
+    """
+
+    columns: tuple[str, ...] = ()
+    prefix: int | None = None
+
 
 PRODUCTION_SPINE = {
     "US": Code(),
@@ -54,18 +73,14 @@ MOST_PROCESSES = 256
 """The most estimating processes: each takes memory of its own, and a release that is charged has to be estimated."""
 
 
-class PrefixDeclaration(dg.Model):
+class PrefixDeclaration(Part):
     """A level whose codes are the first characters of the codes of the finest level."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     prefix: int = Field(ge=1, le=LONGEST_CODE, strict=True, description="The number of characters.")
 
 
-class AllocationDeclaration(dg.Model):
+class AllocationDeclaration(Part):
     """ρ and its division over levels and queries."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     rho: Rho = Field(description="ρ of all measurements of the histogram together.")
     levels: dict[Level, Share] = Field(description="By level, from the root to the finest: the level's share of ρ.")
@@ -93,7 +108,7 @@ Spine = Annotated[
     | Annotated[dict[Level, PlaceCode], Field(min_length=2, max_length=MOST_LEVELS), Tag("levels")],
     _production_or("levels"),
 ]
-Held = Annotated[
+InvariantLevels = Annotated[
     Annotated[Literal["production"], Tag("production")]
     | Annotated[dict[Literal["population", "housing_units", "group_quarters"], Level], Tag("held")],
     _production_or("held"),
@@ -109,7 +124,7 @@ class TopDownDeclaration(ReleaseDeclaration):
         "root to the finest: the columns of units whose joined codes identify a place (none at the root), or "
         "{prefix: n} for the first n characters of the finest level's code.",
     )
-    invariants: Held = Field(
+    invariants: InvariantLevels = Field(
         "production",
         description="production: {population: State, housing_units: Block, group_quarters: Block}. Otherwise, for each "
         "statistic, the level at which it is exact; the DP specification names them all.",
@@ -155,54 +170,39 @@ class TopDownDeclaration(ReleaseDeclaration):
             raise ValueError(f"{', '.join(twice)}: a product is declared once")
         return products
 
+    @property
+    def codes(self) -> dict[str, Code]:
+        """By level from the root to the finest, the code that identifies its places."""
+        if isinstance(self.spine, str):
+            return PRODUCTION_SPINE
+        return {
+            level: Code(prefix=code.prefix) if isinstance(code, PrefixDeclaration) else Code(tuple(code))
+            for level, code in self.spine.items()
+        }
 
-def topdown_spine(declaration: TopDownDeclaration) -> dict[str, Code]:
-    """By level, the code that identifies its places."""
-    if isinstance(declaration.spine, str):
-        return PRODUCTION_SPINE
-    return {
-        level: Code(prefix=code.prefix) if isinstance(code, PrefixDeclaration) else Code(tuple(code))
-        for level, code in declaration.spine.items()
-    }
-
-
-def topdown_design(declaration: TopDownDeclaration) -> TopDownDesign:
-    """The declared design.
-
-    Raises:
-        DeclarationError: if the declared design is not valid; the message names the release, the field and the rule.
-    """
-    name = f"release {declaration.dataset}/{declaration.name}"
-    declared = declaration.invariants
-    held: Mapping[str, str] = (
-        PRODUCTION_INVARIANTS if isinstance(declared, str) else {str(name): level for name, level in declared.items()}
-    )
-    try:
+    def design(self, dataset: DatasetDeclaration, **_: Any) -> TopDownDesign:
+        """The queries with their budgets, the invariants, and the levels where totals are determined first."""
+        levels = tuple(self.codes)
+        allocations = {histogram: self._allocation(histogram, levels) for histogram in SCHEMAS}
+        exact: Mapping[Any, str] = PRODUCTION_INVARIANTS if isinstance(self.invariants, str) else self.invariants
+        total_first = self.total_first
+        if total_first is None:
+            queries = allocations[PERSONS.name].queries
+            total_first = [level for level in levels[:-1] if queries.get(level, {}).get(TOTAL)]
         return TopDownDesign(
-            tuple(topdown_spine(declaration)),
-            {histogram: _allocation(declaration, histogram) for histogram in SCHEMAS},
-            {statistic: held[statistic] for statistic in PRODUCTION_INVARIANTS if statistic in held},
-            _total_first(declaration),
+            levels,
+            allocations,
+            {statistic: exact[statistic] for statistic in PRODUCTION_INVARIANTS if statistic in exact},
+            tuple(total_first),
         )
-    except DesignError as error:
-        raise DeclarationError(f"{name}: {error}") from None
 
-
-def _total_first(declaration: TopDownDeclaration) -> tuple[str, ...]:
-    if declaration.total_first is not None:
-        return tuple(declaration.total_first)
-    *above, _ = topdown_spine(declaration)
-    persons = _allocation(declaration, PERSONS.name)
-    return tuple(level for level in above if persons.queries.get(level, {}).get(TOTAL))
-
-
-def _allocation(declaration: TopDownDeclaration, histogram: str) -> Allocation:
-    declared: str | AllocationDeclaration = getattr(declaration, histogram)
-    if isinstance(declared, str):
-        return PRODUCTION_ALLOCATIONS[histogram]
-    # The levels follow the order of the spine, whatever the order of the declared shares.
-    levels = {level: declared.levels[level] for level in topdown_spine(declaration) if level in declared.levels}
-    try:
-        return allocation(SCHEMAS[histogram], declared.rho, levels | declared.levels, declared.queries)
-    except (AllocationError, QueryError) as error:
-        raise DesignError(f"{histogram}: {error}") from None
+    def _allocation(self, histogram: str, levels: Sequence[str]) -> Allocation:
+        declared: str | AllocationDeclaration = getattr(self, histogram)
+        if isinstance(declared, str):
+            return PRODUCTION_ALLOCATIONS[histogram]
+        # The levels follow the order of the spine, whatever the order of the declared shares.
+        ordered = {level: declared.levels[level] for level in levels if level in declared.levels}
+        try:
+            return allocation(SCHEMAS[histogram], declared.rho, ordered | declared.levels, declared.queries)
+        except (AllocationError, QueryError) as error:
+            raise DesignError(f"{histogram}: {error}") from None

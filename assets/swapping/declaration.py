@@ -1,0 +1,357 @@
+"""The fields of a release by permutation swapping, and the design that follows from them.
+
+What a design must satisfy is in `mechanisms.swapping.design`; what it must satisfy of the dataset, in
+`assets.swapping.release`.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticKnownError
+
+from assets.release.columns import Column
+from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
+from assets.release.numbers import FRACTION, Epsilon, SwapRate, exact_fraction, exact_swap_rate, shown
+from assets.release.release import ReleaseDeclaration
+from assets.swapping.product import SwappedProduct
+from mechanisms.accounting.specification import PERSON_RECORD
+from mechanisms.swapping.design import SecondStir, SwappingDesign
+from mechanisms.swapping.rates import Case, Rates
+from mechanisms.swapping.response import Response
+
+
+def _most_unique(value: object) -> Fraction | None:
+    """A declared share of records from 0 to 1, or None for any share."""
+    if value == ACCEPTED:
+        return None
+    share = exact_fraction(value)
+    if not 0 <= share <= 1:
+        raise ValueError(f"{shown(value)} is not a share from 0 to 1, such as 1/100, nor {ACCEPTED}")
+    return share
+
+
+def _probability(value: object) -> Fraction:
+    probability = exact_fraction(value)
+    if not 0 < probability < 1:
+        raise ValueError(f"{shown(value)} is not a probability strictly between 0 and 1")
+    return probability
+
+
+def _fitting(given: object) -> tuple[int | str | bool, ...]:
+    """The values that fit: one, or a nonempty list."""
+    values = given if isinstance(given, list | tuple) else [given]
+    if not values or not all(isinstance(value, int | str) for value in values):
+        raise ValueError(
+            f"{shown(given)} is neither a value (a number, a text or a boolean) nor a nonempty list of values"
+        )
+    return tuple(values)
+
+
+ACCEPTED = "accepted"
+
+MostUnique = Annotated[
+    Fraction | None,
+    BeforeValidator(_most_unique),
+    PlainSerializer(lambda share: ACCEPTED if share is None else share),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 1},
+                {"type": "string", "pattern": f"{FRACTION}|^{ACCEPTED}$"},
+            ]
+        }
+    ),
+]
+
+
+class ExperimentDeclaration(Part):
+    """Repeated draws that compare several swap rates; allowed on a synthetic dataset only."""
+
+    product: str = Field(description="The product whose error is measured.")
+    swap_rates: Annotated[list[SwapRate], Field(min_length=1, max_length=100)] = Field(
+        description="The swap rates to try, each once."
+    )
+    draws: int = Field(20, ge=1, le=1000, strict=True, description="Independent draws at each swap rate.")
+
+    @field_validator("swap_rates")
+    @classmethod
+    def _check_swap_rates(cls, swap_rates: list[Fraction]) -> list[Fraction]:
+        if len(set(swap_rates)) < len(swap_rates):
+            raise ValueError("a swap rate is given twice")
+        return swap_rates
+
+
+Given = int | str | bool
+"""A value of a variable, as it is written in YAML."""
+
+Conditions = dict[
+    str,
+    Annotated[
+        tuple[Given, ...],
+        PlainValidator(_fitting),
+        WithJsonSchema({"type": ["integer", "string", "boolean", "array"], "minItems": 1}),
+    ],
+]
+"""By variable, the value or values that fit."""
+
+Keep = Annotated[
+    Fraction,
+    BeforeValidator(_probability),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+                {"type": "string", "pattern": FRACTION},
+            ]
+        }
+    ),
+]
+"""The probability that a value stays as it is."""
+
+
+class StratumCase(Part):
+    """The swap rate of some strata."""
+
+    when: Conditions = Field(
+        default_factory=dict,
+        description="By match variable, the value or values that fit; a case without conditions fits all.",
+    )
+    rate: SwapRate = Field(description="The swap rate: a fraction such as 1/2.")
+
+    def case(self, at_most: int | None = None) -> Case:
+        """The case for the mechanism, with how many records at most are alike."""
+        return Case(_ordered(self.when), at_most, self.rate)
+
+
+class RiskCase(StratumCase):
+    """The swap rate of some records."""
+
+    when: Conditions = Field(
+        default_factory=dict,
+        description="By match or holding variable, the value or values that fit; a case without conditions fits all.",
+    )
+    at_most: Annotated[int, Field(ge=1, strict=True)] | SkipJsonSchema[None] = Field(
+        None, description="How many records at most are alike, the record included."
+    )
+
+
+class StratumRates(Part):
+    """Swap rates that differ between strata: cases, or one ε for all strata."""
+
+    by: Annotated[list[StratumCase], Field(min_length=1, max_length=1000)] | SkipJsonSchema[None] = Field(
+        None, description="Cases, of which the first that fits gives a stratum its rate; every stratum needs one."
+    )
+    epsilon: Epsilon | SkipJsonSchema[None] = Field(
+        None, description="One ε: each stratum gets the smallest rate that gives it, in millionths."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.by is None) == (self.epsilon is None):
+            raise ValueError("declare either by, or epsilon")
+        return self
+
+    def rates_within(self, match: Sequence[str]) -> Rates:
+        """The rates, if they depend on match variables only.
+
+        Raises:
+            ValueError: if they do not, or a case would never count.
+        """
+        cases = self.by or []
+        for name in (name for case in cases for name in case.when):
+            if name not in match:
+                raise ValueError(f"swap_rate: by: {name} is not a match variable; declare risk instead")
+        return Rates(tuple(case.case() for case in cases), None, self.epsilon)
+
+
+class Risk(Part):
+    """Swap rates that differ between records, by match and holding values or by how rare these are."""
+
+    cases: Annotated[list[RiskCase], Field(min_length=1, max_length=1000)] = Field(
+        description="Cases, of which the first that fits gives a record its rate; every record needs one."
+    )
+    rarity_of: Annotated[list[str], Field(min_length=1)] | SkipJsonSchema[None] = Field(
+        None,
+        description="Match and holding variables on which records that are alike agree; by default all, with persons.",
+    )
+
+    @property
+    def rates(self) -> Rates:
+        """The rates, with the variables of rarity in alphabetical order."""
+        rarity = None if self.rarity_of is None else tuple(sorted(set(self.rarity_of)))
+        return Rates(tuple(case.case(case.at_most) for case in self.cases), rarity)
+
+
+class SecondStirDeclaration(Part):
+    """A second swap, within coarser strata."""
+
+    match: list[str] = Field(
+        description="Some of the match variables: records are swapped again if they agree on these."
+    )
+    swap_rate: SwapRate = Field(description="The probability with which a record is selected again.")
+
+
+def _ordered(conditions: Conditions) -> tuple[tuple[str, tuple[Given, ...]], ...]:
+    """Conditions in alphabetical order of their variables."""
+    return tuple(sorted(conditions.items()))
+
+
+def _given_rate(value: object) -> object:
+    """A rate, or rates that differ; each with the errors of its own form alone."""
+    return StratumRates.model_validate(value) if isinstance(value, Mapping) else exact_swap_rate(value)
+
+
+class SwappingDeclaration(ReleaseDeclaration):
+    """The YAML declaration of a release by permutation swapping."""
+
+    unit: str | SkipJsonSchema[None] = Field(
+        None,
+        min_length=1,
+        description="What is swapped: the dataset's record_name (the default), or person if units have persons.",
+    )
+    match: list[str] = Field(
+        default_factory=list, description="The swap key: records are swapped only if they agree on these variables."
+    )
+    swap: Annotated[list[str], Field(min_length=1)] = Field(description="The variables that are swapped.")
+    risk: Risk | SkipJsonSchema[None] = Field(
+        None, description="In place of swap_rate: rates by match and holding values, or by how rare they are."
+    )
+    swap_rate: Annotated[SwapRate | StratumRates, BeforeValidator(_given_rate)] | SkipJsonSchema[None] = Field(
+        None,
+        validate_default=True,
+        description="The probability with which a record is selected: a fraction such as 1/2; or by, with rates of "
+        "strata; or epsilon, one ε for all strata.",
+    )
+    exempt: Conditions = Field(
+        default_factory=dict,
+        description="By match variable, the values of records that are never swapped, such as imputed ones.",
+    )
+    second_stir: SecondStirDeclaration | SkipJsonSchema[None] = Field(
+        None, description="A second swap within coarser strata, after the first."
+    )
+    noise_before: dict[str, Keep] = Field(
+        default_factory=dict,
+        description="Randomized response before the swap: by holding variable, the probability that a value stays.",
+    )
+    variables: list[str] | SkipJsonSchema[None] = Field(
+        None,
+        description="The variables of units and persons that take part besides match and swap; all others appear "
+        "nowhere. By default, all take part.",
+    )
+    publishes_unique_records: MostUnique = Field(
+        Fraction(1, 100),
+        description="The greatest share of records that may be the only one with their values of an invariant, which "
+        "publishes these values exactly; or accepted, for any share.",
+    )
+    products: list[SwappedProduct] = Field(default_factory=list, description="The tables to publish.")
+    saturated: bool = Field(
+        True,
+        strict=True,
+        description="Whether the saturated contingency table is published, from which all products follow.",
+    )
+    withheld: bool = Field(
+        False,
+        strict=True,
+        description="Whether the swapped records stay in the confidential zone, for a release that counts tables with "
+        "noise from them; nothing is then published or charged by this release itself.",
+    )
+    experiment: ExperimentDeclaration | SkipJsonSchema[None] = Field(
+        None, description="Draws that compare swap rates, on a synthetic dataset."
+    )
+
+    @field_validator("swap_rate", mode="wrap")
+    @classmethod
+    def _require_one_kind_of_rate(
+        cls, given: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> object:
+        # A wrong risk has an error of its own.
+        risk = info.data.get("risk", Risk)
+        if given is None and risk is None:
+            raise PydanticKnownError("missing")
+        if given is not None and risk is not None and "risk" in info.data:
+            raise ValueError("declare either swap_rate or risk")
+        return None if given is None else validate(given)
+
+    @field_validator("match", "swap", "variables")
+    @classmethod
+    def _check_variables(cls, variables: list[str] | None) -> list[str] | None:
+        twice = sorted({name for name in variables or () if (variables or []).count(name) > 1})
+        if twice:
+            raise ValueError(f"{twice[0]} is named twice")
+        return variables
+
+    @property
+    def rates(self) -> Rates:
+        """The rates of the first stir.
+
+        Raises:
+            ValueError: if rates of strata depend on another variable than match variables, or cases contradict.
+        """
+        if self.risk is not None:
+            return self.risk.rates
+        if isinstance(self.swap_rate, StratumRates):
+            return self.swap_rate.rates_within(self.match)
+        assert self.swap_rate is not None
+        return Rates.single(self.swap_rate)
+
+    def design(self, dataset: DatasetDeclaration, **_: Any) -> SwappingDesign:
+        """Who is swapped with whom, how often, and what of the records stays as it is."""
+        unit = self.unit or dataset.record_name
+        if unit not in {dataset.record_name, *(["person"] if dataset.persons else [])}:
+            raise ValueError(f"unit: {dataset.name} has no records called {unit}")
+        of_units, of_persons = self._participating(dataset)
+        swaps_persons = unit != dataset.record_name
+        if swaps_persons and any(column.follows_persons for column in of_units.values()):
+            unit = PERSON_RECORD
+        holding = (*of_units, *(of_persons if swaps_persons else ()))
+        stir = self.second_stir
+        return SwappingDesign(
+            unit=unit,
+            match=tuple(self.match),
+            swap=tuple(self.swap),
+            held=tuple(name for name in holding if name not in {*self.match, *self.swap}),
+            swap_rate=self.rates,
+            persons=() if swaps_persons else tuple(of_persons),
+            exempt=_ordered(self.exempt),
+            second_stir=SecondStir(tuple(sorted(set(stir.match))), stir.swap_rate) if stir else None,
+            noise=self._responses({**of_units, **of_persons}),
+        )
+
+    def _participating(self, dataset: DatasetDeclaration) -> tuple[dict[str, Column], dict[str, Column]]:
+        """The variables of units and of persons that take part."""
+        units, persons = dataset.units.variables, dataset.persons.variables if dataset.persons else {}
+        if self.variables is None:
+            return units, persons
+        for name in self.variables:
+            if name not in (*units, *persons):
+                raise ValueError(f"variables: {dataset.name} has no variable {name}")
+        chosen = {*self.variables, *self.match, *self.swap}
+        return (
+            {name: column for name, column in units.items() if name in chosen},
+            {name: column for name, column in persons.items() if name in chosen},
+        )
+
+    def _responses(self, columns: Mapping[str, Column]) -> tuple[Response, ...]:
+        responses = []
+        for name, keep in self.noise_before.items():
+            if name not in columns:
+                raise ValueError(f"noise_before: {name} is no variable of the release")
+            try:
+                responses.append(Response(name, keep, columns[name].domain_size))
+            except ValueError as error:
+                raise ValueError(f"noise_before: {name}: {error}") from None
+        return tuple(responses)

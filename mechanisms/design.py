@@ -1,0 +1,139 @@
+"""What designs share: their error, and the rules and the guarantee of designs that measure lines of counts with noise.
+
+A line has a budget: ρ or ε, exact and for unbounded neighbors (one record added or removed). The charge is the loss for
+bounded neighbors (one record changed in any way). It is twice the budget; the design of each mechanism derives why.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.specification import BOUNDED, UNBOUNDED, Flavor, Line, Specification
+from mechanisms.noise import Noise
+from mechanisms.states import PUERTO_RICO, STATES
+
+BOUNDED_FACTOR = 2
+"""The factor from a budget for unbounded neighbors to the loss for bounded ones, for both ρ and ε."""
+
+LARGEST_BUDGET = 1000
+"""A greater budget would give no protection: at ρ = 1000 and Δ = 2, the noise is 0 except in one draw in e^250."""
+
+LARGEST_DENOMINATOR = 10**12
+"""The largest denominator of a number of a design: enough for any written by hand."""
+
+
+class DesignError(ValueError):
+    """A design that cannot be carried out. The message names the field and the rule."""
+
+
+@dataclass(frozen=True)
+class LinesDesign(ABC):
+    """Lines of counts that are measured with noise for some states.
+
+    Attributes:
+        states: FIPS codes.
+        noise: the distribution, which determines whether budgets are ρ (zCDP) or ε (pure DP).
+    """
+
+    states: tuple[str, ...]
+    noise: Noise
+
+    unit: ClassVar[str] = "person"
+    changes_per_unit: ClassVar[int | None] = None
+    multiverse: ClassVar[tuple[str, ...]]
+    """The invariants of every release, in words."""
+
+    @property
+    @abstractmethod
+    def budgets_by_line(self) -> Sequence[tuple[str, Fraction]]:
+        """The labels and budgets of all lines, in order."""
+
+    @abstractmethod
+    def domain(self, dataset: str) -> str:
+        """The possible data sets, in words, by the name of the dataset."""
+
+    def require_states(self) -> None:
+        """Check the states.
+
+        Raises:
+            DesignError: if there are none, or one is unknown or given twice.
+        """
+        if not self.states:
+            raise DesignError("states: at least one state is released")
+        for code, times in Counter(self.states).items():
+            if code not in STATES:
+                raise DesignError(
+                    f"states: {code} is not the FIPS code of a state, the District of Columbia or {STATES[PUERTO_RICO]}"
+                )
+            if times > 1:
+                raise DesignError(f"states: {code} is given {times} times")
+
+    def require_budget(self, field: str, budget: Fraction) -> None:
+        """Check a budget.
+
+        Raises:
+            DesignError: if it is negative, too large or too fine.
+        """
+        if budget < 0:
+            raise DesignError(f"{field}: a budget is not negative, and this one is {budget}")
+        if budget > LARGEST_BUDGET:
+            raise DesignError(
+                f"{field}: {self.noise.symbol} = {float(budget):g} leaves hardly any noise; the most is "
+                f"{LARGEST_BUDGET}"
+            )
+        if budget.denominator > LARGEST_DENOMINATOR:
+            raise DesignError(f"{field}: a budget's denominator is at most a trillion")
+
+    @property
+    def unbounded_lines(self) -> tuple[Line, ...]:
+        """By line, the loss for one record added or removed."""
+        return self._lines(1)
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """By line, the loss for one record changed. This loss is charged."""
+        return self._lines(BOUNDED_FACTOR)
+
+    def _lines(self, factor: int) -> tuple[Line, ...]:
+        return tuple(Line(label, self.noise.loss(factor * budget)) for label, budget in self.budgets_by_line)
+
+    @cached_property
+    def unbounded(self) -> Loss:
+        """The loss of the whole release for one record added or removed: Σρ or Σε."""
+        return self.noise.loss(self._total)
+
+    @cached_property
+    def bounded(self) -> Loss:
+        """The loss of the whole release for one record changed: 2Σρ or 2Σε."""
+        return self.noise.loss(BOUNDED_FACTOR * self._total)
+
+    @property
+    def _total(self) -> Fraction:
+        return sum((budget for _, budget in self.budgets_by_line), Fraction())
+
+    def specification(self, dataset: str) -> Specification:
+        """The DP specification that is charged: for bounded neighbors, with all lines.
+
+        Args:
+            dataset: its name, for the domain.
+        """
+        return Specification(self._flavor(dataset, BOUNDED), self.bounded, self.lines)
+
+    def unbounded_specification(self, dataset: str) -> Specification:
+        """The same guarantee, stated for one record added or removed."""
+        return Specification(self._flavor(dataset, UNBOUNDED), self.unbounded, self.unbounded_lines)
+
+    def _flavor(self, dataset: str, neighbors: str) -> Flavor:
+        return Flavor(
+            domain=self.domain(dataset),
+            multiverse=self.multiverse,
+            unit=self.unit,
+            changes_per_person=self.changes_per_unit,
+            output_premetric=self.bounded.output_premetric,
+            neighbors=neighbors,
+        )
