@@ -28,13 +28,13 @@ def forgotten_too(x): return x + 3
 """
 
 
-def told(cache: Path, *arguments: str) -> list[str]:
+def run_kernels(cache: Path, *arguments: str) -> list[str]:
     """What a separate process prints, with its cache in this folder."""
     command = [sys.executable, "-m", "tests.kernels", *arguments]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout.splitlines()[-1])
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 pytestmark = pytest.mark.deep
@@ -48,9 +48,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def lacking(cache: Path) -> list[str]:
     """The kernels that the set-up leaves out when it starts with an empty cache."""
-    return told(cache, "set-up")
+    return run_kernels(cache, "set-up")
 
 
+@pytest.mark.prove
 def test_the_set_up_compiles_every_kernel(lacking: list[str]) -> None:
     assert len(kernels(ROOT, "mechanisms")) > 10, "kernels are found"
     assert lacking == []
@@ -61,7 +62,7 @@ def test_after_the_set_up_no_release_compiles_anything(cache: Path, lacking: lis
     """The process that runs the release reports what it compiles. What its workers compiled would be in the cache."""
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")}
     assert before
-    assert told(cache, "releases", str(tmp_path)) == []
+    assert run_kernels(cache, "releases", str(tmp_path)) == []
     assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")} == before
 
 
