@@ -65,7 +65,7 @@ def published(
 
 
 def run(deployment: Deployment[Any]) -> None:
-    deployment.reach(*to_publication(deployment.context.method))
+    deployment.run(*to_publication(deployment.context.method))
 
 
 def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deployment[Any]) -> None:
