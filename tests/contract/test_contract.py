@@ -24,7 +24,7 @@ from resources.statements import Zone
 from tests.attacker import hashes_shown, on_disk
 from tests.contract.kinds import KINDS, Kind, before_draw, to_publication
 from tests.contract.laplace_tables.method import LaplaceMethod
-from tests.deployments import UNITS, Deployment, refuses_to_publish
+from tests.deployments import SHOWN, UNITS, Deployment, refuses_to_publish
 from tests.depth import deep_cases
 from tests.docs.warehouse import METHODS, tables_of, undescribed
 from tests.gates import executes, failing
@@ -324,7 +324,7 @@ def with_paths(changes: Any, root: Path) -> dict[str, Any]:
 @pytest.mark.deep
 def test_a_release_without_invariants_says_so_and_rests_on_none(tmp_path: Path) -> None:
     deployment = laplace(tmp_path)
-    run(deployment)
+    deployment.run(*to_publication(deployment.context.method), *SHOWN)
     certificate = json.loads(deployment.published()["certificate.json"])
     page = deployment.published()["certificate.html"].decode()
     assert certificate["invariants"]["held_fixed"] == []
