@@ -70,7 +70,6 @@ class Households:
         block: shape (households,): the code of the block.
         group: shape (households,): the code of what partners share: state, adults, minors and tenure.
         key: shape (households,): the code of the values of the key variables.
-        places: the places of the blocks.
 
     Raises:
         ValueError: if blocks do not ascend, a code is out of range, or a group is in two states.
@@ -95,7 +94,6 @@ class Households:
 
     @property
     def state(self) -> Codes:
-        """The code of each household's state, ascending."""
         return self.places.above[-1][self.block]
 
 
@@ -143,7 +141,6 @@ def swap_pairs(households: Households, swap_rate: Fraction, stream: RandomStream
     Ties are broken by the words, and so at random.
 
     Args:
-        households: the confidential records.
         swap_rate: the share of each state's households that is selected, above 0 and at most 1.
         stream: the draw's randomness; the same stream and households give the same result.
 
@@ -172,7 +169,6 @@ def pairs_of_words(households: Households, swap_rate: Fraction, words: Words) ->
 
 
 def _selected(state: Codes, risk: Risks, uniform: NDArray[np.int64], swap_rate: Fraction) -> NDArray[np.bool_]:
-    """Which households are selected; the states ascend."""
     least_weight = np.array([max(WEIGHTS) // weight for weight in WEIGHTS], dtype=np.int64)
     ranked = uniform * least_weight[risk - 1]
     chosen = np.zeros(len(state), dtype=np.bool_)
@@ -209,7 +205,6 @@ def _scatter(codes, positions, starts, ordered):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _in_one_state(group, state, groups):  # type: ignore[no-untyped-def]
-    """Whether no group is in two states."""
     of_group = np.full(groups, -1, dtype=np.int32)
     for position in range(group.size):
         known = of_group[group[position]]
@@ -245,7 +240,6 @@ def _steps_apart(one, other, above):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _pair(starts, by_group, block, above, selected, risk, order, partner):  # type: ignore[no-untyped-def]
-    """Find the partners in every group."""
     largest = 0
     for group in range(starts.size - 1):
         largest = max(largest, starts[group + 1] - starts[group])
@@ -269,7 +263,6 @@ def _pair(starts, by_group, block, above, selected, risk, order, partner):  # ty
 
 @njit(cache=True, nogil=True)
 def _sort_within_blocks(positions, number, block, order):  # type: ignore[no-untyped-def]
-    """Sort positions, which are in order of block, by the order of preference within each block."""
     first = 0
     while first < number:
         last = first + 1

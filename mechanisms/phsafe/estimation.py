@@ -62,8 +62,6 @@ class Estimates:
 
     Attributes:
         estimate: the rounded posterior mean: counts as int64, averages as float64 in whole hundredths.
-        lower: the lower limit, of the same type.
-        upper: the upper limit, of the same type.
     """
 
     estimate: NDArray
@@ -88,7 +86,6 @@ def estimate_counts(
         variance: the variance of each one's noise; for a sum of basis cells, the sum of their variances.
         cells: how many basis cells of equal noise each one is the sum of.
         noise: the distribution of a basis cell's noise.
-        interval: which interval of probability 0.9.
 
     Returns:
         int64 arrays of the shape that the arguments broadcast to, none negative.

@@ -18,7 +18,6 @@ class Geography(StrEnum):
 
     @property
     def region_type(self) -> str:
-        """The type of its regions in the measurements."""
         return "USA" if self is Geography.NATION else "STATE"
 
 
@@ -31,7 +30,6 @@ class Iterations(StrEnum):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The iteration codes of the set."""
         return _CODES[self]
 
 
@@ -91,7 +89,6 @@ class Run:
     """One of PHSafe's independent queries (Algorithms 1 and 2).
 
     Attributes:
-        name: such as `PH1_num`.
         counts: "persons" joined with their units under a truncation threshold, or "units".
         iterated: whose race and ethnicity determine a record's iteration.
         cells: numbers of the basis cells. Every counted record is in exactly one.
@@ -147,7 +144,6 @@ class Derived:
     """A measurement file derived from a run's measurements. As post-processing, it costs nothing (Section 6.4.1).
 
     Attributes:
-        name: such as `PH8_num`.
         source: the run from which it is derived.
         cells: by cell of the file, the cells of the source that are added up.
     """

@@ -27,7 +27,6 @@ class Cell:
 
     Attributes:
         number: in the table, from 1.
-        label: its text.
         depth: its level of indentation, from 0.
         counted: what is counted, or an average's numerator.
         per: an average's denominator; None for a count.
@@ -48,9 +47,7 @@ class Shell:
 
     Attributes:
         name: `PH1` to `PH8`.
-        title: in words.
         universe: what the table describes.
-        cells: in order.
     """
 
     name: str
@@ -60,13 +57,11 @@ class Shell:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """The runs from which the table is made."""
         parts = [part for cell in self.cells for part in (cell.counted, cell.per) if part]
         return tuple(dict.fromkeys(part.run for part in parts))
 
     @property
     def averages(self) -> bool:
-        """Whether its cells are averages."""
         return self.cells[0].per is not None
 
 

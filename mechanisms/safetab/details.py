@@ -79,7 +79,6 @@ class HouseholdTable:
     """A table of SafeTab-H.
 
     Attributes:
-        name: such as `T03002`.
         detail: the number of thresholds that a group must reach.
         basis: the measured cells: by data cell, the codes of HOUSEHOLD_TYPE or TEN that it holds.
         margins: the cells that are added up: by data cell, the basis cells in it.

@@ -26,7 +26,6 @@ V = TypeVar("V")
 
 
 def line_of(pair: Pair, family: str = "") -> str:
-    """The name of a line."""
     return f"{pair[0]} {pair[1]} {family}".rstrip()
 
 

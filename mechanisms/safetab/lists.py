@@ -41,7 +41,6 @@ class Iteration:
 
     Attributes:
         code: four digits.
-        name: in words.
         level: 0, 1 or 2.
         alone: True for a race alone, False for a race alone or in any combination, None for an ethnicity.
         detailed_only: counted for the nation and states only, and only as a total; None at level 0.
@@ -79,9 +78,6 @@ class CodeLists:
     """The lists of codes and iterations.
 
     Attributes:
-        names: the name of each race and ethnicity code.
-        race: the race iterations.
-        ethnicity: the ethnicity iterations.
         pairs: (iteration, code) for every code of every iteration.
 
     Raises:
@@ -124,7 +120,6 @@ class CodeLists:
 
     @cached_property
     def iteration(self) -> Mapping[str, Iteration]:
-        """All iterations, by code."""
         return {each.code: each for each in (*self.race, *self.ethnicity)}
 
     def universe(self, region_type: RegionType, level: int) -> tuple[Iteration, ...]:
@@ -171,7 +166,6 @@ class CodeLists:
         instead: codes with a common iteration alone and as many different ones in combination as there are.
 
         Args:
-            region_type: of the regions.
             level: 1 or 2.
             max_race_codes: r, from 1 to 8.
         """
@@ -206,7 +200,6 @@ def _repeated(values: Iterable[object]) -> Iterator[object]:
 
 
 def _require_none(file: str, field: str, rule: str, offenders: Iterable[object]) -> None:
-    """Raise an error that states a rule, if something breaks it."""
     count = sum(1 for _ in offenders)
     if count:
         raise ListsError(f"{file}: {field}: {rule}: {count:,} {'offender' if count == 1 else 'offenders'}")

@@ -109,6 +109,5 @@ def production_h(states: Sequence[str], stabilities: Mapping[Pair, int]) -> Safe
 
 
 def _released(budgets: Mapping[Pair, Fraction], states: Sequence[str]) -> Mapping[Pair, Fraction]:
-    """The budgets of the runs to which the states belong."""
     runs = {"PR" if state == PUERTO_RICO else "US" for state in states}
     return {pair: budget for pair, budget in budgets.items() if pair[0].run in runs}

@@ -46,7 +46,6 @@ def least_budget(
         wanted: the wanted margin, greater than 0.
         start: any budget, from which the search starts.
         unit: greater than 0.
-        most: the largest budget.
 
     Raises:
         ValueError: if even the largest budget gives a greater margin.

@@ -91,7 +91,6 @@ class Question:
 
     @cached_property
     def chosen(self) -> dict[str, tuple[int, ...]]:
-        """By variable, the places of the categories that count."""
         return {name: tuple(self._where.get(name, range(size))) for name, size in self.hypercube.sizes.items()}
 
     @cached_property
@@ -133,7 +132,6 @@ class Question:
 
     @cached_property
     def fit(self) -> Fit:
-        """The fit of a hypercube whose tables are fitted."""
         return Fit(self.hypercube, self.possible)
 
     def error(self, cells: int) -> tuple[Term, ...] | None:
@@ -192,7 +190,6 @@ class Question:
         return self._added_up(table, possible)
 
     def _added_up(self, table: Table, values: NDArray[Any]) -> NDArray[Any]:
-        """A table's cells that count, summed to the sub-table."""
         picked = values[np.ix_(*(self.chosen[name] for name in table))]
         summed = picked.sum(axis=tuple(place for place, name in enumerate(table) if name not in self.by))
         kept = [name for name in table if name in self.by]
@@ -207,7 +204,6 @@ class Answer:
     """A sub-table with its errors, in steps of the hypercube's grid. Arrays have one axis for each variable of `by`.
 
     Attributes:
-        question: what was asked.
         values: the sums of published cells, int64, or float64 of fitted ones; possibly negative.
         variance: of each; under structural zeros, an upper bound of it for fitted cells; of p-tables, an upper bound
             of the mean squared error, as some change the mean.
@@ -222,5 +218,4 @@ class Answer:
 
     @property
     def standard_error(self) -> Floats:
-        """The square root of the variance."""
         return np.sqrt(self.variance)

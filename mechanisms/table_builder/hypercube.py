@@ -111,8 +111,6 @@ class Hypercube:
     Attributes:
         sizes: by variable, how many categories it has, in the order of the inner table's dimensions.
         budget: ε or ρ of all tables together, for adding or removing one record; exact and greater than 0.
-        noise: the distribution.
-        margins: how margins are made.
         shares: by table, its share of the budget, exact; together 1. Tables that are left out are not measured. By
             default, all tables have equal shares. If margins are summed, the inner table has the whole budget.
         cap: D, the greatest noise in steps of the grid, for discrete Laplace noise; None for no cap.
@@ -219,7 +217,6 @@ class Hypercube:
 
     @cached_property
     def inner(self) -> Table:
-        """The table by all variables."""
         return tuple(self.sizes)
 
     @cached_property
@@ -235,11 +232,9 @@ class Hypercube:
         return tuple(table for count in counts for table in combinations(self.sizes, count))
 
     def shape(self, table: Table) -> tuple[int, ...]:
-        """The numbers of categories of a table's variables."""
         return tuple(self.sizes[name] for name in table)
 
     def cells(self, table: Table) -> int:
-        """How many cells a table has."""
         return prod(self.shape(table))
 
     def margin(self, inner: NDArray[Any], table: Table) -> NDArray[Any]:

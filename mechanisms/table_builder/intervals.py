@@ -53,7 +53,6 @@ def shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
     """The shortest set of consecutive integers that has a sum of noises with a probability of at least 0.9.
 
     Args:
-        noise: the distribution of each.
         cells: how many are added up, 1 or more.
 
     Returns:

@@ -44,7 +44,6 @@ class _Pair:
     points: tuple[tuple[Fraction, Fraction], ...]
 
     def divergence(self, ratio: Fraction) -> Fraction:
-        """H at t = `ratio`."""
         ratios, here, there = self._above
         place = bisect_right(ratios, -ratio)
         return self._certain + here[place] - ratio * there[place]

@@ -72,7 +72,6 @@ class RedistrictingTable:
 
     Attributes:
         name: `P1` to `P5`, or `H1`.
-        title: in words.
         universe: what it counts.
         schema: the histogram from which it is made.
         cells: in the standard order; the first is the total.

@@ -58,7 +58,6 @@ class Marginal:
     """A query: the histogram, added up over all attributes that it does not name.
 
     Attributes:
-        query: its name.
         cells: shape (cells of the histogram,): the marginal cell of each cell.
         size: the number of marginal cells.
         involved: the attributes that define its cells, as they are or recoded.
