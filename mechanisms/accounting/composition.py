@@ -78,10 +78,7 @@ class Conversion:
 
 
 def convert(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> Conversion:
-    """The conversion that gives the least ε for a total in approximate DP.
-
-    Arguments and errors are those of `compose_approximate`.
-    """
+    """The conversion that gives the least ε for a total in approximate DP."""
     parts = list(losses)
     if any(isinstance(part, InfiniteLoss) for part in parts):
         raise DoesNotCompose(NOT_FINITE)

@@ -111,7 +111,6 @@ class Swapped:
     selected: NDArray[np.bool_]
 
     def of(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The values of households, such as their blocks, after the exchange."""
         return np.where(self.partner == NOBODY, values, values[self.partner])
 
 

@@ -49,7 +49,6 @@ class Released(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The measurement's label, such as `PH1_num nation_A-G`."""
         return f"{self.run.name} {self.level.name}"
 
 
@@ -237,7 +236,6 @@ def run_design(
     """The design of a run in which some levels have a budget and others a target for their 90% margin of error.
 
     Args:
-        truncation: τ, or None for a run that counts units.
         budgets: by level, ρ or ε.
         margins: by level, the margin's target.
 

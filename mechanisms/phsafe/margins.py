@@ -57,7 +57,6 @@ def budget_for_margin(noise: Noise, stability: int, margin: Fraction) -> Fractio
     ε is the least number of millionths for which the exact margin is not above m.
 
     Args:
-        stability: Δ, the most records that adding or removing one person can change.
         margin: m, greater than 0.
 
     Raises:

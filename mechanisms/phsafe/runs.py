@@ -112,11 +112,7 @@ class Run:
         return LEVELS
 
     def stability(self, truncation: int | None) -> int:
-        """Δ, the most records that adding or removing one person can change: 2τ + 2 joined (Lemma 6), or 2 units.
-
-        Args:
-            truncation: τ, persons kept of each unit; None for a run that counts units.
-        """
+        """Δ, the most records that adding or removing one person can change: 2τ + 2 joined (Lemma 6), or 2 units."""
         if self.joins != (truncation is not None):
             raise ValueError(f"{self.name} counts {self.counts}, so its truncation is not {truncation}")
         return 2 if truncation is None else 2 * truncation + 2
@@ -144,7 +140,6 @@ class Derived:
     """A measurement file derived from a run's measurements. As post-processing, it costs nothing (Section 6.4.1).
 
     Attributes:
-        source: the run from which it is derived.
         cells: by cell of the file, the cells of the source that are added up.
     """
 

@@ -13,7 +13,6 @@ class Part:
     """Basis cells of one run that are added up.
 
     Attributes:
-        run: the name of the run that measures them.
         cells: their numbers.
     """
 
@@ -28,7 +27,6 @@ class Cell:
     Attributes:
         number: in the table, from 1.
         depth: its level of indentation, from 0.
-        counted: what is counted, or an average's numerator.
         per: an average's denominator; None for a count.
         least: the least plausible value of the average: the least number of persons per household or family.
     """

@@ -84,7 +84,6 @@ class Measured:
 
     @property
     def label(self) -> str:
-        """The measurement's label, such as `STATE 2`."""
         return _label((self.region_type,), self.level)
 
     @property

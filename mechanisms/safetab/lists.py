@@ -65,7 +65,6 @@ class Memberships(NamedTuple):
     Attributes:
         alone: by race code, the iteration of the race alone.
         combination: by race code, the iteration of the race alone or in any combination.
-        ethnicity: by ethnicity code.
     """
 
     alone: Mapping[str, str]

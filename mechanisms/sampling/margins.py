@@ -81,5 +81,4 @@ def unit_of(parts: Iterable[Fraction]) -> Fraction:
 
 
 def rounded_up(part: Fraction, unit: Fraction) -> Fraction:
-    """A part of a budget as the next multiple of a unit."""
     return math.ceil(part / unit) * unit

@@ -39,7 +39,6 @@ class SwapLosses:
 
     Attributes:
         charged: the loss of the specification, in the universes that the invariants induce.
-        second: the second stir alone; None without one.
         noise: ε_R of the noise before; None without it.
         finer: the loss in finer universes, which also fix what `SwappingDesign.finer_invariant` says; None if the
             charge is for the finest.
@@ -257,11 +256,7 @@ class SwappingDesign:
         }
 
     def losses(self, first: StirLoss, second: StirLoss | None) -> SwapLosses:
-        """The losses of the whole from those of its stirs (`docs/mechanisms/swapping-extensions.md`).
-
-        Args:
-            second: of the second; None without one.
-        """
+        """The losses of the whole from those of its stirs (`docs/mechanisms/swapping-extensions.md`)."""
         if self.noise:
             noise = loss_of_responses(self.noise)
             return SwapLosses(noise, first, None, noise, _smaller(noise, first.loss))

@@ -160,7 +160,6 @@ def loss_of_stir(stir: Stir, records: NDArray[np.int64], counts: NDArray[np.bool
     n is the number of records of the stratum, o = p / (1 - p), and o_min and o_max are over its records.
 
     Args:
-        stir: strata and rates.
         records: shape (groups,), the number of records in each group.
         counts: shape (strata,), whether the stratum can hold two distinct records. Exempt strata do not count.
     """

@@ -55,7 +55,6 @@ class Question:
     """A sub-table of a hypercube.
 
     Attributes:
-        hypercube: which tables are published, with which noise.
         by: the variables of the sub-table, in the order of its dimensions.
         where: by variable, the places of the categories that count, each from 0 to the variable's size − 1. All
             categories of other variables count. For a variable of `by`, they are the sub-table's categories.
@@ -135,11 +134,7 @@ class Question:
         return Fit(self.hypercube, self.possible)
 
     def error(self, cells: int) -> tuple[Term, ...] | None:
-        """The error of a cell as a linear combination of noises; None if it is not known, only its variance.
-
-        Args:
-            cells: of how many published cells it is the sum.
-        """
+        """The error of a cell as a linear combination of noises; None if it is not known, only its variance."""
         if not cells:
             return ()
         if self.hypercube.p_table is not None:

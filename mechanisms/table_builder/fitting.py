@@ -59,7 +59,6 @@ class Term(NamedTuple):
 
     Attributes:
         coefficient: by which each is multiplied.
-        times: how many there are.
     """
 
     noise: Distribution

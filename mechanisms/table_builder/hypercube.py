@@ -115,7 +115,6 @@ class Hypercube:
             default, all tables have equal shares. If margins are summed, the inner table has the whole budget.
         cap: D, the greatest noise in steps of the grid, for discrete Laplace noise; None for no cap.
         least, most: the least and the greatest number of steps of the grid that a record can add to its cell.
-        p_table: the p-table, if the noise is that of one.
         consistency: what the noise is a function of. With cell consistency no loss is finite, and the budget is 0. It
             may be 0 for any p-table, of which then no finite loss is claimed.
 
@@ -270,11 +269,7 @@ class Hypercube:
         return self.budget * (self.shares[table] if self.shares else Fraction(1, len(self.tables)))
 
     def distribution(self, table: Table) -> Distribution:
-        """The noise of every cell of a measured table, in steps of the grid.
-
-        Raises:
-            KeyError: if the table is not measured.
-        """
+        """The noise of every cell of a measured table, in steps of the grid."""
         budget = self.budget_of(table)
         if self.p_table is not None:
             raise TypeError("the noise of a p-table depends on the count")

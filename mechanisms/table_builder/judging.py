@@ -55,7 +55,6 @@ class _Pair:
 
     @cached_property
     def _certain(self) -> Fraction:
-        """The probability of results that are impossible for the neighbor."""
         return sum((here for here, there in self.points if not there), Fraction(0))
 
     @cached_property

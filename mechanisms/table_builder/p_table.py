@@ -281,7 +281,6 @@ class _Arrays:
         floors: uint64: floor(2^bits · F) for the upper end F of each interval but the last of its row, where it is the
             greatest word.
         exact: whether 2^bits · F is whole, so that a word equal to it lies above the boundary.
-        changes: int64.
     """
 
     starts: NDArray[np.int64]

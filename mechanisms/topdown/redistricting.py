@@ -72,8 +72,6 @@ class RedistrictingTable:
 
     Attributes:
         name: `P1` to `P5`, or `H1`.
-        universe: what it counts.
-        schema: the histogram from which it is made.
         cells: in the standard order; the first is the total.
     """
 
@@ -96,17 +94,14 @@ class RedistrictingTable:
         return np.where(counted.any(axis=0), counted.argmax(axis=0), -1)
 
     def parts(self, cell: TableCell) -> tuple[int, ...]:
-        """The positions of the leaves that a cell is the sum of."""
         return tuple(number for number, leaf in enumerate(self.leaves) if leaf.path[: len(cell.path)] == cell.path)
 
 
 def _codes(name: str) -> NDArray[np.int32]:
-    """The code that each cell of the persons' histogram has in an attribute or a recode."""
     return PERSONS.marginal(name).cells
 
 
 def _by_race(path: _Path, counted: _Cells) -> Iterator[_Row]:
-    """The rows below a population's row, by number of races and race."""
     numbers = np.array([len(races) for races in RACE_COMBINATIONS])[_codes("cenrace")]
     several = (*path, "Population of two or more races:")
     for number, words in enumerate(_NUMBERS, 1):
