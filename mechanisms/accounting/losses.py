@@ -215,7 +215,6 @@ class ApproximateLoss:
         return float(self.epsilon)
 
     def __str__(self) -> str:
-        """ε and δ without rounding, such as `3/2 at δ = 1/10000000000`."""
         return f"{self.epsilon} at δ = {format_decimal(self.delta)}"
 
     def as_record(self) -> dict[str, str]:

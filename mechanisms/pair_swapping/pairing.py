@@ -33,7 +33,6 @@ WEIGHTS = (1, 2, 4, 8, 16)
 """The weight of each risk in the selection: of risk 1 first. They rise, and none is 0."""
 
 NOBODY = -1
-"""The partner of a household that is not swapped."""
 
 _SPARE_BITS = 5
 """How many bits of a word are left out, so that a weighted word fits in 63 bits: the greatest weight has 5 bits."""

@@ -30,10 +30,8 @@ from mechanisms.noise import Noise
 from mechanisms.sampling.noise_sums import Integers, NoiseSum
 
 LARGEST_COUNT = 2**60
-"""The largest absolute value of a noisy count."""
 
 LARGEST_VARIANCE = 1e34
-"""The largest variance."""
 
 LEAST_VARIANCE = 1e-30
 """Noise with a smaller variance, such as one rounded to 0, is always 0."""

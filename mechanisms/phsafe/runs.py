@@ -132,7 +132,6 @@ RUNS = (
 """The nine runs, in the order of the tables that they supply."""
 
 RUN = {run.name: run for run in RUNS}
-"""The runs by name."""
 
 
 @dataclass(frozen=True)
@@ -155,4 +154,3 @@ DERIVED = (
 """The two files that, with the nine runs, make up the eleven of production."""
 
 NATION_ID = "1"
-"""The nation's identifier among the regions."""

@@ -163,10 +163,8 @@ SHELLS = (
         ),
     ),
 )
-"""All eight, in order."""
 
 SHELL = {shell.name: shell for shell in SHELLS}
-"""The tables by name."""
 
 
 def measured_labels(name: str) -> dict[int, str]:

@@ -42,7 +42,6 @@ LARGEST_VARIANCE = 2**28
 """The largest variance of a measurement's noise: σ is then 16,384, and cut-offs are found in tenths of a second."""
 
 LARGEST_THRESHOLD = 10**9
-"""The largest threshold, in either direction."""
 
 MECHANISM_P = "SafeTab-P"
 MECHANISM_H = "SafeTab-H"
@@ -51,7 +50,6 @@ VERSION = 1
 """The version of both mechanisms. Increase it when the same key would give other noise."""
 
 Pair = tuple[RegionType, int]
-"""A region type and a level."""
 
 _PR = STATES[PUERTO_RICO]
 

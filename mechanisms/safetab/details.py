@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 Counts = NDArray[np.int64]
 
 DETAILS = (0, 1, 2, 3)
-"""The details of SafeTab-P."""
 
 SEXES = (1, 2)
 """QSEX: male and female."""
 
 OLDEST = 115
-"""The greatest age."""
 
 
 def _groups(*first: int) -> tuple[tuple[int, int], ...]:

@@ -25,10 +25,8 @@ MAP_FILE = "race-and-ethnicity-code-to-iteration.txt"
 """The names of the four files, which errors contain."""
 
 LEVELS = (1, 2)
-"""The levels that are tabulated."""
 
 MOST_RACE_CODES = 8
-"""How many race codes a record has."""
 
 
 class ListsError(ValueError):

@@ -22,7 +22,6 @@ FINEST = 10**6
 """The denominator of the rates that are looked for to attain a given ε."""
 
 EXEMPT = Fraction(0)
-"""The rate of records that are never selected."""
 
 
 @dataclass(frozen=True)

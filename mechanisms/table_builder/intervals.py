@@ -29,7 +29,6 @@ from mechanisms.sampling.noise import Distribution
 from mechanisms.table_builder.fitting import Floats, Term
 
 COVERAGE = 0.9
-"""The least probability of an interval."""
 
 WIDEST_TABULATED = 2**15
 """The largest standard deviation of a sum that is tabulated: a table of two million probabilities."""

@@ -29,7 +29,6 @@ from numpy.typing import ArrayLike, NDArray
 from mechanisms.refusal import RefusedError
 
 FREE = -1
-"""The mark of a total that is not fixed."""
 
 MOST_GROUPS = 12
 """The most groups: all sets of groups are enumerated."""

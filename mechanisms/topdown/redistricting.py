@@ -36,7 +36,6 @@ CODES: Mapping[str, Mapping[int, str]] = {
     "cenrace": {code: race_label(races) for code, races in enumerate(RACE_COMBINATIONS)},
     "occupancy": {0: "Occupied", 1: "Vacant"},
 }
-"""By attribute or recode of the histograms: the labels of its codes."""
 
 _NUMBERS = ("one race", "two races", "three races", "four races", "five races", "six races")
 
@@ -83,7 +82,6 @@ class RedistrictingTable:
 
     @cached_property
     def leaves(self) -> tuple[TableCell, ...]:
-        """The cells without parts, in order."""
         parents = {cell.path[:-1] for cell in self.cells}
         return tuple(cell for cell in self.cells if cell.path not in parents)
 
@@ -183,4 +181,3 @@ REDISTRICTING: Mapping[str, RedistrictingTable] = {
         _table("H1", "Occupancy status", "Housing units", UNITS, _occupancy()),
     )
 }
-"""The six tables by name, in the standard order."""

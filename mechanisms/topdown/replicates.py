@@ -127,7 +127,6 @@ def _estimated(
     above: Counts | None,
     noise: Noise,
 ) -> Counts:
-    """The estimates of a level, from exact counts with noise and the estimates of the level above."""
     level = design.levels[depth]
     measured = design.measured_at(schema.name, level)
     numbers, cells, counts = [], [], []
