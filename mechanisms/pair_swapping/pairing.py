@@ -167,6 +167,7 @@ def pairs_of_words(households: Households, swap_rate: Fraction, words: Words) ->
 
 
 def _selected(state: Codes, risk: Risks, uniform: NDArray[np.int64], swap_rate: Fraction) -> NDArray[np.bool_]:
+    """Which households are selected; the states ascend."""
     least_weight = np.array([max(WEIGHTS) // weight for weight in WEIGHTS], dtype=np.int64)
     ranked = uniform * least_weight[risk - 1]
     chosen = np.zeros(len(state), dtype=np.bool_)
@@ -261,6 +262,7 @@ def _pair(starts, by_group, block, above, selected, risk, order, partner):  # ty
 
 @njit(cache=True, nogil=True)
 def _sort_within_blocks(positions, number, block, order):  # type: ignore[no-untyped-def]
+    """Sort positions, which are in order of block, by the order of preference within each block."""
     first = 0
     while first < number:
         last = first + 1

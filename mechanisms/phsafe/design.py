@@ -119,6 +119,7 @@ class PHSafeDesign(LinesDesign):
 
     @cached_property
     def released(self) -> tuple[Released, ...]:
+        """All measurements, in the order of runs and levels."""
         return tuple(
             Released(run, level, budget)
             for run in RUNS

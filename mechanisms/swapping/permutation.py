@@ -155,6 +155,7 @@ def permute_strata(starts: Counts, values: Codes, swap_rate: Fraction, stream: R
 def _permute_strata(
     starts: Counts, values: Codes, rate_class: Codes, rates: Sequence[Fraction], stream: RandomStream
 ) -> None:
+    """Permute values within strata, in place, where each record has the rate of its class."""
     coins = [Coin(np.uint64(0), TOP_WORD) if rate == EXEMPT and len(rates) > 1 else Coin.of(rate) for rate in rates]
     heads, last_fair = (np.array([getattr(coin, name) for coin in coins]) for name in ("heads", "last_fair"))
     largest = int(np.diff(starts).max(initial=0))
