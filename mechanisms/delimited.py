@@ -191,7 +191,6 @@ def _end_row(place, line_end, state, offenders, width, longest):  # type: ignore
 
 @njit(cache=True, nogil=True)
 def _finish(state, offenders, width, longest):  # type: ignore[no-untyped-def]
-    """End the last row, if the text does not end with the end of a row."""
     if state.length == 0:
         return
     if state.place == _QUOTED:

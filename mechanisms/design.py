@@ -36,7 +36,6 @@ class LinesDesign(ABC):
     """Lines of counts that are measured with noise for some states.
 
     Attributes:
-        states: FIPS codes.
         noise: the distribution, which determines whether budgets are ρ (zCDP) or ε (pure DP).
     """
 
@@ -117,11 +116,7 @@ class LinesDesign(ABC):
         return sum((budget for _, budget in self.budgets_by_line), Fraction())
 
     def specification(self, dataset: str) -> Specification:
-        """The DP specification that is charged: for bounded neighbors, with all lines.
-
-        Args:
-            dataset: its name, for the domain.
-        """
+        """The DP specification that is charged: for bounded neighbors, with all lines."""
         return Specification(self._flavor(dataset, BOUNDED), self.bounded, self.lines)
 
     def unbounded_specification(self, dataset: str) -> Specification:

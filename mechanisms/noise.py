@@ -20,9 +20,7 @@ class Noise(StrEnum):
 
     @property
     def symbol(self) -> str:
-        """ρ or ε."""
         return "ρ" if self is Noise.GAUSSIAN else "ε"
 
     def loss(self, budget: Fraction) -> Loss:
-        """A budget as a protection loss."""
         return ConcentratedLoss(budget) if self is Noise.GAUSSIAN else PureLoss(budget)

@@ -29,7 +29,6 @@ class DoesNotCompose(ValueError):  # noqa: N818 - the word of the domain for thi
 
 
 def drop_infinite(losses: Iterable[Loss]) -> list[Loss]:
-    """The losses but for the infinite ones, which no finite total counts."""
     return [loss for loss in losses if not isinstance(loss, InfiniteLoss)]
 
 
@@ -79,10 +78,7 @@ class Conversion:
 
 
 def convert(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> Conversion:
-    """The conversion that gives the least ε for a total in approximate DP.
-
-    Arguments and errors are those of `compose_approximate`.
-    """
+    """The conversion that gives the least ε for a total in approximate DP."""
     parts = list(losses)
     if any(isinstance(part, InfiniteLoss) for part in parts):
         raise DoesNotCompose(NOT_FINITE)
@@ -112,13 +108,11 @@ def compose_approximate(losses: Iterable[Loss], delta: Fraction, places: int = P
     whichever gives less. The former suits a few large ε, the latter many small ones.
 
     Args:
-        losses: of any kind.
         delta: δ of the total, strictly between 0 and 1.
         places: decimals to which a converted ε is rounded up.
 
     Raises:
         DoesNotCompose: if the releases' own δs use up the given δ, or a loss is infinite.
-        ValueError: if δ is out of range.
     """
     parts = list(losses)
     converted = convert(parts, delta, places)
@@ -161,11 +155,7 @@ def fits(total: Loss, limit: Loss) -> bool:
 
 
 def warn_of_infinite(charges: int) -> str:
-    """What a finite total of a population leaves out, as a sentence; "" if no charge of it is infinite.
-
-    Args:
-        charges: the number of charges with an infinite loss.
-    """
+    """What a finite total of a population leaves out, as a sentence; "" if no charge of it is infinite."""
     if not charges:
         return ""
     which = "one charge has" if charges == 1 else f"{charges} charges have"

@@ -27,12 +27,7 @@ def bun_steinke(loss: ConcentratedLoss, delta: Fraction, places: int = PLACES) -
     """ε for δ by Bun and Steinke, rounded up: what the Census Bureau states for the 2020 Census.
 
     Args:
-        loss: ρ.
         delta: δ, strictly between 0 and 1.
-        places: decimals of ε.
-
-    Raises:
-        ValueError: if δ is out of range.
     """
     require_delta(delta)
     if loss.rho == 0:
@@ -46,12 +41,7 @@ def canonne_kamath_steinke(loss: ConcentratedLoss, delta: Fraction, places: int 
     The certificate of the 2020 Census calls it the zCDP-implied ε. Where the bound is negative, ε is 0.
 
     Args:
-        loss: ρ.
         delta: δ, strictly between 0 and 1.
-        places: decimals of ε.
-
-    Raises:
-        ValueError: if δ is out of range.
     """
     require_delta(delta)
     if loss.rho == 0:

@@ -26,7 +26,6 @@ class PureLoss:
     """ε = `rational` + ln(`argument`), a loss in the multiplicative distance (pure ε-DP).
 
     Attributes:
-        rational: the rational part.
         argument: the number whose logarithm is added; greater than 0.
 
     Raises:
@@ -47,7 +46,6 @@ class PureLoss:
 
     @classmethod
     def logarithm(cls, argument: Fraction | int) -> Self:
-        """ε = ln(argument)."""
         return cls(argument=Fraction(argument))
 
     def __add__(self, other: "PureLoss") -> "PureLoss":
@@ -61,7 +59,6 @@ class PureLoss:
         return _sign(other.rational - self.rational, other.argument / self.argument) >= 0
 
     def exceeds(self, limit: Fraction) -> bool:
-        """Whether ε is greater than a rational limit."""
         return not self <= PureLoss(limit)
 
     def round_up(self, places: int = DECIMALS) -> Decimal:
@@ -84,12 +81,10 @@ class PureLoss:
         return " + ".join(parts) or "0"
 
     def as_record(self) -> dict[str, str]:
-        """The loss as text, without rounding."""
         return {"rational": str(self.rational), "ln": str(self.argument)}
 
     @classmethod
     def from_record(cls, record: dict[str, str]) -> Self:
-        """The inverse of `as_record`."""
         return cls(Fraction(record["rational"]), Fraction(record["ln"]))
 
 
@@ -156,7 +151,6 @@ class ConcentratedLoss:
         return float(self.rho)
 
     def __str__(self) -> str:
-        """ρ without rounding, such as `293764/114921`."""
         return str(self.rho)
 
     def as_record(self) -> dict[str, str]:
@@ -215,14 +209,12 @@ class ApproximateLoss:
         return ApproximateLoss(self.epsilon.of_group(size), self.delta * growth)
 
     def round_up(self, places: int = DECIMALS) -> Decimal:
-        """The smallest decimal with `places` places that is not below ε."""
         return self.epsilon.round_up(places)
 
     def __float__(self) -> float:
         return float(self.epsilon)
 
     def __str__(self) -> str:
-        """ε and δ without rounding, such as `3/2 at δ = 1/10000000000`."""
         return f"{self.epsilon} at δ = {format_decimal(self.delta)}"
 
     def as_record(self) -> dict[str, str]:

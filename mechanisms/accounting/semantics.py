@@ -59,11 +59,9 @@ class Allocation:
         return ConcentratedLoss(self.loss.rho * self.levels[level] * share)
 
     def of_level(self, level: str) -> ConcentratedLoss:
-        """ρ of everything measured at one level."""
         return ConcentratedLoss(self.loss.rho * self.levels[level])
 
     def of_query(self, query: str) -> ConcentratedLoss:
-        """ρ of one query at all levels."""
         return _total(self.part(level, query) for level in self.levels)
 
     def of_attribute(self, attribute: str) -> ConcentratedLoss:

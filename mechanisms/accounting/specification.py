@@ -64,12 +64,7 @@ class Flavor:
 
 @dataclass(frozen=True)
 class Line:
-    """A part of a release's loss: what one of its independent measurements costs.
-
-    Attributes:
-        label: the measurement.
-        loss: its part.
-    """
+    """A part of a release's loss: what one of its independent measurements costs."""
 
     label: str
     loss: Loss
@@ -80,8 +75,6 @@ class Specification:
     """A DP flavor and its protection-loss budget (PLB), the fifth building block.
 
     Attributes:
-        flavor: the first four.
-        loss: the PLB.
         lines: the parts that add up to the loss; empty if it is not divided.
 
     Raises:
@@ -123,14 +116,12 @@ class Specification:
         return _measured(self) == _measured(other)
 
     def as_record(self) -> dict[str, Any]:
-        """The specification as plain values for JSON, without rounding."""
         flavor = asdict(self.flavor) | {"multiverse": list(self.flavor.multiverse)}
         lines = [{"label": line.label, "loss": line.loss.as_record()} for line in self.lines]
         return {"flavor": flavor, "loss": self.loss.as_record()} | ({"lines": lines} if lines else {})
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
-        """The inverse of `as_record`."""
         flavor = record["flavor"] | {"multiverse": tuple(record["flavor"]["multiverse"])}
         kind = _LOSSES[flavor["output_premetric"]]
         lines = tuple(Line(line["label"], kind.from_record(line["loss"])) for line in record.get("lines", []))
@@ -149,8 +140,6 @@ class Total:
     Attributes:
         unit: whose change is measured.
         output_premetric: the premetric in which the losses were added.
-        loss: their sum.
-        releases: how many specifications the total includes.
         multiverse: all invariants involved; the total holds within the universes that share every one.
         left_out: how many specifications the total does not include, and why: one sentence for each reason.
     """
@@ -173,7 +162,6 @@ def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) ->
     every release; no other total counts that loss.
 
     Args:
-        specifications: of all releases.
         delta: δ available to a conversion from zCDP; the releases' own δs are added to it.
     """
     composed = list(specifications)
@@ -188,7 +176,6 @@ def explain_omission(specification: Specification, unit: str, limit: Loss) -> st
     """Why a specification does not count in a total; None if it does.
 
     Args:
-        specification: of a release.
         unit: whose change the total measures.
         limit: any loss in the total's output premetric.
     """

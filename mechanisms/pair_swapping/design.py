@@ -50,7 +50,6 @@ class PairSwappingDesign:
 
     @property
     def invariants(self) -> tuple[str, ...]:
-        """What the procedure never changes, in words."""
         return (
             f"the number of {self.unit}s in each state by everything but their place, each with its persons",
             "the number of households in each block by adults × minors × tenure",
@@ -67,11 +66,7 @@ class PairSwappingDesign:
         }
 
     def specification(self, dataset: str) -> Specification:
-        """The specification of all that is tabulated from the swapped data: no finite ε.
-
-        Args:
-            dataset: its name, for the domain.
-        """
+        """The specification of all that is tabulated from the swapped data: no finite ε."""
         flavor = Flavor(
             domain=f"all possible files of {self.unit}s and persons with the variables of {dataset}",
             multiverse=self.invariants,

@@ -33,7 +33,6 @@ WEIGHTS = (1, 2, 4, 8, 16)
 """The weight of each risk in the selection: of risk 1 first. They rise, and none is 0."""
 
 NOBODY = -1
-"""The partner of a household that is not swapped."""
 
 _SPARE_BITS = 5
 """How many bits of a word are left out, so that a weighted word fits in 63 bits: the greatest weight has 5 bits."""
@@ -70,7 +69,6 @@ class Households:
         block: shape (households,): the code of the block.
         group: shape (households,): the code of what partners share: state, adults, minors and tenure.
         key: shape (households,): the code of the values of the key variables.
-        places: the places of the blocks.
 
     Raises:
         ValueError: if blocks do not ascend, a code is out of range, or a group is in two states.
@@ -95,7 +93,6 @@ class Households:
 
     @property
     def state(self) -> Codes:
-        """The code of each household's state, ascending."""
         return self.places.above[-1][self.block]
 
 
@@ -113,7 +110,6 @@ class Swapped:
     selected: NDArray[np.bool_]
 
     def of(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The values of households, such as their blocks, after the exchange."""
         return np.where(self.partner == NOBODY, values, values[self.partner])
 
 
@@ -143,7 +139,6 @@ def swap_pairs(households: Households, swap_rate: Fraction, stream: RandomStream
     Ties are broken by the words, and so at random.
 
     Args:
-        households: the confidential records.
         swap_rate: the share of each state's households that is selected, above 0 and at most 1.
         stream: the draw's randomness; the same stream and households give the same result.
 
@@ -209,7 +204,6 @@ def _scatter(codes, positions, starts, ordered):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _in_one_state(group, state, groups):  # type: ignore[no-untyped-def]
-    """Whether no group is in two states."""
     of_group = np.full(groups, -1, dtype=np.int32)
     for position in range(group.size):
         known = of_group[group[position]]
@@ -245,7 +239,6 @@ def _steps_apart(one, other, above):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _pair(starts, by_group, block, above, selected, risk, order, partner):  # type: ignore[no-untyped-def]
-    """Find the partners in every group."""
     largest = 0
     for group in range(starts.size - 1):
         largest = max(largest, starts[group + 1] - starts[group])

@@ -49,7 +49,6 @@ class Released(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The measurement's label, such as `PH1_num nation_A-G`."""
         return f"{self.run.name} {self.level.name}"
 
 
@@ -155,7 +154,6 @@ class PHSafeDesign(LinesDesign):
 
     @cached_property
     def regions(self) -> frozenset[str]:
-        """Identifiers of the regions with a release."""
         return frozenset(region for _, level, _ in self.released for region in level.regions(self.states))
 
     @cached_property
@@ -165,7 +163,6 @@ class PHSafeDesign(LinesDesign):
 
     @cached_property
     def iterations(self) -> frozenset[str]:
-        """Codes of the iterations with a release."""
         return frozenset(code for _, level, _ in self.released for code in level.iterations.codes)
 
     def groups(self, level: Level) -> int:
@@ -240,9 +237,6 @@ def run_design(
     """The design of a run in which some levels have a budget and others a target for their 90% margin of error.
 
     Args:
-        name: of the run.
-        noise: the distribution.
-        truncation: τ, or None for a run that counts units.
         budgets: by level, ρ or ε.
         margins: by level, the margin's target.
 

@@ -30,10 +30,8 @@ from mechanisms.noise import Noise
 from mechanisms.sampling.noise_sums import Integers, NoiseSum
 
 LARGEST_COUNT = 2**60
-"""The largest absolute value of a noisy count."""
 
 LARGEST_VARIANCE = 1e34
-"""The largest variance."""
 
 LEAST_VARIANCE = 1e-30
 """Noise with a smaller variance, such as one rounded to 0, is always 0."""
@@ -62,8 +60,6 @@ class Estimates:
 
     Attributes:
         estimate: the rounded posterior mean: counts as int64, averages as float64 in whole hundredths.
-        lower: the lower limit, of the same type.
-        upper: the upper limit, of the same type.
     """
 
     estimate: NDArray
@@ -88,7 +84,6 @@ def estimate_counts(
         variance: the variance of each one's noise; for a sum of basis cells, the sum of their variances.
         cells: how many basis cells of equal noise each one is the sum of.
         noise: the distribution of a basis cell's noise.
-        interval: which interval of probability 0.9.
 
     Returns:
         int64 arrays of the shape that the arguments broadcast to, none negative.

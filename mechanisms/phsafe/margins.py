@@ -35,7 +35,6 @@ def noise_of_count(noise: Noise, stability: int, budget: Fraction) -> DiscreteGa
     """The noise of one count: of variance Δ²/2ρ, or of scale Δ/ε.
 
     Args:
-        noise: the distribution.
         stability: Δ, the most records that adding or removing one person can change.
         budget: ρ or ε, greater than 0.
     """
@@ -58,8 +57,6 @@ def budget_for_margin(noise: Noise, stability: int, margin: Fraction) -> Fractio
     ε is the least number of millionths for which the exact margin is not above m.
 
     Args:
-        noise: the distribution.
-        stability: Δ, the most records that adding or removing one person can change.
         margin: m, greater than 0.
 
     Raises:

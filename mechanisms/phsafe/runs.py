@@ -18,7 +18,6 @@ class Geography(StrEnum):
 
     @property
     def region_type(self) -> str:
-        """The type of its regions in the measurements."""
         return "USA" if self is Geography.NATION else "STATE"
 
 
@@ -31,7 +30,6 @@ class Iterations(StrEnum):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The iteration codes of the set."""
         return _CODES[self]
 
 
@@ -91,7 +89,6 @@ class Run:
     """One of PHSafe's independent queries (Algorithms 1 and 2).
 
     Attributes:
-        name: such as `PH1_num`.
         counts: "persons" joined with their units under a truncation threshold, or "units".
         iterated: whose race and ethnicity determine a record's iteration.
         cells: numbers of the basis cells. Every counted record is in exactly one.
@@ -115,11 +112,7 @@ class Run:
         return LEVELS
 
     def stability(self, truncation: int | None) -> int:
-        """Δ, the most records that adding or removing one person can change: 2τ + 2 joined (Lemma 6), or 2 units.
-
-        Args:
-            truncation: τ, persons kept of each unit; None for a run that counts units.
-        """
+        """Δ, the most records that adding or removing one person can change: 2τ + 2 joined (Lemma 6), or 2 units."""
         if self.joins != (truncation is not None):
             raise ValueError(f"{self.name} counts {self.counts}, so its truncation is not {truncation}")
         return 2 if truncation is None else 2 * truncation + 2
@@ -139,7 +132,6 @@ RUNS = (
 """The nine runs, in the order of the tables that they supply."""
 
 RUN = {run.name: run for run in RUNS}
-"""The runs by name."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +139,6 @@ class Derived:
     """A measurement file derived from a run's measurements. As post-processing, it costs nothing (Section 6.4.1).
 
     Attributes:
-        name: such as `PH8_num`.
-        source: the run from which it is derived.
         cells: by cell of the file, the cells of the source that are added up.
     """
 
@@ -164,4 +154,3 @@ DERIVED = (
 """The two files that, with the nine runs, make up the eleven of production."""
 
 NATION_ID = "1"
-"""The nation's identifier among the regions."""

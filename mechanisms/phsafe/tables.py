@@ -13,7 +13,6 @@ class Part:
     """Basis cells of one run that are added up.
 
     Attributes:
-        run: the name of the run that measures them.
         cells: their numbers.
     """
 
@@ -27,9 +26,7 @@ class Cell:
 
     Attributes:
         number: in the table, from 1.
-        label: its text.
         depth: its level of indentation, from 0.
-        counted: what is counted, or an average's numerator.
         per: an average's denominator; None for a count.
         least: the least plausible value of the average: the least number of persons per household or family.
     """
@@ -48,9 +45,7 @@ class Shell:
 
     Attributes:
         name: `PH1` to `PH8`.
-        title: in words.
         universe: what the table describes.
-        cells: in order.
     """
 
     name: str
@@ -60,13 +55,11 @@ class Shell:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """The runs from which the table is made."""
         parts = [part for cell in self.cells for part in (cell.counted, cell.per) if part]
         return tuple(dict.fromkeys(part.run for part in parts))
 
     @property
     def averages(self) -> bool:
-        """Whether its cells are averages."""
         return self.cells[0].per is not None
 
 
@@ -170,10 +163,8 @@ SHELLS = (
         ),
     ),
 )
-"""All eight, in order."""
 
 SHELL = {shell.name: shell for shell in SHELLS}
-"""The tables by name."""
 
 
 def measured_labels(name: str) -> dict[int, str]:

@@ -45,7 +45,6 @@ class StreamedNoise:
     """The noise of a draw of SafeTab-P, from the draw's key.
 
     Args:
-        measured: everything that the draw measures.
         key: of the draw, 32 bytes, secret.
     """
 
@@ -56,11 +55,9 @@ class StreamedNoise:
         self._key = key
 
     def of_next(self, query: str, count: int) -> Counts:
-        """The noise of the next `count` groups of a query, shape (count,)."""
         return self._noise.of_next(query, count)
 
     def of_group(self, query: str, region_id: str, iteration_code: str, count: int) -> Counts:
-        """The noise of a group's cells, shape (count,), from a stream of its own."""
         stream = RandomStream(self._key, f"{MECHANISM_P} {query} {region_id} {iteration_code}")
         return self._of_cells[query].sample(count, stream)
 
@@ -93,12 +90,10 @@ def draw_block(
     """Measure all groups of some regions, and keep what is published of them.
 
     Args:
-        measured: what is measured of them.
         region_ids: of the regions. Consecutive blocks of a region type and level continue the same streams.
         iterations: the universe of the region type and level, in the order of codes.
         totals: the exact totals of all groups, shape (regions, iterations). They are not changed.
         exact_cells: gives the exact cells of the groups that have a detail above 0.
-        noise: of the draw.
 
     Returns:
         What is kept in each detail, 0 to 3.

@@ -42,7 +42,6 @@ LARGEST_VARIANCE = 2**28
 """The largest variance of a measurement's noise: σ is then 16,384, and cut-offs are found in tenths of a second."""
 
 LARGEST_THRESHOLD = 10**9
-"""The largest threshold, in either direction."""
 
 MECHANISM_P = "SafeTab-P"
 MECHANISM_H = "SafeTab-H"
@@ -51,7 +50,6 @@ VERSION = 1
 """The version of both mechanisms. Increase it when the same key would give other noise."""
 
 Pair = tuple[RegionType, int]
-"""A region type and a level."""
 
 _PR = STATES[PUERTO_RICO]
 
@@ -61,8 +59,6 @@ class Measured:
     """What SafeTab-P measures of the groups of a region type and level, which form one line of the draw.
 
     Attributes:
-        region_type: of the groups' regions.
-        level: of their iterations.
         budget: ρ or ε for unbounded neighbors.
         stability: Δ, the most of these groups that a person can be in.
         total_only: the noise of the total of a group whose iteration is `detailed_only`.
@@ -86,17 +82,14 @@ class Measured:
 
     @property
     def label(self) -> str:
-        """The measurement's label, such as `STATE 2`."""
         return _label((self.region_type,), self.level)
 
     @property
     def query_total_only(self) -> str:
-        """The name of the stream of noise of groups that are measured as a total only."""
         return f"{self.label} total only"
 
     @property
     def query_stage_1(self) -> str:
-        """The name of the stream of stage 1."""
         return f"{self.label} stage 1"
 
     @property
@@ -125,8 +118,6 @@ class MeasuredTable:
 
     Attributes:
         family: `T3` or `T4`.
-        region_type: of the groups' regions.
-        level: of their iterations.
         budget: ρ or ε for unbounded neighbors.
         stability: Δ, the most of these groups that a household can be in.
         noise: of every basis cell.
@@ -145,12 +136,10 @@ class MeasuredTable:
 
     @property
     def label(self) -> str:
-        """The measurement's label, such as `STATE 2 T3`."""
         return _label((self.region_type,), self.level, self.family)
 
     @property
     def tables(self) -> tuple[HouseholdTable, ...]:
-        """The tables, by detail."""
         return HOUSEHOLD_TABLES[self.family]
 
 
@@ -162,7 +151,6 @@ def noise_of_measurement(noise: Noise, stability: int, budget: Fraction) -> Unca
     """The noise of one measurement: of variance Δ/2b, or of scale Δ/b.
 
     Args:
-        noise: the distribution.
         stability: Δ, the most groups of the region type and level that a person can be in.
         budget: b, the part of ρ or ε that the measurement spends; greater than 0.
     """
@@ -214,7 +202,6 @@ class _Design(LinesDesign):
 
     @property
     def runs(self) -> frozenset[str]:
-        """The runs: `US`, `PR` or both."""
         return frozenset("PR" if code == PUERTO_RICO else "US" for code in self.states)
 
     @property
@@ -419,12 +406,10 @@ class SafeTabHDesign(_Design):
         return self.measured
 
     def as_record(self) -> dict[str, Any]:
-        """The design as exact plain values in a fixed order, equal for designs that release the same."""
         return self._common_record() | {"measured": self._measured_record()}
 
 
 def _details_of(family: str) -> int:
-    """How many thresholds a family of tables of SafeTab-H has."""
     return len(HOUSEHOLD_TABLES[family]) - 1
 
 

@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 Counts = NDArray[np.int64]
 
 DETAILS = (0, 1, 2, 3)
-"""The details of SafeTab-P."""
 
 SEXES = (1, 2)
 """QSEX: male and female."""
 
 OLDEST = 115
-"""The greatest age."""
 
 
 def _groups(*first: int) -> tuple[tuple[int, int], ...]:
@@ -79,7 +77,6 @@ class HouseholdTable:
     """A table of SafeTab-H.
 
     Attributes:
-        name: such as `T03002`.
         detail: the number of thresholds that a group must reach.
         basis: the measured cells: by data cell, the codes of HOUSEHOLD_TYPE or TEN that it holds.
         margins: the cells that are added up: by data cell, the basis cells in it.

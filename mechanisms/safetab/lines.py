@@ -26,7 +26,6 @@ V = TypeVar("V")
 
 
 def line_of(pair: Pair, family: str = "") -> str:
-    """The name of a line."""
     return f"{pair[0]} {pair[1]} {family}".rstrip()
 
 
@@ -47,11 +46,7 @@ def pair_of(field: str, line: str) -> tuple[Pair, str]:
 
 
 def by_pair(field: str, given: Mapping[str, V]) -> dict[Pair, V]:
-    """Values of SafeTab-P's lines.
-
-    Raises:
-        DesignError: if a line does not exist.
-    """
+    """Values of SafeTab-P's lines."""
     values = {}
     for line, value in given.items():
         pair, family = pair_of(field, line)

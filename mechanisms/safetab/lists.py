@@ -25,10 +25,8 @@ MAP_FILE = "race-and-ethnicity-code-to-iteration.txt"
 """The names of the four files, which errors contain."""
 
 LEVELS = (1, 2)
-"""The levels that are tabulated."""
 
 MOST_RACE_CODES = 8
-"""How many race codes a record has."""
 
 
 class ListsError(ValueError):
@@ -41,7 +39,6 @@ class Iteration:
 
     Attributes:
         code: four digits.
-        name: in words.
         level: 0, 1 or 2.
         alone: True for a race alone, False for a race alone or in any combination, None for an ethnicity.
         detailed_only: counted for the nation and states only, and only as a total; None at level 0.
@@ -66,7 +63,6 @@ class Memberships(NamedTuple):
     Attributes:
         alone: by race code, the iteration of the race alone.
         combination: by race code, the iteration of the race alone or in any combination.
-        ethnicity: by ethnicity code.
     """
 
     alone: Mapping[str, str]
@@ -79,9 +75,6 @@ class CodeLists:
     """The lists of codes and iterations.
 
     Attributes:
-        names: the name of each race and ethnicity code.
-        race: the race iterations.
-        ethnicity: the ethnicity iterations.
         pairs: (iteration, code) for every code of every iteration.
 
     Raises:
@@ -124,7 +117,6 @@ class CodeLists:
 
     @cached_property
     def iteration(self) -> Mapping[str, Iteration]:
-        """All iterations, by code."""
         return {each.code: each for each in (*self.race, *self.ethnicity)}
 
     def universe(self, region_type: RegionType, level: int) -> tuple[Iteration, ...]:
@@ -171,7 +163,6 @@ class CodeLists:
         instead: codes with a common iteration alone and as many different ones in combination as there are.
 
         Args:
-            region_type: of the regions.
             level: 1 or 2.
             max_race_codes: r, from 1 to 8.
         """
@@ -206,7 +197,6 @@ def _repeated(values: Iterable[object]) -> Iterator[object]:
 
 
 def _require_none(file: str, field: str, rule: str, offenders: Iterable[object]) -> None:
-    """Raise an error that states a rule, if something breaks it."""
     count = sum(1 for _ in offenders)
     if count:
         raise ListsError(f"{file}: {field}: {rule}: {count:,} {'offender' if count == 1 else 'offenders'}")

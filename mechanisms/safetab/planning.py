@@ -32,8 +32,6 @@ def margin_of_error(noise: Noise, stability: int, budget: Fraction, stage_1_shar
     """The 95% margin of error of a published measurement: z·√(Δ/2b), or the exact one of the discrete Laplace.
 
     Args:
-        noise: the distribution.
-        stability: Δ.
         budget: ρ or ε of the region type and level, greater than 0.
         stage_1_share: γ, for SafeTab-P; b is the rest of the budget.
     """
@@ -52,11 +50,8 @@ def budget_for_margin(
     the least multiple of the last decimal for which the exact margin is not above m.
 
     Args:
-        noise: the distribution.
-        stability: Δ.
         margin: m, greater than 0.
         stage_1_share: γ, for SafeTab-P.
-        places: decimals of the budget.
 
     Raises:
         ValueError: if the margin is not positive, or ρ would round to 0.
@@ -80,9 +75,7 @@ class Chances:
     """What happens to a group of SafeTab-P that is not measured as a total only, by its true size.
 
     Attributes:
-        size: the true total.
         details: the probabilities of details 0 to 3.
-        published: the probability that the group is published in some detail.
     """
 
     size: int
@@ -117,7 +110,6 @@ def size_for(measured: Measured, detail: int, chance: Fraction) -> int:
     """The least true total with which a group gets a detail, or a finer one, with at least some probability. Exact.
 
     Args:
-        measured: what is measured of the group.
         detail: 1 to 3.
         chance: strictly between 0 and 1.
     """

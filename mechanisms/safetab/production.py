@@ -27,7 +27,6 @@ PUBLISHED_BOUNDED_H = Fraction("17.790604")
 """ρ of SafeTab-H for bounded neighbors as published: twice the unbounded one."""
 
 PAIRS: tuple[Pair, ...] = tuple((region_type, level) for region_type in RegionType for level in LEVELS)
-"""All region types and levels."""
 
 
 def _by_pair(level_1: str, level_2: str, level_2_below: str) -> Mapping[Pair, Fraction]:
@@ -59,7 +58,6 @@ _LEVEL_2_BELOW = (971, 4971, 19_971)
 THRESHOLDS_P: Mapping[Pair, tuple[int, ...]] = {
     pair: _LEVEL_1 if pair[1] == 1 else _LEVEL_2_STATES if pair[0].detailed else _LEVEL_2_BELOW for pair in PAIRS
 }
-"""The thresholds of SafeTab-P."""
 
 _THRESHOLDS_T3 = {
     **THRESHOLDS_P,
@@ -109,6 +107,5 @@ def production_h(states: Sequence[str], stabilities: Mapping[Pair, int]) -> Safe
 
 
 def _released(budgets: Mapping[Pair, Fraction], states: Sequence[str]) -> Mapping[Pair, Fraction]:
-    """The budgets of the runs to which the states belong."""
     runs = {"PR" if state == PUERTO_RICO else "US" for state in states}
     return {pair: budget for pair, budget in budgets.items() if pair[0].run in runs}

@@ -46,18 +46,15 @@ class RegionType(StrEnum):
 
     @property
     def digits(self) -> int:
-        """The number of digits of identifiers of such regions."""
         return _DIGITS[self.removeprefix(PUERTO_RICO_ONLY)]
 
     @property
     def words(self) -> str:
-        """The type in words."""
         words = _WORDS[self.removeprefix(PUERTO_RICO_ONLY)]
         return f"{words} of Puerto Rico" if self.run == "PR" and self is not RegionType.PR_STATE else words
 
     @property
     def pattern(self) -> str:
-        """The regular expression that identifiers of such regions match in full."""
         return _PATTERNS[self]
 
 

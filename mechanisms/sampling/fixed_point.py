@@ -50,7 +50,6 @@ def rounded(bounds: Callable[[int], Bounds], digits: int = 40) -> Decimal:
 
     Args:
         bounds: the number's bounds at a precision. The lower one must become positive as the precision grows.
-        digits: how many.
     """
     precision, low, _ = _close(bounds, digits)
     with localcontext(Context(prec=digits)):

@@ -50,7 +50,6 @@ class Fit:
 
     @property
     def alarm(self) -> bool:
-        """Whether the draws fail the test."""
         return self.statistic > self.threshold
 
 

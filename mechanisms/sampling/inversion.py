@@ -76,8 +76,6 @@ def sample(distribution: Symmetric, count: int, source: WordSource, word_bits: i
     """Independent exact draws.
 
     Args:
-        distribution: what is drawn from.
-        count: how many draws.
         source: the draw's randomness. Words are used in order: one for each draw, and further ones while a draw is
             undecided. No word is read after the last draw, so drawing a and then b values gives the same values as
             drawing a + b.
@@ -128,7 +126,6 @@ def _look_up(words, floors, guide, shift, half, values):  # type: ignore[no-unty
 
 
 def _decide(distribution: Symmetric, reader: WordReader, word_bits: int) -> int:
-    """The draw that begins with an undecided word."""
     number, bits = reader.one(), word_bits
     while True:
         number = number << word_bits | reader.one()

@@ -46,7 +46,6 @@ def least_budget(
         wanted: the wanted margin, greater than 0.
         start: any budget, from which the search starts.
         unit: greater than 0.
-        most: the largest budget.
 
     Raises:
         ValueError: if even the largest budget gives a greater margin.
@@ -82,5 +81,4 @@ def unit_of(parts: Iterable[Fraction]) -> Fraction:
 
 
 def rounded_up(part: Fraction, unit: Fraction) -> Fraction:
-    """A part of a budget as the next multiple of a unit."""
     return math.ceil(part / unit) * unit

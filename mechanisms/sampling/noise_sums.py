@@ -70,7 +70,6 @@ class NoiseSum:
 
     @cached_property
     def reach(self) -> int:
-        """The last step in the table."""
         return len(self.weights) - 1
 
     @cached_property

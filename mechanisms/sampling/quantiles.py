@@ -31,7 +31,6 @@ def quantile(noise: Uncapped, chance: Fraction) -> int:
     The discrete Gaussian is searched step by step from 0, which takes tenths of a second if σ² is 2^28.
 
     Args:
-        noise: the distribution of X.
         chance: strictly between 0 and 1.
 
     Raises:
@@ -100,7 +99,6 @@ def _least(holds: Callable[[int], bool]) -> int:
 
 @lru_cache(maxsize=8)
 def noise_sum(noise: Uncapped, cells: int) -> NoiseSum:
-    """The table of a sum of independent noises of one distribution."""
     kind = Noise.GAUSSIAN if isinstance(noise, DiscreteGaussian) else Noise.LAPLACE
     return NoiseSum(kind, max(_LEAST_VARIANCE, float(noise.exact_variance)) * cells, cells)
 
@@ -118,7 +116,6 @@ def half_width(noise: Uncapped, cells: int, coverage: Fraction) -> int:
     number of steps.
 
     Args:
-        noise: the distribution of each noise.
         cells: how many are added up; at least 1.
         coverage: strictly between 0 and 1.
 

@@ -22,11 +22,7 @@ class WordSource(Protocol):
 
 
 class WordReader:
-    """The words of a stream, one after the other.
-
-    Args:
-        source: of the words.
-    """
+    """The words of a stream, one after the other."""
 
     def __init__(self, source: WordSource) -> None:
         self._source = source
@@ -40,11 +36,9 @@ class WordReader:
         return self._block[self._used :]
 
     def use(self, count: int) -> None:
-        """Mark the first `count` words of `ahead` as used."""
         self._used += count
 
     def one(self) -> int:
-        """The next word."""
         word = int(self.ahead(1)[0])
         self.use(1)
         return word

@@ -54,7 +54,6 @@ class WordChoices:
                 return number % bound
 
     def coin(self, numerator: int, denominator: int) -> bool:
-        """True with probability numerator / denominator."""
         return self.below(denominator) < numerator
 
 

@@ -30,7 +30,6 @@ class SecondStir:
     swap_rate: Fraction
 
     def as_record(self) -> dict[str, Any]:
-        """The second stir as exact plain values."""
         return {"match": list(self.match), "swap_rate": str(self.swap_rate)}
 
 
@@ -40,8 +39,6 @@ class SwapLosses:
 
     Attributes:
         charged: the loss of the specification, in the universes that the invariants induce.
-        first: the first stir alone.
-        second: the second stir alone; None without one.
         noise: ε_R of the noise before; None without it.
         finer: the loss in finer universes, which also fix what `SwappingDesign.finer_invariant` says; None if the
             charge is for the finest.
@@ -184,7 +181,6 @@ class SwappingDesign:
 
     @property
     def has_rates_of_strata(self) -> bool:
-        """Whether all records of a stratum have the same rate."""
         return not (self.swap_rate.counts_rarity or set(self.swap_rate.variables) - set(self.match))
 
     @property
@@ -238,7 +234,6 @@ class SwappingDesign:
 
     @property
     def exempt_in_words(self) -> str:
-        """The condition of exempt records, in words."""
         return " and ".join(f"{name} = {' or '.join(map(str, values))}" for name, values in self.exempt)
 
     def as_record(self) -> dict[str, Any]:
@@ -261,12 +256,7 @@ class SwappingDesign:
         }
 
     def losses(self, first: StirLoss, second: StirLoss | None) -> SwapLosses:
-        """The losses of the whole from those of its stirs (`docs/mechanisms/swapping-extensions.md`).
-
-        Args:
-            first: of the first stir.
-            second: of the second; None without one.
-        """
+        """The losses of the whole from those of its stirs (`docs/mechanisms/swapping-extensions.md`)."""
         if self.noise:
             noise = loss_of_responses(self.noise)
             return SwapLosses(noise, first, None, noise, _smaller(noise, first.loss))
@@ -278,7 +268,6 @@ class SwappingDesign:
         """The DP specification of all products tabulated from the swapped data.
 
         Args:
-            dataset: its name, for the domain.
             loss: of a plain swap, b, the largest stratum that holds two distinct records, 0 if there is none (Theorem
                 1); otherwise the loss that is charged.
         """
@@ -309,7 +298,6 @@ class SwappingDesign:
         records then differ.
 
         Args:
-            dataset: its name, for the domain.
             tables: the loss of the tables for a change of one counted record.
         """
         flavor = self.specification(dataset, PureLoss()).flavor

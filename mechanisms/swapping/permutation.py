@@ -91,7 +91,6 @@ def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Co
     counts by holding value and those by stratum and swap value do not change (Bailie, Gong and Meng, Proposition 4).
 
     Args:
-        table: the confidential records.
         swap_rate: p, strictly between 0 and 1, exact.
         stream: the draw's randomness; the same stream and table give the same result.
 
@@ -117,7 +116,6 @@ def stir(
     """Several stirs, one after the other, with swap rates that differ between records, after noise on holding values.
 
     Args:
-        table: the confidential records.
         stirs: for each stir, the stratum and the rate of every cell of the table. Its strata consist of strata of the
             stir before, and the strata of the table of those of the last one.
         streams: the randomness of each stir.
@@ -150,7 +148,6 @@ def permute_strata(starts: Counts, values: Codes, swap_rate: Fraction, stream: R
         starts: shape (strata + 1,): stratum m holds the records from `starts[m]` up to `starts[m + 1]`.
         values: shape (records,): the swap value of each record.
         swap_rate: p, strictly between 0 and 1.
-        stream: the draw's randomness.
     """
     _permute_strata(starts, values, np.zeros(len(values), dtype=np.int32), (swap_rate,), stream)
 
@@ -214,7 +211,6 @@ def _go_on(starts, values, rate_class, workspace, words, top, heads, last_fair, 
 
 
 def firsts_of_strata(stratum: Codes) -> NDArray[np.intp]:
-    """The first cell of each stratum, from the strata of cells."""
     return np.flatnonzero(np.append(len(stratum) > 0, stratum[1:] != stratum[:-1]))
 
 
@@ -237,7 +233,6 @@ def _swapped(table: Contingency, swap: Codes, values: Codes) -> Contingency:
     """The table of records with the holding values of `table`, in its order, and the swap values at given positions.
 
     Args:
-        table: the records before.
         swap: shape (records,): the position of each record's swap value among `values`; overwritten.
         values: swap values in ascending order.
     """

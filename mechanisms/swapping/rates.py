@@ -22,7 +22,6 @@ FINEST = 10**6
 """The denominator of the rates that are looked for to attain a given ε."""
 
 EXEMPT = Fraction(0)
-"""The rate of records that are never selected."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ class Case:
     rate: Fraction
 
     def as_record(self) -> dict[str, Any]:
-        """The case as exact plain values."""
         record: dict[str, Any] = {"rate": str(self.rate)}
         if self.when:
             record["when"] = {name: sorted(map(str, values)) for name, values in self.when}
@@ -72,7 +70,6 @@ class Rates:
 
     @classmethod
     def single(cls, rate: Fraction) -> Self:
-        """One rate for all records."""
         return cls((Case((), None, rate),), is_single=True)
 
     def __post_init__(self) -> None:
@@ -92,16 +89,13 @@ class Rates:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """All variables that a rate depends on by value."""
         return tuple(sorted({name for case in self.cases for name, _ in case.when} | set(self.rarity_of or ())))
 
     @property
     def counts_rarity(self) -> bool:
-        """Whether a case depends on how many records share some values."""
         return any(case.at_most is not None for case in self.cases)
 
     def as_record(self) -> str | dict[str, Any]:
-        """The rates as exact plain values."""
         if self.is_single:
             return str(self.single_rate)
         if self.epsilon is not None:
@@ -146,12 +140,9 @@ class StirLoss:
     """What a stir costs, and on what that depends.
 
     Attributes:
-        strata: the number of strata.
         largest_stratum: b, the largest stratum that counts; 0 if none does.
-        exempt: the number of exempt records.
         lowest: the lowest rate in a stratum that counts; None if there is none.
         highest: the highest rate in such a stratum.
-        loss: the loss.
     """
 
     strata: int
@@ -168,7 +159,6 @@ def loss_of_stir(stir: Stir, records: NDArray[np.int64], counts: NDArray[np.bool
     n is the number of records of the stratum, o = p / (1 - p), and o_min and o_max are over its records.
 
     Args:
-        stir: strata and rates.
         records: shape (groups,), the number of records in each group.
         counts: shape (strata,), whether the stratum can hold two distinct records. Exempt strata do not count.
     """
@@ -239,9 +229,6 @@ def rates_of_sizes(sizes: NDArray[np.int64], epsilon: Fraction) -> tuple[NDArray
     """The smallest rate that gives ε in each stratum: its position in the rates, and the rates.
 
     A stratum of one record is never stirred, and gets the rate of a stratum of two.
-
-    Raises:
-        ValueError: as `smallest_rate`.
     """
     distinct, place = np.unique(np.maximum(sizes, 2), return_inverse=True)
     return place.astype(np.int32), tuple(smallest_rate(size, epsilon) for size in distinct.tolist())

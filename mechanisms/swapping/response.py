@@ -26,9 +26,7 @@ class Response:
     """Randomized response on one variable.
 
     Attributes:
-        variable: its name.
         keep: the probability that a record keeps its value.
-        size: the number of values of its domain.
 
     Raises:
         ValueError: if the domain has fewer than two values, `keep` is not strictly between 0 and 1, or their exact
@@ -49,7 +47,6 @@ class Response:
 
     @property
     def outcomes(self) -> int:
-        """How many equally likely outcomes a response chooses from."""
         return self.keep.denominator * (self.size - 1)
 
     @property
@@ -59,7 +56,6 @@ class Response:
         return PureLoss.logarithm(max(ratio, 1 / ratio))
 
     def as_record(self) -> dict[str, Any]:
-        """The response as exact plain values."""
         return {"variable": self.variable, "keep": str(self.keep), "values": self.size}
 
 
@@ -76,8 +72,6 @@ def respond(codes: NDArray[np.int32], responses: Sequence[Response], stream: Ran
 
     Args:
         codes: shape (records,).
-        responses: in the order of the variables.
-        stream: the randomness.
     """
     place = math.prod(response.size for response in responses)
     for response in responses:
@@ -95,8 +89,6 @@ def shifts(response: Response, count: int, stream: RandomStream, top: int = int(
     Words beyond the last whole run of outcomes are drawn again, which makes the others exactly uniform.
 
     Args:
-        response: the response.
-        count: the number of records.
         stream: the randomness: words from 0 to `top`.
         top: the greatest word.
     """

@@ -74,12 +74,10 @@ class Moments:
 
     @property
     def correctable(self) -> bool:
-        """Whether counts are corrected."""
         return abs(float(self.kept)) >= LEAST_KEPT
 
     @property
     def has_variance(self) -> bool:
-        """Whether the variance of corrected counts is estimated."""
         if not self.correctable or self.square == 0:
             return False
         return abs(1 / float(self.kept) ** 2 - 1 / float(self.square)) <= MOST_FACTOR
@@ -154,7 +152,6 @@ class MomentsOfStrata:
     has_variance: NDArray[np.bool_]
 
     def of(self, strata: NDArray[np.int64]) -> "MomentsOfStrata":
-        """The moments of some strata, in this order."""
         return MomentsOfStrata(*(getattr(self, each.name)[strata] for each in fields(self)))
 
 
@@ -223,7 +220,6 @@ def estimates(parts: Contributions, moments: MomentsOfStrata) -> Estimates:
     (1 - c) (F G / n - X) above X, of which only the range is known.
 
     Args:
-        parts: the contributions.
         moments: of the stratum of each contribution.
     """
     n = moments.size

@@ -55,7 +55,6 @@ class Question:
     """A sub-table of a hypercube.
 
     Attributes:
-        hypercube: which tables are published, with which noise.
         by: the variables of the sub-table, in the order of its dimensions.
         where: by variable, the places of the categories that count, each from 0 to the variable's size − 1. All
             categories of other variables count. For a variable of `by`, they are the sub-table's categories.
@@ -91,7 +90,6 @@ class Question:
 
     @cached_property
     def chosen(self) -> dict[str, tuple[int, ...]]:
-        """By variable, the places of the categories that count."""
         return {name: tuple(self._where.get(name, range(size))) for name, size in self.hypercube.sizes.items()}
 
     @cached_property
@@ -133,15 +131,10 @@ class Question:
 
     @cached_property
     def fit(self) -> Fit:
-        """The fit of a hypercube whose tables are fitted."""
         return Fit(self.hypercube, self.possible)
 
     def error(self, cells: int) -> tuple[Term, ...] | None:
-        """The error of a cell as a linear combination of noises; None if it is not known, only its variance.
-
-        Args:
-            cells: of how many published cells it is the sum.
-        """
+        """The error of a cell as a linear combination of noises; None if it is not known, only its variance."""
         if not cells:
             return ()
         if self.hypercube.p_table is not None:
@@ -192,7 +185,6 @@ class Question:
         return self._added_up(table, possible)
 
     def _added_up(self, table: Table, values: NDArray[Any]) -> NDArray[Any]:
-        """A table's cells that count, summed to the sub-table."""
         picked = values[np.ix_(*(self.chosen[name] for name in table))]
         summed = picked.sum(axis=tuple(place for place, name in enumerate(table) if name not in self.by))
         kept = [name for name in table if name in self.by]
@@ -207,7 +199,6 @@ class Answer:
     """A sub-table with its errors, in steps of the hypercube's grid. Arrays have one axis for each variable of `by`.
 
     Attributes:
-        question: what was asked.
         values: the sums of published cells, int64, or float64 of fitted ones; possibly negative.
         variance: of each; under structural zeros, an upper bound of it for fitted cells; of p-tables, an upper bound
             of the mean squared error, as some change the mean.
@@ -222,5 +213,4 @@ class Answer:
 
     @property
     def standard_error(self) -> Floats:
-        """The square root of the variance."""
         return np.sqrt(self.variance)

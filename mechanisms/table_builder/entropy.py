@@ -98,7 +98,6 @@ class Made:
     """A p-table with the certificate of its entropies.
 
     Attributes:
-        table: the p-table.
         entropies: of each row, in nats.
         gaps: for each row, a bound of how much greater the entropy of another row may be that satisfies the same
             constraints; exactly 0 for rows that have no other.
@@ -128,7 +127,6 @@ def make(parameters: Parameters) -> Made:
 
 
 def _row(parameters: Parameters, count: int) -> tuple[Row, float]:
-    """The row of a count above 0, with its certified gap."""
     largest, threshold = parameters.largest_change, parameters.threshold
     changes = [change for change in range(-largest, largest + 1) if count + change == 0 or count + change > threshold]
     blocked = count <= threshold
@@ -303,7 +301,6 @@ def _rounded(
     """Multiples of 2^-64 near the optimum that satisfy every constraint exactly; None if these do not.
 
     Args:
-        program: the constraints.
         found: nearly the optimum.
         start: a point that satisfies every inequality strictly.
         part: how far the optimum is drawn back to this point.

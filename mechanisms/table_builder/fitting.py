@@ -58,9 +58,7 @@ class Term(NamedTuple):
     """Independent noises with one distribution and one coefficient in a linear combination.
 
     Attributes:
-        noise: their distribution.
         coefficient: by which each is multiplied.
-        times: how many there are.
     """
 
     noise: Distribution
@@ -185,7 +183,6 @@ class Fit:
         return [1 / eigenvalue for eigenvalue in self._eigenvalues]
 
     def _place(self, table: Table) -> Place:
-        """Where a table is in the array of all tables."""
         return tuple(slice(size) if name in table else size for name, size in self.hypercube.sizes.items())
 
     def _through(self, inner: Floats, factors: list[float]) -> Floats:

@@ -111,13 +111,10 @@ class Hypercube:
     Attributes:
         sizes: by variable, how many categories it has, in the order of the inner table's dimensions.
         budget: ε or ρ of all tables together, for adding or removing one record; exact and greater than 0.
-        noise: the distribution.
-        margins: how margins are made.
         shares: by table, its share of the budget, exact; together 1. Tables that are left out are not measured. By
             default, all tables have equal shares. If margins are summed, the inner table has the whole budget.
         cap: D, the greatest noise in steps of the grid, for discrete Laplace noise; None for no cap.
         least, most: the least and the greatest number of steps of the grid that a record can add to its cell.
-        p_table: the p-table, if the noise is that of one.
         consistency: what the noise is a function of. With cell consistency no loss is finite, and the budget is 0. It
             may be 0 for any p-table, of which then no finite loss is claimed.
 
@@ -219,7 +216,6 @@ class Hypercube:
 
     @cached_property
     def inner(self) -> Table:
-        """The table by all variables."""
         return tuple(self.sizes)
 
     @cached_property
@@ -235,11 +231,9 @@ class Hypercube:
         return tuple(table for count in counts for table in combinations(self.sizes, count))
 
     def shape(self, table: Table) -> tuple[int, ...]:
-        """The numbers of categories of a table's variables."""
         return tuple(self.sizes[name] for name in table)
 
     def cells(self, table: Table) -> int:
-        """How many cells a table has."""
         return prod(self.shape(table))
 
     def margin(self, inner: NDArray[Any], table: Table) -> NDArray[Any]:
@@ -275,11 +269,7 @@ class Hypercube:
         return self.budget * (self.shares[table] if self.shares else Fraction(1, len(self.tables)))
 
     def distribution(self, table: Table) -> Distribution:
-        """The noise of every cell of a measured table, in steps of the grid.
-
-        Raises:
-            KeyError: if the table is not measured.
-        """
+        """The noise of every cell of a measured table, in steps of the grid."""
         budget = self.budget_of(table)
         if self.p_table is not None:
             raise TypeError("the noise of a p-table depends on the count")

@@ -29,7 +29,6 @@ from mechanisms.sampling.noise import Distribution
 from mechanisms.table_builder.fitting import Floats, Term
 
 COVERAGE = 0.9
-"""The least probability of an interval."""
 
 WIDEST_TABULATED = 2**15
 """The largest standard deviation of a sum that is tabulated: a table of two million probabilities."""
@@ -53,7 +52,6 @@ def shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
     """The shortest set of consecutive integers that has a sum of noises with a probability of at least 0.9.
 
     Args:
-        noise: the distribution of each.
         cells: how many are added up, 1 or more.
 
     Returns:

@@ -44,7 +44,6 @@ class _Pair:
     points: tuple[tuple[Fraction, Fraction], ...]
 
     def divergence(self, ratio: Fraction) -> Fraction:
-        """H at t = `ratio`."""
         ratios, here, there = self._above
         place = bisect_right(ratios, -ratio)
         return self._certain + here[place] - ratio * there[place]
@@ -56,7 +55,6 @@ class _Pair:
 
     @cached_property
     def _certain(self) -> Fraction:
-        """The probability of results that are impossible for the neighbor."""
         return sum((here for here, there in self.points if not there), Fraction(0))
 
     @cached_property

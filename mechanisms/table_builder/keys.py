@@ -82,13 +82,11 @@ class KeyedWords:
         self._first = self._blocks(0, np.arange(len(keys)))
 
     def words(self, number: int) -> Words:
-        """The word of this number of every cell, shape (cells,), uint64."""
         block, place = divmod(number, _WORDS)
         blocks = self._first if block == 0 else self._blocks(block, np.arange(len(self._keys)))
         return np.ascontiguousarray(blocks[:, place])
 
     def word(self, number: int, cell: int) -> int:
-        """The same word of one cell, counted from 0."""
         block, place = divmod(number, _WORDS)
         blocks = self._first[cell : cell + 1] if block == 0 else self._blocks(block, np.array([cell]))
         return int(blocks[0, place])

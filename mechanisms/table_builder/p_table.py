@@ -67,7 +67,6 @@ class Row:
 
     @cached_property
     def whole(self) -> int:
-        """The sum of all weights."""
         return sum(self.weights)
 
     @cached_property
@@ -80,12 +79,10 @@ class Row:
 
     @property
     def mean(self) -> Fraction:
-        """The mean of the change."""
         return sum((change * chance for change, chance in self.probabilities.items()), Fraction(0))
 
     @property
     def variance(self) -> Fraction:
-        """The variance of the change."""
         square = sum((change**2 * chance for change, chance in self.probabilities.items()), Fraction(0))
         return square - self.mean**2
 
@@ -151,7 +148,6 @@ class PTable:
 
     @property
     def zero_stays_zero(self) -> bool:
-        """Whether a count of 0 is always published as 0."""
         return set(self.rows[0].changes) == {0}
 
     def row_numbers(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -162,7 +158,6 @@ class PTable:
         return np.where(counts <= self.last, counts, beyond)
 
     def row(self, number: int) -> Row:
-        """The row that a count uses."""
         return self.rows[int(self.row_numbers(np.array([number]))[0])]
 
     def probability(self, before: int, after: int) -> Fraction:
@@ -188,7 +183,6 @@ class PTable:
         return digest.finalize().hex()
 
     def as_record(self) -> dict[str, Any]:
-        """The p-table as text and numbers: each interval's change and weight, in order."""
         pairs = (zip(row.changes, row.weights, strict=True) for row in self.rows)
         return {
             "cycle": self.cycle,
@@ -260,11 +254,7 @@ class PTable:
 
     @property
     def keys(self) -> int:
-        """How many different keys of cells `look_up` tells apart.
-
-        Raises:
-            ValueError: as `look_up`.
-        """
+        """How many different keys of cells `look_up` tells apart."""
         return self._keyed[0]
 
     @cached_property
@@ -291,7 +281,6 @@ class _Arrays:
         floors: uint64: floor(2^bits · F) for the upper end F of each interval but the last of its row, where it is the
             greatest word.
         exact: whether 2^bits · F is whole, so that a word equal to it lies above the boundary.
-        changes: int64.
     """
 
     starts: NDArray[np.int64]

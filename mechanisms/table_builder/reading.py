@@ -103,7 +103,6 @@ Line = tuple[int, dict[str, str]]
 
 
 def _fields(text: str, separator: str, required: Sequence[str]) -> Iterator[Line]:
-    """Each line's number and its fields by column."""
     lines = text.splitlines()
     header = [name.strip().strip('"') for name in lines[0].split(separator)] if lines else []
     for name in required:
@@ -160,7 +159,6 @@ def _decimal(line: Line, field: str) -> Fraction:
 
 
 def _intervals(lines: Sequence[Line], before: int) -> Row:
-    """The row of a count from its lines."""
     changes, lengths, start = [], [], Fraction(0)
     for line in lines:
         change, end = _change(line, "v"), _decimal(line, "p_int_ub")

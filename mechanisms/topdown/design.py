@@ -80,7 +80,6 @@ class Measured(NamedTuple):
     """One independent measurement: a query of a histogram at a level.
 
     Attributes:
-        histogram: its name.
         level: the geographic level; all its units are measured.
         query: the marginal; all its cells are measured.
         loss: its part of ρ.
@@ -100,12 +99,10 @@ class Measured(NamedTuple):
 
     @property
     def marginal(self) -> Marginal:
-        """The query's cells."""
         return SCHEMAS[self.histogram].marginal(self.query)
 
     @property
     def noise(self) -> DiscreteGaussian:
-        """The noise that is added to every answer."""
         return DiscreteGaussian(self.variance)
 
 
@@ -219,12 +216,10 @@ class TopDownDesign:
         )
 
     def measured_at(self, histogram: str, level: str) -> tuple[Measured, ...]:
-        """The queries of a histogram at a level."""
         return tuple(query for query in self.measured if (query.histogram, query.level) == (histogram, level))
 
     @property
     def persons(self) -> ConcentratedLoss:
-        """ρ of the persons' measurements."""
         return self.allocations[PERSONS.name].loss
 
     @property
@@ -252,7 +247,6 @@ class TopDownDesign:
 
     @property
     def invariants_in_words(self) -> tuple[str, ...]:
-        """The declared invariants."""
         return tuple(STATISTICS[name].format(level=words(level)) for name, level in self.invariants.items())
 
     @property
@@ -269,11 +263,7 @@ class TopDownDesign:
         )
 
     def specification(self, dataset: str) -> Specification:
-        """The DP specification that is charged.
-
-        Args:
-            dataset: its name, for the domain.
-        """
+        """The DP specification that is charged."""
         return Specification(
             Flavor(
                 domain=f"all possible files of persons with the variables of {dataset}, each in a housing unit or "
@@ -308,5 +298,4 @@ def _measured(histogram: str, allocation: Allocation) -> list[Measured]:
 
 
 def words(level: str) -> str:
-    """A level's name for use in a sentence."""
     return level.replace("_", " ") if level.isupper() else level.replace("_", " ").lower()

@@ -30,7 +30,6 @@ class Measurement:
     """Noisy answers of all siblings to one query.
 
     Attributes:
-        query: its name.
         variance: σ² of the noise.
         answers: shape (children, marginal cells).
     """
@@ -62,7 +61,6 @@ class Families:
     """Several parents of one level, each with all its children.
 
     Attributes:
-        schema: what is counted.
         parents: the name of each parent in errors about its children.
         starts: shape (parents + 1,): parent p's children are those from `starts[p]` up to `starts[p + 1]`.
         variances: σ² of each query.
@@ -150,7 +148,6 @@ def estimate(
     blocks of the 2020 Census, one pass of all queries together estimates the totals better.
 
     Args:
-        schema: what is counted.
         measurements: of the children, one for each query.
         limits: of the children, from `feasibility.propagate`.
         parent: shape (cells,): the parent's histogram, within its own limits; None for the root, an only child.

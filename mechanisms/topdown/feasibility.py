@@ -29,7 +29,6 @@ from numpy.typing import ArrayLike, NDArray
 from mechanisms.refusal import RefusedError
 
 FREE = -1
-"""The mark of a total that is not fixed."""
 
 MOST_GROUPS = 12
 """The most groups: all sets of groups are enumerated."""
@@ -76,7 +75,6 @@ class Limits:
     sets: Sets | None = None
 
     def between(self, first: int, last: int) -> "Limits":
-        """The limits of the units from `first` up to `last`."""
         sets = None
         if self.sets is not None:
             own = slice(*np.searchsorted(self.sets.units, [first, last]))
@@ -127,12 +125,8 @@ def propagate_above(
     """The limits of all units of all levels, from those of the finest level. Subtrees can be propagated one by one.
 
     Args:
-        levels, parents: as for `propagate`.
         finest: the limits of the last level's units, tightened.
         totals: for every level but the last, as for `propagate`.
-
-    Raises:
-        InfeasibleError: if no histograms satisfy everything.
     """
     found = [finest]
     for position in reversed(range(len(levels) - 1)):
@@ -153,7 +147,6 @@ def propagate_above(
 
 
 def joined(parts: Sequence[Limits]) -> Limits:
-    """The limits of the units of all parts, one part after the other."""
     ends = np.cumsum([0, *(len(each.totals) for each in parts)])
     sets = [
         Sets(each.sets.units + first, each.sets.least, each.sets.most)
@@ -268,7 +261,6 @@ def _added_up(
 
 
 def _of_bounds(lower: NDArray[np.int64], upper: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
-    """The functions that bounds and totals imply."""
     in_set = members(lower.shape[1]).T
     return _held(lower @ in_set, upper @ in_set, totals)
 

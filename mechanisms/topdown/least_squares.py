@@ -84,10 +84,8 @@ class Solution:
 
     Attributes:
         x: shape (children, cells), not negative.
-        objective: f(x).
         gap: the most by which f(x) can exceed the minimum.
         violation: the largest violation of a constraint.
-        iterations: gradient steps taken.
     """
 
     x: NDArray[np.float64]

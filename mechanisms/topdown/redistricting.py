@@ -36,7 +36,6 @@ CODES: Mapping[str, Mapping[int, str]] = {
     "cenrace": {code: race_label(races) for code, races in enumerate(RACE_COMBINATIONS)},
     "occupancy": {0: "Occupied", 1: "Vacant"},
 }
-"""By attribute or recode of the histograms: the labels of its codes."""
 
 _NUMBERS = ("one race", "two races", "three races", "four races", "five races", "six races")
 
@@ -72,9 +71,6 @@ class RedistrictingTable:
 
     Attributes:
         name: `P1` to `P5`, or `H1`.
-        title: in words.
-        universe: what it counts.
-        schema: the histogram from which it is made.
         cells: in the standard order; the first is the total.
     """
 
@@ -86,7 +82,6 @@ class RedistrictingTable:
 
     @cached_property
     def leaves(self) -> tuple[TableCell, ...]:
-        """The cells without parts, in order."""
         parents = {cell.path[:-1] for cell in self.cells}
         return tuple(cell for cell in self.cells if cell.path not in parents)
 
@@ -97,17 +92,14 @@ class RedistrictingTable:
         return np.where(counted.any(axis=0), counted.argmax(axis=0), -1)
 
     def parts(self, cell: TableCell) -> tuple[int, ...]:
-        """The positions of the leaves that a cell is the sum of."""
         return tuple(number for number, leaf in enumerate(self.leaves) if leaf.path[: len(cell.path)] == cell.path)
 
 
 def _codes(name: str) -> NDArray[np.int32]:
-    """The code that each cell of the persons' histogram has in an attribute or a recode."""
     return PERSONS.marginal(name).cells
 
 
 def _by_race(path: _Path, counted: _Cells) -> Iterator[_Row]:
-    """The rows below a population's row, by number of races and race."""
     numbers = np.array([len(races) for races in RACE_COMBINATIONS])[_codes("cenrace")]
     several = (*path, "Population of two or more races:")
     for number, words in enumerate(_NUMBERS, 1):
@@ -189,4 +181,3 @@ REDISTRICTING: Mapping[str, RedistrictingTable] = {
         _table("H1", "Occupancy status", "Housing units", UNITS, _occupancy()),
     )
 }
-"""The six tables by name, in the standard order."""

@@ -54,7 +54,6 @@ def replicate_noise(design: TopDownDesign, key: bytes) -> Noise:
     """The noise of a replicate: of the same distributions as a draw's, from streams that no draw has.
 
     Args:
-        design: the design of the release.
         key: 32 bytes, other ones for each replicate.
     """
     return Noise(f"{MECHANISM} replicate", {each.label: each.noise for each in design.measured}, key)
@@ -70,10 +69,8 @@ def estimates_of(
     """The estimates of the finest level that follow from counts and noise, by histogram.
 
     Args:
-        design: what is measured.
         parents: for each level below the root, the number of each place's parent, in ascending order.
         counts: by histogram, the counts of the finest level; they satisfy the limits.
-        limits: of all levels.
         noise: of all measurements. The order in which it is read is that of a draw: by query, in the order of places.
 
     Raises:
@@ -91,7 +88,6 @@ def estimates_of(
 
 
 def rolled_up(finest: Counts, parents: Sequence[NDArray[np.int64]], cells: int) -> tuple[Counts, ...]:
-    """The counts of every level, the root's first, from those of the finest."""
     found = [finest]
     for of_level in reversed(parents):
         found.append(one_level_up(found[-1], of_level, cells))
@@ -102,9 +98,7 @@ def one_level_up(counts: Counts, parents: NDArray[np.int64], cells: int) -> Coun
     """The counts of the parents of a level's places.
 
     Args:
-        counts: of the level.
         parents: shape (places,): the parent of each place.
-        cells: the number of cells of the histogram.
     """
     keys, positions = np.unique(parents[counts.number] * cells + counts.cell, return_inverse=True)
     summed = np.zeros(len(keys), dtype=np.int64)
@@ -133,7 +127,6 @@ def _estimated(
     above: Counts | None,
     noise: Noise,
 ) -> Counts:
-    """The estimates of a level, from exact counts with noise and the estimates of the level above."""
     level = design.levels[depth]
     measured = design.measured_at(schema.name, level)
     numbers, cells, counts = [], [], []
@@ -164,7 +157,6 @@ def _estimated(
 
 
 def _ranges(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Ranges of parents with few children together; a parent with many has a range of its own."""
     first, last = 0, len(starts) - 1
     while first < last:
         end = int(np.searchsorted(starts, starts[first] + PLACES_AT_A_TIME, side="right")) - 1

@@ -58,9 +58,7 @@ class Marginal:
     """A query: the histogram, added up over all attributes that it does not name.
 
     Attributes:
-        query: its name.
         cells: shape (cells of the histogram,): the marginal cell of each cell.
-        size: the number of marginal cells.
         involved: the attributes that define its cells, as they are or recoded.
     """
 
@@ -79,8 +77,6 @@ class Schema:
     """A histogram: every combination of the attributes' codes is a cell, the last attribute changing fastest.
 
     Attributes:
-        name: what is counted.
-        attributes: in order.
         recodes: coarser readings that queries may name.
         bounded: the attribute whose counts have bounds in every geographic unit; None if there is none.
         impossible: combinations of codes that no record has, as codes by attribute.
@@ -97,7 +93,6 @@ class Schema:
 
     @cached_property
     def size(self) -> int:
-        """The number of cells."""
         return prod(attribute.size for attribute in self.attributes)
 
     @cached_property
@@ -142,7 +137,6 @@ class Schema:
         return Marginal(query, cells.astype(np.int32), size, frozenset(origins[name] for name in names))
 
     def _codes(self, name: str) -> Cells:
-        """The code of each cell in an attribute or a recode."""
         for recode in self.recodes:
             if recode.name == name:
                 return np.array(recode.codes, dtype=np.int32)[self._codes(recode.attribute)]

@@ -21,7 +21,6 @@ class Moments:
     """The deviations of all replicates from published counts, summed up; all of one shape.
 
     Attributes:
-        estimate: the published counts.
         deviations: Σ (q(θ_i) − q(θ₀)).
         squares: Σ (q(θ_i) − q(θ₀))².
         distances: Σ |q(θ_i) − q(θ₀)|.
@@ -40,7 +39,6 @@ class Intervals:
     Attributes:
         standard_error: √(Σ (q(θ_i) − q(θ₀))² / R), which contains the bias.
         bias: Σ (q(θ_i) − q(θ₀)) / R: how much higher than the truth the count is expected to be.
-        lower, upper: the ends of the interval.
     """
 
     standard_error: NDArray[np.float64]
@@ -57,7 +55,6 @@ def intervals(moments: Moments, replicates: int) -> Intervals:
     rounded up. Where no replicate deviates, the interval is the count itself: where an invariant decides, for one.
 
     Args:
-        moments: of the replicates.
         replicates: their number R.
     """
     estimate = moments.estimate
