@@ -68,7 +68,6 @@ def drawn_records(session: Session, release: PairSwappingRelease, key: bytes) ->
 
 
 def write_records(session: Session, release: PairSwappingRelease, output: SwappedRecords) -> None:
-    """Store the output of a draw in the public zone."""
     for name, table in output.tables.items():
         session.create(release.public(name), "warehouse/all", source=table)
 

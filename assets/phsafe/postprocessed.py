@@ -35,7 +35,6 @@ _COLUMNS = {
 
 
 def build_postprocessed(method: GridCounts[PHSafeRelease]) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "postprocessed"]`."""
     release = method.release
 
     @dg.asset(

@@ -62,7 +62,6 @@ def counts_recipe(
     Args:
         session: a session that reads the CEF. Intermediate results are temporary tables of this session.
         dataset: a dataset with the columns of `assets.safetab.records.columns_read`.
-        counted: what is counted.
         lists: codes and iterations.
         measured: the region types and levels that are counted; others get no rows.
         states: FIPS codes. Units of other states are left out. Those of Puerto Rico are in the region types of that
@@ -129,8 +128,6 @@ def regions_recipe(
     `region_id`; the others are VARCHAR. Rows are in the order of the draw.
 
     Args:
-        session: a session that reads the CEF.
-        dataset: as in `counts_recipe`.
         region_types: the types whose regions are listed.
         states: as in `counts_recipe`.
     """
@@ -145,7 +142,6 @@ def require_households_in_groups(session: Session, counts: Table, measured: Meas
     This looks at confidential records before a charge, so it reports nothing but that the rule is violated.
 
     Args:
-        session: a session that reads `counts`.
         counts: what the recipe of `counts_recipe` made, with the groups of SafeTab-P.
         measured: the region types and levels that are measured.
 
@@ -162,7 +158,6 @@ def require_households_in_groups(session: Session, counts: Table, measured: Meas
 
 
 def _levels(measured: Measured) -> Mapping[RegionType, list[int]]:
-    """The levels measured for each region type, in the order of the draw."""
     if not measured:
         raise ValueError("no region type is measured")
     found: dict[RegionType, list[int]] = {}

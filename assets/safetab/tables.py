@@ -60,7 +60,6 @@ def build_person_tables(release: SafeTabPRelease, columns: Mapping[str, str]) ->
 
 
 def person_table_recipes(session: Session, release: SafeTabPRelease) -> dict[Table, Recipe]:
-    """The recipe of every published table."""
     names: dict[str, Any] = {
         "measurements": release.public(MEASUREMENTS),
         "cells": session.register("cells_of_details", _cells()),

@@ -37,7 +37,6 @@ def stored_moments(session: Session, release: SwappingRelease) -> MomentsOfStrat
     """The moments of all strata, from the stored invariants and the declared rates.
 
     Args:
-        session: a session that reads the public zone.
         release: a release whose rates are constant within strata.
     """
     stir, records = first_stir(session, release, release.public(HOLDING), "holding_code")
@@ -52,9 +51,7 @@ def with_estimates(
     """The recipe of a product with estimates.
 
     Args:
-        session: a session that reads the public zone.
         release: a release whose rates are constant within strata.
-        product: the product.
         counts: the recipe of its counts.
         moments: from `stored_moments`.
     """
@@ -110,7 +107,6 @@ def _found(
 
 
 def _add(sums: Estimates, batch: pa.RecordBatch, moments: MomentsOfStrata) -> None:
-    """Add the estimates of contributions to those of their cells, in the order of the rows."""
     column = {name: batch.column(name).to_numpy() for name in batch.schema.names}
     cell, stratum = column.pop("cell_number"), column.pop("stratum")
     each = estimates(Contributions(**column), moments.of(stratum))

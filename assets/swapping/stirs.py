@@ -30,7 +30,6 @@ class Stirring:
 
     Attributes:
         stirs: the first and, if there is one, the second.
-        losses: their losses.
         selected: the share of records that each selects on average.
     """
 
@@ -93,8 +92,6 @@ def first_stir(
     """The first stir of groups of records, and their numbers of records.
 
     Args:
-        session: a session that reads the groups.
-        release: the release.
         groups: a table with a row for each group: its stratum, the values that rates depend on, and its count.
         order: the column that numbers the groups.
 

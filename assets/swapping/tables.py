@@ -40,9 +40,6 @@ def counted(
     """The records that a product counts: the units, or the persons who follow them, each with a count.
 
     Args:
-        session: a session that reads the public zone.
-        release: the release.
-        product: the product.
         units: a table of units in the form of the swapped table, with `holding_code` and `count`.
     """
     if product.of == "units":
@@ -51,12 +48,7 @@ def counted(
 
 
 def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[str, Any]:
-    """The identifiers of a product's statement.
-
-    Args:
-        product: the product.
-        records: the records to count, from `counted`.
-    """
+    """The identifiers of a product's statement."""
     return {
         "records": records,
         "columns": list(product.columns),
@@ -82,7 +74,6 @@ def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[
 
 
 def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:
-    """The recipe of every published table, products first."""
     recipes: dict[Table, Recipe] = {}
     estimated = bool(release.declaration.products) and not release.design.without_estimates
     moments = stored_moments(session, release) if estimated else None
@@ -164,7 +155,6 @@ def _joined(codes: Sequence[object]) -> str:
 
 
 def describe_tables(release: SwappingRelease) -> str:
-    """The description of the tables in Markdown."""
     counted = {"units": f"{release.design.unit}s", "persons": "persons"}
     lines = [
         f"- **{product.name}**: {product.title or product.name}; {counted[product.of]} by {' × '.join(product.columns)}"

@@ -84,8 +84,6 @@ _ESTIMATES = pa.schema(
 
 
 class Digest(Protocol):
-    """A running hash."""
-
     def update(self, data: memoryview, /) -> None:
         """Add bytes."""
 
@@ -105,8 +103,6 @@ class Estimation:
         made_of: a digest of everything that the estimates depend on, except the measurements themselves.
         read: the SHA-256 of the answers of each stream of the level as they were read, as JSON.
         content: the keyed content hash of the table of estimates.
-        places: the number of places.
-        parents: the number of their parents.
         solved: the number of pairs of a parent and a histogram whose children the constraints alone do not determine.
         gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
         violation: the largest violation of a constraint by a real-valued solution; the integers violate none.
@@ -133,7 +129,6 @@ class Scope:
     """The places that are estimated and stored together.
 
     Attributes:
-        level: their level.
         state: the code of the state that they lie in; empty for all places of the level.
     """
 
@@ -165,7 +160,6 @@ class _Read:
 
     Attributes:
         streams: the streams of a scope's measurements, by query.
-        places: the number of places.
         answers: the hash of the answers of each stream, by label.
         held: the digests of spine and invariants, part by part.
     """
@@ -186,7 +180,6 @@ def estimate_level(
 
     Args:
         warehouse: the warehouse, whose public zone is read and written.
-        custody: the custody that seals the account.
         release: the release. The result does not depend on its number of processes.
         scope: one of the release's scopes, or the level of one; the level above must be estimated already.
         report: called every few seconds, and at the end.
@@ -396,7 +389,6 @@ def _scopes(release: TopDownRelease, level: str, states: Sequence[str]) -> list[
 
 
 def _tables_of(release: TopDownRelease, level: str, states: Sequence[str]) -> list[Table]:
-    """The tables of a level's estimates in each state."""
     return [release.public(release.estimates(level, state)) for state in states]
 
 
@@ -413,7 +405,6 @@ def _name(release: TopDownRelease, scope: Scope | str) -> str:
 
 
 def _account(release: TopDownRelease, scope: Scope | str) -> tuple[Table, Table]:
-    """The table of estimates, and the table that describes how they were made."""
     name = _name(release, scope)
     return release.public(name), release.public(f"{name}_made")
 
@@ -501,7 +492,6 @@ def _states(session: Session, release: TopDownRelease, tree: Tree, scope: Scope)
 
 
 def _parents(tree: Tree, scope: Scope, streams: Sequence[Stream]) -> int:
-    """The number of parents of a scope's places."""
     starts = tree.starts(scope.level)
     first, last = min(each.first for each in streams), max(each.last for each in streams)
     return int(np.searchsorted(starts, last) - np.searchsorted(starts, first))
@@ -541,7 +531,6 @@ def _parts(warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tr
 def _tasks(
     warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tree, draw_id: str, read: _Read
 ) -> Iterator[Task]:
-    """All parents in order, some at a time. No session is open between tasks. What is read is added to `read`."""
     of_a_task = min(PLACES_OF_A_TASK, -(-read.places // (8 * processes_of(release))))
     for part in _parts(warehouse, release, scope, tree, read):
         for first, last in _ranges(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
@@ -581,7 +570,6 @@ class _Batch:
     above: Mapping[str, Cells]
 
     def task(self, release: TopDownRelease, level: str, part: _Part, begin: int, end: int) -> Task:
-        """The task of the parents from `begin` up to `end` of the part."""
         families = {
             histogram: self._families(release, schema, level, part, begin, end) for histogram, schema in SCHEMAS.items()
         }
@@ -667,6 +655,5 @@ class _Results:
             self.gap, self.violation = max(self.gap, found.gap), max(self.violation, found.violation)
 
     def close(self) -> None:
-        """Complete the files."""
         for writer in self._writers:
             writer.close()

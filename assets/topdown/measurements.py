@@ -68,22 +68,18 @@ class Part:
 
     @property
     def measured(self) -> Measured:
-        """The first query."""
         return self.streams[0].measured
 
     @property
     def first(self) -> int:
-        """The number of the first place."""
         return self.streams[0].first
 
     @property
     def last(self) -> int:
-        """The number after that of the last place."""
         return self.streams[0].last
 
     @property
     def answers(self) -> int:
-        """The number of answers."""
         return sum(stream.answers for stream in self.streams)
 
     def batches(self) -> Iterator[tuple[int, int]]:
@@ -97,7 +93,6 @@ class Run:
     """The stored answers of consecutive places to one query.
 
     Attributes:
-        stream: the stream that they belong to.
         first: the number of the first place.
         answers: shape (places, marginal cells).
     """
@@ -195,7 +190,6 @@ def _runs(session: Session, release: TopDownRelease, part: Part, stopped: Stoppe
 
 
 def _by_query(batch: pa.RecordBatch) -> Iterator[tuple[str, NDArray[np.int64], pa.ListArray]]:
-    """The rows of a batch in runs of the same query: its name, the numbers of the places, and their answers."""
     queries = batch.column("query").dictionary_encode()
     codes = queries.indices.fill_null(-1).to_numpy()
     numbers, answers = batch.column("number").fill_null(-1).to_numpy(), batch.column("answers")
@@ -223,8 +217,6 @@ def read_answers(
     """The stored answers in the places from `first` up to but excluding `last`, by query: (places, marginal cells).
 
     Args:
-        session: a session that reads the public zone.
-        release: the release.
         measured: queries of one histogram at one level.
         first, last: the numbers of places.
 

@@ -91,7 +91,6 @@ def summary(session: Session, spine: Table) -> list[tuple[str, int, int]]:
 
 
 def places_of(session: Session, release: TopDownRelease) -> dict[str, int]:
-    """The number of places of each level."""
     return {level: places for level, places, _ in summary(session, release.public(SPINE))}
 
 

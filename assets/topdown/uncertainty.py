@@ -50,7 +50,6 @@ COLUMNS = {
     "cells": "Number of cells in all places of the level",
     "mean_absolute_error": "Mean absolute deviation of the replicates from the published counts",
 }
-"""Descriptions of the columns of all tables."""
 
 _HUNDREDTHS = 100
 _PLACES = 4
@@ -58,7 +57,6 @@ _DECIMAL = pa.decimal128(18, _PLACES)
 
 
 def build_uncertainty(release: TopDownRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "uncertainty"]`."""
     return build_tables(
         release,
         [REPLICATES],
@@ -73,7 +71,6 @@ def build_uncertainty(release: TopDownRelease) -> dg.AssetsDefinition:
 
 
 def uncertainty_table(release: TopDownRelease, name: str) -> Table:
-    """The address of the table with the errors of a redistricting table."""
     return release.public(f"{name.lower()}_{UNCERTAINTY}")
 
 
@@ -150,7 +147,6 @@ def _moments(
 
 
 def _divided(moments: Moments, tables: Sequence[RedistrictingTable]) -> Iterator[Moments]:
-    """The moments of each table's cells."""
     last = 0
     for table in tables:
         own, last = slice(last, last + len(table.cells)), last + len(table.cells)
