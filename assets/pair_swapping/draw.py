@@ -86,7 +86,6 @@ def _columns(release: PairSwappingRelease) -> dict[str, list[str]]:
 
 
 def _version(session: Session, release: PairSwappingRelease, tables: Mapping[str, Fragment | Table]) -> str:
-    """The content hash of both tables as multisets of rows."""
     content = []
     for name, columns in _columns(release).items():
         row = session.row("warehouse/multiset_hash", {"salt": ""}, table=tables[name], columns=columns)

@@ -103,7 +103,6 @@ def with_persons(
 
 
 def original(session: Session, release: PairSwappingRelease) -> Fragment:
-    """Stage the units of the CEF in the form of `with_persons`."""
     units, persons = release.dataset.cef_tables()
     return with_persons(session, release, "original", units, persons, release.key_column)
 

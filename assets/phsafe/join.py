@@ -76,7 +76,6 @@ def stage_truncation(
     """Stage the keys of units with more persons than a threshold, and the keys that several units share.
 
     Args:
-        states: as in `write_truncated_join`.
         truncation: τ of each run that joins.
 
     Returns:

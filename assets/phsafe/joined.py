@@ -51,7 +51,6 @@ def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
 
 
 def _truncation(release: PHSafeRelease) -> dict[str, int | None]:
-    """τ of each released run; None for runs of units."""
     return {run.name: release.design.truncation(run) for run, _, _ in release.design.released}
 
 

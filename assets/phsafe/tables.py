@@ -54,7 +54,6 @@ def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recip
 
 
 def exact_table(release: PHSafeRelease, name: str) -> Table:
-    """The confidential table of a file of exact counts."""
     return release.confidential(f"exact_{name.lower()}")
 
 

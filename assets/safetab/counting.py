@@ -129,7 +129,6 @@ def regions_recipe(
 
     Args:
         region_types: the types whose regions are listed.
-        states: as in `counts_recipe`.
     """
     ordered = [region_type for region_type in RegionType if region_type in region_types]
     _, area_regions, _ = _stage_regions(session, dataset, ordered, states)
@@ -143,7 +142,6 @@ def require_households_in_groups(session: Session, counts: Table, measured: Meas
 
     Args:
         counts: what the recipe of `counts_recipe` made, with the groups of SafeTab-P.
-        measured: the region types and levels that are measured.
 
     Raises:
         RecordsError: if a run that measures anything has no household in any group.
@@ -175,7 +173,6 @@ def _named(region_types: Collection[RegionType]) -> dict[str, list[str]]:
 def _stage_regions(
     session: Session, dataset: DatasetDeclaration, region_types: Collection[RegionType], states: Sequence[str]
 ) -> tuple[Fragment, Fragment, Fragment]:
-    """Stage the finest areas, the regions that each lies in, and the regions."""
     units = dataset.cef_tables()[0]
     areas = session.stage("areas", "safetab/areas", {"states": list(states)}, units=units, columns=AREA_COLUMNS)
     area_regions = session.stage("area_regions", "safetab/area_regions", _named(region_types), areas=areas)

@@ -100,7 +100,6 @@ def write_measurements(session: Session, release: SafeTabHRelease, batches: Iter
 def _cells_of(
     session: Session, release: SafeTabHRelease, measured: MeasuredTable
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The values and identifiers of the statements that list the cells of a line."""
     cells = [
         {
             "family": table.family,
@@ -122,7 +121,6 @@ def _cells_of(
 
 
 def build_household_tables(release: SafeTabHRelease, columns: Mapping[str, str]) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "tables"]` of SafeTab-H, with descriptions of the tables' columns by name."""
     return build_tables(
         release,
         [GROUPS, MEASUREMENTS],

@@ -66,7 +66,6 @@ def measured_batches(session: Session, release: SafeTabPRelease, noise: GroupNoi
 
     Args:
         session: a session that reads the confidential and the public zone.
-        noise: the noise of the draw.
     """
     regions = regions_of(session, release)
     for measured in release.design.measured:
@@ -141,7 +140,6 @@ def _cells(
 
 
 def _rows(kept: Sequence[Kept], regions: Sequence[str], universe: Sequence[Iteration]) -> NDArray[np.int64]:
-    """The kept cells in the order of region, iteration and cell."""
     region = np.array([int(each) for each in regions], dtype=np.int64)
     iteration = np.array([int(each.code) for each in universe], dtype=np.int64)
     parts = []

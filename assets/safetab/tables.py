@@ -37,7 +37,6 @@ ERROR = pa.decimal128(24, PLACES)
 
 
 def build_person_tables(release: SafeTabPRelease, columns: Mapping[str, str]) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "tables"]` of SafeTab-P, with descriptions of the tables' columns by name."""
     return build_tables(
         release,
         [REGIONS, MEASUREMENTS],

@@ -159,7 +159,6 @@ def stage_drawn(session: Session, release: SwappingRelease, tables: Sequence[Con
 
 
 def stage_stored(session: Session, release: SwappingRelease, name: str) -> Fragment:
-    """Decode the stored codes into a temporary table of values."""
     return session.stage(name, "swapping/decoded", cells=release.public(CELLS), **_value_columns(release))
 
 

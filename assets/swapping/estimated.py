@@ -52,8 +52,6 @@ def with_estimates(
 
     Args:
         release: a release whose rates are constant within strata.
-        counts: the recipe of its counts.
-        moments: from `stored_moments`.
     """
     name, values, names = counts
     counted = session.stage(f"counts_of_{product.name}", name, values, **names)

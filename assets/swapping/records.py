@@ -143,6 +143,5 @@ def cells_version(table: Contingency, key: bytes | None) -> str:
 
 
 def as_contingency(cells: pa.Table) -> Contingency:
-    """A contingency table from its columns `stratum`, `holding_code`, `swap_code` and `count`."""
     column = {name: cells[name].to_numpy() for name in cells.column_names}
     return Contingency(column["stratum"], column["holding_code"], column["swap_code"], column["count"])

@@ -38,28 +38,19 @@ class Stirring:
     selected: tuple[float, ...]
 
     def of_cells(self, table: Contingency, release: SwappingRelease) -> list[Stir]:
-        """The stirs of the cells of a contingency table."""
         groups = table.stratum if release.design.noise else table.holding
         return [stir.of_groups(groups) for stir in self.stirs]
 
 
 def stored_stirring(session: Session, release: SwappingRelease) -> Stirring:
-    """The stirs that follow from the stored margins.
-
-    Raises:
-        RatesError: if a stratum or record has no rate, or no rate gives the declared ε.
-    """
+    """The stirs that follow from the stored margins."""
     return stirring(session, release, release.public(HOLDING), release.public(SWAPPING))
 
 
 def stirring(
     session: Session, release: SwappingRelease, holding: Table | Fragment, swapping: Table | Fragment
 ) -> Stirring:
-    """The stirs that follow from the margins, stored or staged. With noise, the holding margin is not read.
-
-    Raises:
-        RatesError: if a stratum or record has no rate, or no rate gives the declared ε.
-    """
+    """The stirs that follow from the margins, stored or staged. With noise, the holding margin is not read."""
     design = release.design
     groups, order = holding, "holding_code"
     if design.noise:
@@ -154,7 +145,6 @@ def cases_bound(cases: Sequence[Case]) -> tuple[list[dict[str, Any]], dict[str, 
 
 
 def _first(release: SwappingRelease, groups: _Groups) -> Stir:
-    """The first stir, once every group has a rate."""
     rates, fine, cases = release.design.rates, groups.first, groups.cases
     if rates.epsilon is None:
         without = int((cases < 0).sum())

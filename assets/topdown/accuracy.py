@@ -124,11 +124,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
 
 
 def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figure]:
-    """All figures, from the root to the finest level.
-
-    Raises:
-        GridError: if a measurement is missing.
-    """
+    """All figures, from the root to the finest level."""
     ancestry, places = stage_ancestry(session, release), places_of(session, release)
     for level in release.levels:
         for schema in (PERSONS, UNITS):

@@ -104,11 +104,7 @@ class Drawing:
 
 
 def noise_found(session: Session, release: TopDownRelease) -> tuple[list[str], str]:
-    """The queries whose noise does not fit the declared distribution, and the version of the measurements read.
-
-    Raises:
-        GridError: unless every place is stored exactly once for each query of its level, with an answer for every cell.
-    """
+    """The queries whose noise does not fit the declared distribution, and the version of the measurements read."""
 
     def differences(counted: _Counted, stopped: Stopped) -> tuple[dict[str, Binned], dict[str, str]]:
         part, digests, found = counted.part, Digests(counted.part), dict[str, Binned]()

@@ -450,12 +450,7 @@ def _digest(facts: Sequence[object]) -> str:
 def _above(
     session: Session, custody: Custody, release: TopDownRelease, draw_id: str, scope: Scope
 ) -> Estimation | None:
-    """How the stored estimates of the level above were made; None at the root.
-
-    Raises:
-        StaleInputError: if the account of some level above is missing, altered, or that of another draw; or if the
-            estimates of the level above were altered.
-    """
+    """How the stored estimates of the level above were made; None at the root."""
     chain: list[Scope] = []
     while (scope_above := _scope_above(release, chain[0] if chain else scope)) is not None:
         chain.insert(0, scope_above)
@@ -485,7 +480,6 @@ def _held(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -
 
 
 def _states(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> Sequence[int]:
-    """The numbers of the states that a scope is in."""
     if scope.state:
         return [states_of(session, release).index(scope.state)]
     return range(tree.places(level_of_states(release.levels)))
@@ -557,7 +551,6 @@ class _Batch:
 
     Attributes:
         parent: the number of the first parent within the part.
-        first: the number of the first place.
         names: a description of each parent's children, for error messages.
         answers: by histogram and query, the answers, shape (places, marginal cells).
         above: by histogram, the cells of the parents that are not 0; none at the root.
@@ -639,7 +632,6 @@ class _Results:
         self.gap = self.violation = self.seconds = 0.0
 
     def add(self, outcome: Outcome) -> None:
-        """Write the result of the next task."""
         self.parents += outcome.parents
         self.seconds += outcome.seconds
         for histogram, writer in zip(SCHEMAS, self._writers, strict=True):

@@ -225,7 +225,6 @@ def _infeasible(release: TopDownRelease, histogram: str, words: str) -> Infeasib
 
 
 def _bounds(schema: Schema, places: int, held: Held) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Lower and upper bounds that exclude nothing."""
     shape = (places, schema.groups.size)
     return np.zeros(shape, dtype=np.int64), np.full(shape, held.unbounded[schema.name], dtype=np.int64)
 

@@ -93,7 +93,6 @@ class Run:
     """The stored answers of consecutive places to one query.
 
     Attributes:
-        first: the number of the first place.
         answers: shape (places, marginal cells).
     """
 
@@ -141,7 +140,6 @@ def rows(stream: Stream, first: int, answers: NDArray[np.int32], codes: pa.Array
 
 
 def store_measurements(session: Session, release: TopDownRelease, parts: Iterable[Path]) -> None:
-    """Store the files of all parts, in their order, as the table of measurements."""
     store_parts(session, release.public(MEASUREMENTS), list(parts))
 
 
@@ -287,11 +285,7 @@ def version_of_parts(streams: Iterable[Stream], found: Iterable[Mapping[str, str
 
 
 def stored_version(session: Session, release: TopDownRelease) -> str:
-    """The version of the stored measurements.
-
-    Raises:
-        GridError: unless every place is stored exactly once for each query of its level, with an answer for every cell.
-    """
+    """The version of the stored measurements."""
 
     def digests_of(part: Part, stopped: Stopped) -> dict[str, str]:
         digests = Digests(part)

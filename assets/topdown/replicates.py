@@ -235,7 +235,6 @@ def read_replicate(session: Session, release: TopDownRelease, replicate: int) ->
 
 
 def read_histogram(session: Session, release: TopDownRelease, replicate: int, histogram: str) -> Counts:
-    """The stored counts of one histogram of a replicate."""
     values = {"replicate": replicate, "histogram": histogram}
     return _counts(session.arrow("topdown/replicate", values, replicates=release.public(REPLICATES)))
 
@@ -297,7 +296,6 @@ def _is_current(session: Session, release: TopDownRelease, basis: Basis, made: M
 
 
 def _surplus(session: Session, release: TopDownRelease, replicates: Iterable[int]) -> int:
-    """The number of rows that belong to none of these replicates, or to no histogram."""
     (rows,) = session.row(
         "topdown/surplus_replicates",
         {"replicates": list(replicates), "histograms": list(SCHEMAS)},
@@ -314,7 +312,6 @@ def _discard(session: Session, custody: Custody, release: TopDownRelease, kept: 
 
 
 def _account(session: Session, custody: Custody, release: TopDownRelease, kept: Mapping[int, Made]) -> None:
-    """Write and seal how the stored replicates were made."""
     rows = [astuple(kept[number]) for number in sorted(kept)]
     names = ("replicate", "made_of", "content", "seconds")
     types = (pa.int64(), pa.string(), pa.string(), pa.float64())

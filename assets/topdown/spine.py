@@ -102,6 +102,5 @@ def geoids(session: Session, release: TopDownRelease, level: str, first: int = 0
 def codes_of(
     session: Session, release: TopDownRelease, level: str, first: int = 0, last: int = 2**62
 ) -> pa.ChunkedArray:
-    """The same codes as an Arrow array."""
     values = {"level": level, "first": first, "last": last}
     return session.arrow("topdown/geoids", values, spine=release.public(SPINE))["geoid"]

@@ -27,7 +27,6 @@ class Stream:
 
     Attributes:
         state: the code of the state that the places lie in; None at the level of the states and above.
-        first: the number of the first place.
         last: the number after that of the last place.
     """
 

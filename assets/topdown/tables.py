@@ -96,7 +96,6 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
 
 
 def exact_products(release: TopDownRelease) -> tuple[str, ...]:
-    """The statistics that a release publishes exactly."""
     return tuple(name for name in STATISTICS if name in release.products)
 
 

@@ -204,7 +204,6 @@ def _rounded(mean: Fraction) -> Decimal:
 
 
 def _shown(session: Session, release: TopDownRelease) -> dg.MetadataValue:
-    """The mean absolute error of the first table by level and size of cell, for the asset's page."""
     first = redistricting_tables(release)[0]
     rows = session.rows("topdown/summary_of", {"table": first.name}, summary=release.public(SUMMARY))
     return preview(
@@ -237,7 +236,6 @@ def errors_in_words(session: Session, release: TopDownRelease) -> Accuracy:
 
 
 def size_words(least: int, most: int | None) -> str:
-    """A size of cells in words."""
     if most is None:
         return f"{least:,} and more"
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"

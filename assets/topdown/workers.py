@@ -66,11 +66,7 @@ class WorkerError(RefusedError):
 
 @dataclass(frozen=True)
 class Task:
-    """The work for a process: consecutive parents, with the families of every histogram.
-
-    Attributes:
-        first: the number of the first child.
-    """
+    """The work for a process: consecutive parents, with the families of every histogram."""
 
     first: int
     parents: int
@@ -100,7 +96,6 @@ class Outcome:
     """The result of a task.
 
     Attributes:
-        first: the number of the first child.
         seconds: the processor time.
     """
 
@@ -111,12 +106,7 @@ class Outcome:
 
 
 def outcome(task: Task) -> Outcome:
-    """Estimate the families of a task.
-
-    Raises:
-        NotSolvedError: if a real-valued solution could not be certified.
-        NotRoundedError: if a solution could not be rounded.
-    """
+    """Estimate the families of a task."""
     started = time.thread_time()
     children = {histogram: estimate_families(families) for histogram, families in task.families.items()}
     return Outcome(task.first, task.parents, children, time.thread_time() - started)
@@ -128,12 +118,7 @@ def outcomes(tasks: Iterator[Task], processes: int, scheduler: str = "") -> Gene
 
 
 def replicated(task: Replicated) -> tuple[int, Mapping[str, Counts], float]:
-    """The number of a replicate, its counts of the finest level by histogram, and the processor time.
-
-    Raises:
-        NotSolvedError: if a real-valued solution could not be certified.
-        NotRoundedError: if a solution could not be rounded.
-    """
+    """The number of a replicate, its counts of the finest level by histogram, and the processor time."""
     started = time.thread_time()
     noise = replicate_noise(task.design, task.key)
     found = estimates_of(task.design, task.parents, task.counts, task.limits, noise)
