@@ -40,6 +40,9 @@ def estimates(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
         Columns `table_name`, `level`, `region_type`, `region_id`, `iteration_code`, `cell`, `estimate`,
         `standard_error`, `lower`, `upper` and `margin_of_error`, the last five as decimals with two places. Averages
         have no standard error: the ratio of two noisy counts has no finite variance.
+
+    Raises:
+        GridError: unless there is exactly one measurement of every declared cell.
     """
     release, measured = method.release, _Measured(method, method.read_measurements(session))
     rows = [

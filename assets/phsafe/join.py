@@ -76,6 +76,7 @@ def stage_truncation(
     """Stage the keys of units with more persons than a threshold, and the keys that several units share.
 
     Args:
+        session: a session that reads the CEF.
         truncation: τ of each run that joins.
 
     Returns:

@@ -128,6 +128,7 @@ def regions_recipe(
     `region_id`; the others are VARCHAR. Rows are in the order of the draw.
 
     Args:
+        session: a session that reads the CEF.
         region_types: the types whose regions are listed.
     """
     ordered = [region_type for region_type in RegionType if region_type in region_types]

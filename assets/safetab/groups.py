@@ -86,6 +86,7 @@ def published_totals(session: Session, release: SafeTabHRelease, custody: Custod
     """T1 as the release by SafeTab-P published it, from the current records.
 
     Args:
+        session: a session that reads the public zone.
         custody: the custody, whose signature counts.
         ledger: the ledger, which holds the draw.
 

@@ -96,6 +96,7 @@ def require_countable_records(
     states, as its validation says. So a state that was forgotten is an error, instead of people missing in the nation.
 
     Args:
+        session: a session that reads the CEF.
         codes: all codes of the release's lists.
         states: FIPS codes of the release's states.
 

@@ -37,6 +37,7 @@ def stored_moments(session: Session, release: SwappingRelease) -> MomentsOfStrat
     """The moments of all strata, from the stored invariants and the declared rates.
 
     Args:
+        session: a session that reads the public zone.
         release: a release whose rates are constant within strata.
     """
     stir, records = first_stir(session, release, release.public(HOLDING), "holding_code")
@@ -51,6 +52,7 @@ def with_estimates(
     """The recipe of a product with estimates.
 
     Args:
+        session: a session that reads the public zone.
         release: a release whose rates are constant within strata.
     """
     name, values, names = counts

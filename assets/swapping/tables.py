@@ -40,6 +40,7 @@ def counted(
     """The records that a product counts: the units, or the persons who follow them, each with a count.
 
     Args:
+        session: a session that reads the public zone.
         units: a table of units in the form of the swapped table, with `holding_code` and `count`.
     """
     if product.of == "units":

@@ -127,6 +127,7 @@ def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> S
     """The loss of the swap in its own universes, from the public sizes of strata alone.
 
     Args:
+        session: a session that reads the public zone.
         release: a withheld release.
 
     Raises:

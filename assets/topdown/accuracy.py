@@ -153,6 +153,7 @@ def _differences(
     estimated: Fragment,
     places: int,
 ) -> Mapping[str, int | None]:
+    """The sum of absolute differences from the exact answers, by source; None if the query is not measured."""
     marginal = metric.marginal
     queries = release.design.measured_at(metric.schema.name, level)
     measured = next((each for each in queries if each.query == metric.query), None)

@@ -525,6 +525,7 @@ def _parts(warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tr
 def _tasks(
     warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tree, draw_id: str, read: _Read
 ) -> Iterator[Task]:
+    """All parents in order, some at a time. No session is open between tasks. What is read is added to `read`."""
     of_a_task = min(PLACES_OF_A_TASK, -(-read.places // (8 * processes_of(release))))
     for part in _parts(warehouse, release, scope, tree, read):
         for first, last in _ranges(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
@@ -551,6 +552,7 @@ class _Batch:
 
     Attributes:
         parent: the number of the first parent within the part.
+        first: the number of the first place.
         names: a description of each parent's children, for error messages.
         answers: by histogram and query, the answers, shape (places, marginal cells).
         above: by histogram, the cells of the parents that are not 0; none at the root.

@@ -98,6 +98,9 @@ def held_by_states(session: Session, release: TopDownRelease, tree: Tree) -> Ite
 def held_in_state(session: Session, release: TopDownRelease, tree: Tree, number: int) -> Held:
     """The places of one state, from the level of the states to the finest.
 
+    Args:
+        session: a session that reads the public zone.
+
     Raises:
         InfeasibleError: if there is not a count for each place and category of an invariant.
     """

@@ -76,6 +76,7 @@ class Part:
 
     @property
     def last(self) -> int:
+        """The number after that of the last place."""
         return self.streams[0].last
 
     @property
@@ -93,6 +94,7 @@ class Run:
     """The stored answers of consecutive places to one query.
 
     Attributes:
+        first: the number of the first place.
         answers: shape (places, marginal cells).
     """
 
@@ -215,6 +217,7 @@ def read_answers(
     """The stored answers in the places from `first` up to but excluding `last`, by query: (places, marginal cells).
 
     Args:
+        session: a session that reads the public zone.
         measured: queries of one histogram at one level.
         first, last: the numbers of places.
 

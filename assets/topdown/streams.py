@@ -26,7 +26,9 @@ class Stream:
     """The answers to one query in consecutive places of a level, whose noise is one random stream.
 
     Attributes:
+        measured: the histogram, the level and the query.
         state: the code of the state that the places lie in; None at the level of the states and above.
+        first: the number of the first place.
         last: the number after that of the last place.
     """
 

@@ -66,7 +66,11 @@ class WorkerError(RefusedError):
 
 @dataclass(frozen=True)
 class Task:
-    """The work for a process: consecutive parents, with the families of every histogram."""
+    """The work for a process: consecutive parents, with the families of every histogram.
+
+    Attributes:
+        first: the number of the first child.
+    """
 
     first: int
     parents: int
@@ -96,6 +100,7 @@ class Outcome:
     """The result of a task.
 
     Attributes:
+        first: the number of the first child.
         seconds: the processor time.
     """
 
@@ -106,7 +111,12 @@ class Outcome:
 
 
 def outcome(task: Task) -> Outcome:
-    """Estimate the families of a task."""
+    """Estimate the families of a task.
+
+    Raises:
+        NotSolvedError: if a real-valued solution could not be certified.
+        NotRoundedError: if a solution could not be rounded.
+    """
     started = time.thread_time()
     children = {histogram: estimate_families(families) for histogram, families in task.families.items()}
     return Outcome(task.first, task.parents, children, time.thread_time() - started)
@@ -118,7 +128,12 @@ def outcomes(tasks: Iterator[Task], processes: int, scheduler: str = "") -> Gene
 
 
 def replicated(task: Replicated) -> tuple[int, Mapping[str, Counts], float]:
-    """The number of a replicate, its counts of the finest level by histogram, and the processor time."""
+    """The number of a replicate, its counts of the finest level by histogram, and the processor time.
+
+    Raises:
+        NotSolvedError: if a real-valued solution could not be certified.
+        NotRoundedError: if a solution could not be rounded.
+    """
     started = time.thread_time()
     noise = replicate_noise(task.design, task.key)
     found = estimates_of(task.design, task.parents, task.counts, task.limits, noise)
