@@ -77,6 +77,8 @@ def stage_truncation(
 
     Args:
         session: a session that reads the CEF.
+        dataset: as in `write_truncated_join`.
+        states: as in `write_truncated_join`.
         truncation: τ of each run that joins.
 
     Returns:

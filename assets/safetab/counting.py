@@ -157,6 +157,7 @@ def require_households_in_groups(session: Session, counts: Table, measured: Meas
 
 
 def _levels(measured: Measured) -> Mapping[RegionType, list[int]]:
+    """The levels measured for each region type, in the order of the draw."""
     if not measured:
         raise ValueError("no region type is measured")
     found: dict[RegionType, list[int]] = {}

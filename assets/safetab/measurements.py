@@ -140,6 +140,7 @@ def _cells(
 
 
 def _rows(kept: Sequence[Kept], regions: Sequence[str], universe: Sequence[Iteration]) -> NDArray[np.int64]:
+    """The kept cells in the order of region, iteration and cell."""
     region = np.array([int(each) for each in regions], dtype=np.int64)
     iteration = np.array([int(each.code) for each in universe], dtype=np.int64)
     parts = []

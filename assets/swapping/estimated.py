@@ -107,6 +107,7 @@ def _found(
 
 
 def _add(sums: Estimates, batch: pa.RecordBatch, moments: MomentsOfStrata) -> None:
+    """Add the estimates of contributions to those of their cells, in the order of the rows."""
     column = {name: batch.column(name).to_numpy() for name in batch.schema.names}
     cell, stratum = column.pop("cell_number"), column.pop("stratum")
     each = estimates(Contributions(**column), moments.of(stratum))

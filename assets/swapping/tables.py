@@ -49,7 +49,7 @@ def counted(
 
 
 def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[str, Any]:
-    """The identifiers of a product's statement."""
+    """The identifiers of a product's statement; `records` come from `counted`."""
     return {
         "records": records,
         "columns": list(product.columns),
@@ -75,6 +75,7 @@ def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[
 
 
 def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:
+    """The recipe of every published table, products first."""
     recipes: dict[Table, Recipe] = {}
     estimated = bool(release.declaration.products) and not release.design.without_estimates
     moments = stored_moments(session, release) if estimated else None

@@ -92,6 +92,7 @@ def write_strata(session: Session, release: SwappingRelease) -> None:
 
 
 def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "swapped"]` of a withheld swap, in the confidential zone."""
     design = release.design
 
     @dg.asset(

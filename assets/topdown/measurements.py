@@ -142,6 +142,7 @@ def rows(stream: Stream, first: int, answers: NDArray[np.int32], codes: pa.Array
 
 
 def store_measurements(session: Session, release: TopDownRelease, parts: Iterable[Path]) -> None:
+    """Store the files of all parts, in their order, as the table of measurements."""
     store_parts(session, release.public(MEASUREMENTS), list(parts))
 
 
@@ -190,6 +191,7 @@ def _runs(session: Session, release: TopDownRelease, part: Part, stopped: Stoppe
 
 
 def _by_query(batch: pa.RecordBatch) -> Iterator[tuple[str, NDArray[np.int64], pa.ListArray]]:
+    """The rows of a batch in runs of the same query: its name, the numbers of the places, and their answers."""
     queries = batch.column("query").dictionary_encode()
     codes = queries.indices.fill_null(-1).to_numpy()
     numbers, answers = batch.column("number").fill_null(-1).to_numpy(), batch.column("answers")
