@@ -50,7 +50,11 @@ def stored_stirring(session: Session, release: SwappingRelease) -> Stirring:
 def stirring(
     session: Session, release: SwappingRelease, holding: Table | Fragment, swapping: Table | Fragment
 ) -> Stirring:
-    """The stirs that follow from the margins, stored or staged. With noise, the holding margin is not read."""
+    """The stirs that follow from the margins, stored or staged. With noise, the holding margin is not read.
+
+    Raises:
+        RatesError: if a stratum or record has no rate, or no rate gives the declared ε.
+    """
     design = release.design
     groups, order = holding, "holding_code"
     if design.noise:
