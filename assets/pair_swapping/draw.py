@@ -68,7 +68,6 @@ def drawn_records(session: Session, release: PairSwappingRelease, key: bytes) ->
 
 
 def write_records(session: Session, release: PairSwappingRelease, output: SwappedRecords) -> None:
-    """Store the output of a draw in the public zone."""
     for name, table in output.tables.items():
         session.create(release.public(name), "warehouse/all", source=table)
 
@@ -87,7 +86,6 @@ def _columns(release: PairSwappingRelease) -> dict[str, list[str]]:
 
 
 def _version(session: Session, release: PairSwappingRelease, tables: Mapping[str, Fragment | Table]) -> str:
-    """The content hash of both tables as multisets of rows."""
     content = []
     for name, columns in _columns(release).items():
         row = session.row("warehouse/multiset_hash", {"salt": ""}, table=tables[name], columns=columns)

@@ -28,8 +28,6 @@ from resources.warehouse import Recipe, Session
 
 
 class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
-    """How a release by targeted pair swapping is charged, drawn, checked and published."""
-
     mechanism = MECHANISM
     version = VERSION
     stages = (HOUSEHOLDS, CHARGE, SWAPPED, TABLES)

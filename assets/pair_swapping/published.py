@@ -9,7 +9,6 @@ UNIT = PublishedColumn("unit", "integer", "Number of the unit, from 1; the order
 
 
 def published_tables(release: PairSwappingRelease) -> list[PublishedTable]:
-    """The swapped units and persons, and the products."""
     persons = tuple(published_column(name, column) for name, column in release.person_variables.items())
     units = tuple(published_column(name, column) for name, column in release.variables.items())
     return [

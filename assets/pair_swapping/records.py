@@ -30,7 +30,6 @@ HOUSEHOLD_COLUMNS = {
     "partners": "Number of the combination of state, adults, minors and tenure, which partners share",
     "key_values": "Number of the combination of values of the key variables",
 }
-"""Descriptions of the columns of the coded households."""
 
 
 def build_households(
@@ -39,7 +38,6 @@ def build_households(
     """The asset `[dataset, release, "households"]`.
 
     Args:
-        release: the release.
         version_of: returns the keyed version of all that a draw is made from.
     """
 
@@ -88,11 +86,7 @@ def with_persons(
     """Stage units with the numbers of adults and minors, their persons as one text, and whether they may be swapped.
 
     Args:
-        session: a session that reads both tables.
-        release: the release.
-        name: the name of the temporary table.
         units: the units of the CEF, or those after the exchange.
-        persons: their persons.
         key: the column of both that identifies the unit.
     """
     imputed = release.declaration.imputed
@@ -109,13 +103,11 @@ def with_persons(
 
 
 def original(session: Session, release: PairSwappingRelease) -> Fragment:
-    """Stage the units of the CEF in the form of `with_persons`."""
     units, persons = release.dataset.cef_tables()
     return with_persons(session, release, "original", units, persons, release.key_column)
 
 
 def households_recipe(session: Session, release: PairSwappingRelease) -> Recipe:
-    """The recipe of the coded households, from the CEF."""
     names = {
         "records": original(session, release),
         "key": release.key_column,

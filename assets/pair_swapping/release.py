@@ -75,14 +75,11 @@ class PairSwappingRelease(Release):
 
     @cached_property
     def variables(self) -> Mapping[str, Column]:
-        """The variables of units."""
         return self.dataset.units.variables
 
     @cached_property
     def person_variables(self) -> Mapping[str, Column]:
-        """The variables of persons."""
         return self.dataset.persons.variables if self.dataset.persons else {}
 
     def columns_of(self, product: Product) -> Mapping[str, Column]:
-        """The variables that a product can be tabulated by."""
         return {**self.variables, **(self.person_variables if product.of == "persons" else {})}

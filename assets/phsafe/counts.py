@@ -28,9 +28,7 @@ def write_counts(
     depend on the records.
 
     Args:
-        session: a session that writes the zone of `target`.
         joined: the output of `write_truncated_join` for these runs.
-        target: the table to write.
         states: FIPS codes of the released states, which together form the nation.
         released: the released pairs of a run's name and a level; others get no rows.
 

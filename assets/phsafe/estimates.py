@@ -36,10 +36,6 @@ _SCHEMA = pa.schema(
 def estimates(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
     """The estimates of all declared tables, at every level for which all runs of a table are released.
 
-    Args:
-        method: the method of the release.
-        session: a session that reads the stored measurements.
-
     Returns:
         Columns `table_name`, `level`, `region_type`, `region_id`, `iteration_code`, `cell`, `estimate`,
         `standard_error`, `lower`, `upper` and `margin_of_error`, the last five as decimals with two places. Averages

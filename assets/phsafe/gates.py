@@ -19,13 +19,10 @@ Context = ReleaseContext[PHSafeRelease]
 
 
 def counting_gates() -> list[Gate[PHSafeRelease]]:
-    """The gates before the charge."""
     return [Gate("join_of_the_cef", JOINED, "The stored truncated join is that of the current CEF.", _join)]
 
 
 def finished_gates(method: GridCounts[PHSafeRelease]) -> list[Gate[PHSafeRelease]]:
-    """The gates after the draw."""
-
     def estimated(context: Context) -> list[str]:
         return _estimates(context, method)
 

@@ -41,9 +41,7 @@ def write_truncated_join(
     cell are left out, and so are zeros.
 
     Args:
-        session: a session that writes the zone of `target`.
         dataset: a dataset with the columns `UNIT_COLUMNS` and `PERSON_COLUMNS`.
-        target: the table to write.
         states: FIPS codes; units of other states are outside the universe.
         truncation: the runs to count, each with τ, the maximal number of persons kept in a unit; None for a run of
             units.

@@ -17,19 +17,15 @@ JOINED, REPORT = "truncated_join", "truncation_report"
 
 
 def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
-    """The recipe of the truncated join from the CEF."""
     return joined_counts(session, release.dataset, release.design.states, _truncation(release))
 
 
 def counts_recipe(session: Session, release: PHSafeRelease) -> Recipe:
-    """The recipe of the exact counts from the truncated join."""
     released = {(run.name, level) for run, level, _ in release.design.released}
     return grid_counts(session, release.confidential(JOINED), release.design.states, released)
 
 
 def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "truncated_join"]`."""
-
     @dg.asset(
         key=release.key(JOINED),
         deps=[release.dataset_key("cef")],
@@ -55,7 +51,6 @@ def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
 
 
 def _truncation(release: PHSafeRelease) -> dict[str, int | None]:
-    """τ of each released run; None for runs of units."""
     return {run.name: release.design.truncation(run) for run, _, _ in release.design.released}
 
 

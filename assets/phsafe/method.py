@@ -46,8 +46,6 @@ CELL_COLUMNS = {
 
 
 class PHSafeMethod(GridCounts[PHSafeRelease]):
-    """How a PHSafe release is charged, drawn, checked and published."""
-
     mechanism = MECHANISM
     version = VERSION
     stages = (PLAN, JOINED, COUNTS, CHARGE, MEASUREMENTS, "postprocessed", TABLES)

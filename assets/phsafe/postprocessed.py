@@ -35,7 +35,6 @@ _COLUMNS = {
 
 
 def build_postprocessed(method: GridCounts[PHSafeRelease]) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "postprocessed"]`."""
     release = method.release
 
     @dg.asset(
@@ -64,7 +63,6 @@ def build_postprocessed(method: GridCounts[PHSafeRelease]) -> dg.AssetsDefinitio
 
 
 def build_finished(release: PHSafeRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "tables"]`."""
     finished = ", ".join(f"{name} ({SHELL[name].title})" for name in release.products) or "none"
     return build_tables(
         release,
@@ -108,7 +106,6 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
 
 
 def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.MetadataValue]:
-    """The complete finished tables of the nation, or else of the first state, for the asset's page."""
     region = min(release.design.regions)
     place = f"{NATION if region == NATION_ID else STATES[region]}, {ITERATIONS['*'].lower()}"
     shown = {}

@@ -70,7 +70,6 @@ def available_products(design: PHSafeDesign) -> tuple[str, ...]:
 
 
 def _released_together(design: PHSafeDesign, shell: Shell) -> bool:
-    """Whether all runs of a table are released for a common level."""
     levels: dict[str, set[str]] = {}
     for run, level, _ in design.released:
         levels.setdefault(run.name, set()).add(level.name)

@@ -24,17 +24,14 @@ def measured_files(design: PHSafeDesign) -> tuple[str, ...]:
 
 
 def measured_table(release: PHSafeRelease, name: str) -> Table:
-    """The table of a measurement file."""
     return release.public(f"measured_{name.lower()}")
 
 
 def finished_table(release: PHSafeRelease, name: str) -> Table:
-    """The table of a finished table."""
     return release.public(f"finished_{name.lower()}")
 
 
 def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recipe]:
-    """The recipe of every published table."""
     made: dict[Table, Recipe] = {
         measured_table(release, name): file_statement(session, name, release.public(MEASUREMENTS), noisy=True)
         for name in measured_files(release.design)
@@ -57,7 +54,6 @@ def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recip
 
 
 def exact_table(release: PHSafeRelease, name: str) -> Table:
-    """The confidential table of a file of exact counts."""
     return release.confidential(f"exact_{name.lower()}")
 
 

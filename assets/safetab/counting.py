@@ -62,7 +62,6 @@ def counts_recipe(
     Args:
         session: a session that reads the CEF. Intermediate results are temporary tables of this session.
         dataset: a dataset with the columns of `assets.safetab.records.columns_read`.
-        counted: what is counted.
         lists: codes and iterations.
         measured: the region types and levels that are counted; others get no rows.
         states: FIPS codes. Units of other states are left out. Those of Puerto Rico are in the region types of that
@@ -130,9 +129,7 @@ def regions_recipe(
 
     Args:
         session: a session that reads the CEF.
-        dataset: as in `counts_recipe`.
         region_types: the types whose regions are listed.
-        states: as in `counts_recipe`.
     """
     ordered = [region_type for region_type in RegionType if region_type in region_types]
     _, area_regions, _ = _stage_regions(session, dataset, ordered, states)
@@ -145,9 +142,7 @@ def require_households_in_groups(session: Session, counts: Table, measured: Meas
     This looks at confidential records before a charge, so it reports nothing but that the rule is violated.
 
     Args:
-        session: a session that reads `counts`.
         counts: what the recipe of `counts_recipe` made, with the groups of SafeTab-P.
-        measured: the region types and levels that are measured.
 
     Raises:
         RecordsError: if a run that measures anything has no household in any group.
@@ -180,7 +175,6 @@ def _named(region_types: Collection[RegionType]) -> dict[str, list[str]]:
 def _stage_regions(
     session: Session, dataset: DatasetDeclaration, region_types: Collection[RegionType], states: Sequence[str]
 ) -> tuple[Fragment, Fragment, Fragment]:
-    """Stage the finest areas, the regions that each lies in, and the regions."""
     units = dataset.cef_tables()[0]
     areas = session.stage("areas", "safetab/areas", {"states": list(states)}, units=units, columns=AREA_COLUMNS)
     area_regions = session.stage("area_regions", "safetab/area_regions", _named(region_types), areas=areas)

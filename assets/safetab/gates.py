@@ -34,7 +34,6 @@ IMPOSSIBLE = Fraction(1, 10**31)
 
 
 def person_gates(release: SafeTabPRelease) -> list[Gate[SafeTabPRelease]]:
-    """The gates of SafeTab-P."""
     return [
         parameters_gate(),
         Gate("regions_of_the_cef", REGIONS, "The stored regions are those of the current CEF.", _regions),
@@ -57,7 +56,6 @@ def person_gates(release: SafeTabPRelease) -> list[Gate[SafeTabPRelease]]:
 
 
 def parameters_gate() -> Gate[Any]:
-    """The gate of the published parameters, of both mechanisms."""
     return Gate("parameters_as_declared", PLAN, "The published parameters are the declared ones.", _parameters)
 
 

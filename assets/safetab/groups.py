@@ -47,8 +47,6 @@ class DetailError(RefusedError, ValueError):
 
 
 def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "population_groups"]`."""
-
     @dg.asset(
         key=release.key(GROUPS),
         deps=[release.detail.key(PUBLICATION)],
@@ -89,7 +87,6 @@ def published_totals(session: Session, release: SafeTabHRelease, custody: Custod
 
     Args:
         session: a session that reads the public zone.
-        release: the release by SafeTab-H.
         custody: the custody, whose signature counts.
         ledger: the ledger, which holds the draw.
 
@@ -130,8 +127,6 @@ def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) 
     """The recipe of the measured groups, in the order of the draw: those of the universe of a measured line.
 
     Args:
-        session: the session that runs it.
-        release: the release.
         totals: T1, in the production layout.
     """
     universes = [

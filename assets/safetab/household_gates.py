@@ -15,7 +15,6 @@ Context = ReleaseContext[SafeTabHRelease]
 
 
 def household_gates(release: SafeTabHRelease) -> list[Gate[SafeTabHRelease]]:
-    """The gates of SafeTab-H."""
     return [
         parameters_gate(),
         Gate(

@@ -39,8 +39,6 @@ from resources.warehouse import Session
 
 
 class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
-    """How a SafeTab-H release is charged, drawn, checked and published."""
-
     mechanism = MECHANISM_H
     stages = (PLAN, GROUPS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PLAN, GROUPS)

@@ -36,7 +36,6 @@ IN_WORDS = {"T3": "household_type", "T4": "tenure"}
 
 
 def measured_tables(release: SafeTabHRelease) -> tuple[HouseholdTable, ...]:
-    """The tables of the families that are measured anywhere."""
     families = {each.family for each in release.design.measured}
     return tuple(table for family, tables in HOUSEHOLD_TABLES.items() if family in families for table in tables)
 
@@ -90,7 +89,6 @@ def stored_batches(session: Session, release: SafeTabHRelease) -> Iterator[Batch
 
 
 def write_measurements(session: Session, release: SafeTabHRelease, batches: Iterator[Batch]) -> None:
-    """Store measurements."""
     table = release.public(MEASUREMENTS)
     session.create(table, "safetab/no_household_measurements")
     for measured, batch in zip(release.design.measured, batches, strict=True):
@@ -102,7 +100,6 @@ def write_measurements(session: Session, release: SafeTabHRelease, batches: Iter
 def _cells_of(
     session: Session, release: SafeTabHRelease, measured: MeasuredTable
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The values and identifiers of the statements that list the cells of a line."""
     cells = [
         {
             "family": table.family,
@@ -124,7 +121,6 @@ def _cells_of(
 
 
 def build_household_tables(release: SafeTabHRelease, columns: Mapping[str, str]) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "tables"]` of SafeTab-H, with descriptions of the tables' columns by name."""
     return build_tables(
         release,
         [GROUPS, MEASUREMENTS],
@@ -136,7 +132,6 @@ def build_household_tables(release: SafeTabHRelease, columns: Mapping[str, str])
 
 
 def household_table_recipes(session: Session, release: SafeTabHRelease) -> dict[Table, Recipe]:
-    """The recipe of every published table."""
     tables = measured_tables(release)
     cells: list[dict[str, Any]] = [
         {

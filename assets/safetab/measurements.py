@@ -66,8 +66,6 @@ def measured_batches(session: Session, release: SafeTabPRelease, noise: GroupNoi
 
     Args:
         session: a session that reads the confidential and the public zone.
-        release: the release.
-        noise: the noise of the draw.
     """
     regions = regions_of(session, release)
     for measured in release.design.measured:
@@ -156,7 +154,6 @@ def _rows(kept: Sequence[Kept], regions: Sequence[str], universe: Sequence[Itera
 
 
 def write_measurements(session: Session, release: SafeTabPRelease, batches: Iterator[KeptCells]) -> None:
-    """Store what is kept."""
     table = release.public(MEASUREMENTS)
     session.create(table, "safetab/no_measurements")
     for batch in batches:

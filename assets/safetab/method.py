@@ -38,8 +38,6 @@ from resources.warehouse import Session
 
 
 class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
-    """How a SafeTab-P release is charged, drawn, checked and published."""
-
     mechanism = MECHANISM_P
     stages = (PLAN, REGIONS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PLAN, REGIONS)

@@ -47,7 +47,6 @@ def columns_read(dataset: DatasetDeclaration, counted: Counted) -> Mapping[str, 
     """The columns that counting reads, by the table of the CEF. A dataset without them cannot be counted.
 
     Args:
-        dataset: the dataset.
         counted: what is counted. Households are read from the table of households if the dataset has one, and
             otherwise from persons and units of the production layout.
     """
@@ -72,8 +71,6 @@ def relation(dataset: DatasetDeclaration, counted: Counted, max_race_codes: int 
     """The identifiers of `sql/safetab/records.sql`: what is counted, the tables, and the columns of codes.
 
     Args:
-        dataset: the dataset.
-        counted: what is counted.
         max_race_codes: how many of the race codes are read, from the first.
     """
     tables = dict(zip(dataset.tables, dataset.cef_tables(), strict=True))
@@ -100,8 +97,6 @@ def require_countable_records(
 
     Args:
         session: a session that reads the CEF.
-        dataset: the dataset.
-        counted: what is counted.
         codes: all codes of the release's lists.
         states: FIPS codes of the release's states.
 

@@ -21,8 +21,6 @@ CODE_VERSION = "1"
 
 
 def build_regions(release: SafeTabPRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "regions"]`."""
-
     @dg.asset(
         key=release.key(REGIONS),
         deps=[release.dataset_key("cef")],
@@ -60,7 +58,6 @@ def build_regions(release: SafeTabPRelease) -> dg.AssetsDefinition:
 
 
 def recipe_of_regions(session: Session, release: SafeTabPRelease) -> Recipe:
-    """The recipe of the regions, from the CEF."""
     region_types = {region_type for region_type, _ in release.pairs}
     return regions_recipe(session, release.dataset, region_types, release.design.states)
 

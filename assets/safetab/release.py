@@ -86,8 +86,6 @@ def _version(lists: CodeLists) -> str:
 
 @dataclass(frozen=True)
 class SafeTabPRelease(SafeTabRelease):
-    """A declared release by SafeTab-P."""
-
     declaration: SafeTabPDeclaration
     design: SafeTabPDesign
 

@@ -37,7 +37,6 @@ ERROR = pa.decimal128(24, PLACES)
 
 
 def build_person_tables(release: SafeTabPRelease, columns: Mapping[str, str]) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "tables"]` of SafeTab-P, with descriptions of the tables' columns by name."""
     return build_tables(
         release,
         [REGIONS, MEASUREMENTS],
@@ -60,7 +59,6 @@ def build_person_tables(release: SafeTabPRelease, columns: Mapping[str, str]) ->
 
 
 def person_table_recipes(session: Session, release: SafeTabPRelease) -> dict[Table, Recipe]:
-    """The recipe of every published table."""
     names: dict[str, Any] = {
         "measurements": release.public(MEASUREMENTS),
         "cells": session.register("cells_of_details", _cells()),

@@ -44,7 +44,6 @@ _OTHER_STRATA = (
 
 
 def write_cells(session: Session, release: SwappingRelease, cells: Contingency) -> None:
-    """Store swapped data as codes, with a view that shows their values."""
     session.create(release.public(CELLS), "warehouse/all", source=session.register("drawn", _columns(cells)))
     session.create_view(
         release.public(SWAPPED), "swapping/decoded", cells=release.public(CELLS), **_value_columns(release)
@@ -160,7 +159,6 @@ def stage_drawn(session: Session, release: SwappingRelease, tables: Sequence[Con
 
 
 def stage_stored(session: Session, release: SwappingRelease, name: str) -> Fragment:
-    """Decode the stored codes into a temporary table of values."""
     return session.stage(name, "swapping/decoded", cells=release.public(CELLS), **_value_columns(release))
 
 

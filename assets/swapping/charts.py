@@ -25,7 +25,6 @@ def mape_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> byt
 
     Args:
         errors: by swap rate, the MAPE of each draw as a fraction of 1.
-        title: the title of the chart.
 
     Returns:
         PNG bytes, 1080 pixels wide.

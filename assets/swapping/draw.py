@@ -24,7 +24,6 @@ class SwappingInputs(Inputs):
     swap values (`swap`).
 
     Attributes:
-        strata: the number of strata.
         largest_stratum: b, the size of the largest stratum with two distinct records, which determines the loss; 0 if
             there is none.
         unique: how many records the margins publish exactly.

@@ -67,7 +67,6 @@ def experiment_errors(
 
     Args:
         session: a session that reads both zones.
-        release: the release.
         experiment: the swap rates and the number of draws at each.
         key: the key of the experiment's own random streams, 32 bytes.
 

@@ -54,9 +54,6 @@ def with_estimates(
     Args:
         session: a session that reads the public zone.
         release: a release whose rates are constant within strata.
-        product: the product.
-        counts: the recipe of its counts.
-        moments: from `stored_moments`.
     """
     name, values, names = counts
     counted = session.stage(f"counts_of_{product.name}", name, values, **names)

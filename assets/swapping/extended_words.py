@@ -27,7 +27,6 @@ def rate_in_words(design: SwappingDesign) -> str:
 
 
 def case_in_words(case: Case) -> str:
-    """One case of the swap rate."""
     conditions = [f"{name} {' or '.join(map(str, values))}" for name, values in case.when]
     if case.at_most is not None:
         conditions.append(f"at most {case.at_most:,} alike")

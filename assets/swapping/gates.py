@@ -36,7 +36,6 @@ _RECORDS = SQL("gates/records", "SELECT sum(count)::BIGINT FROM {{ table }}")
 
 
 def swapping_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
-    """The gates that swapping adds to those of all releases."""
     return [
         Gate("margins_of_the_cef", "invariants", "The stored invariants are the margins of the current CEF.", _margins),
         Gate("values_in_domain", "invariants", "Every value that occurs is in its declared domain.", _domains),
@@ -73,7 +72,6 @@ def swapping_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
 
 
 def _extended_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
-    """The gates that depend on how a release swaps."""
     gates: list[Gate[SwappingRelease]] = []
     if release.design.noise:
         gates.append(

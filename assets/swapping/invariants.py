@@ -52,8 +52,6 @@ _OWN_COLUMNS = {
 
 
 def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "invariants"]`."""
-
     @dg.asset(
         key=release.key("invariants"),
         deps=[release.dataset_key("cef")],
@@ -97,7 +95,6 @@ def holding_values(session: Session, release: SwappingRelease, swapping: Fragmen
     """The recipe of the holding values that records may have after noise.
 
     Args:
-        session: the session that makes the table.
         release: a release with noise.
         swapping: the margin of match and swap variables, which has the strata.
 

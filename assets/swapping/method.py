@@ -39,8 +39,6 @@ from resources.warehouse import Session
 
 
 class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
-    """How a swapping release is charged, drawn, checked and published."""
-
     mechanism = MECHANISM
     version = permutation.VERSION
     charge_follows = ("invariants",)

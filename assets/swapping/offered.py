@@ -26,11 +26,7 @@ from resources.warehouse import Session
 
 @dataclass(frozen=True)
 class WithheldSwap(WithheldRecords):
-    """The records of a withheld swap.
-
-    Attributes:
-        release: the withheld release.
-    """
+    """The records of a withheld swap."""
 
     release: SwappingRelease
 

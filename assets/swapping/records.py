@@ -102,9 +102,6 @@ def read_contingency(
     """The contingency table of the records, in the codes of their margins.
 
     Args:
-        session: a session that reads the records and the margins.
-        release: the release.
-        records: the records.
         margins: `holding` and `swapping`; without it, those that the stage invariants stored.
 
     Raises:
@@ -128,7 +125,6 @@ def read_contingency(
 
 
 def version_key(release: SwappingRelease, custody: Custody) -> bytes:
-    """The key of versions of the release's records and margins."""
     return with_recodes(custody.version_key(), release.dataset.recodes(release.columns_read))
 
 
@@ -147,6 +143,5 @@ def cells_version(table: Contingency, key: bytes | None) -> str:
 
 
 def as_contingency(cells: pa.Table) -> Contingency:
-    """A contingency table from its columns `stratum`, `holding_code`, `swap_code` and `count`."""
     column = {name: cells[name].to_numpy() for name in cells.column_names}
     return Contingency(column["stratum"], column["holding_code"], column["swap_code"], column["count"])

@@ -166,5 +166,4 @@ class SwappingRelease(Release):
         return tuple(name for name, column in columns.items() if name in self.variables and column.follows_persons)
 
     def variables_of(self, product: SwappedProduct) -> Mapping[str, Column]:
-        """The variables that a product can be tabulated by."""
         return {**self.variables, **self.person_variables} if product.of == "persons" else self.variables

@@ -30,7 +30,6 @@ class Stirring:
 
     Attributes:
         stirs: the first and, if there is one, the second.
-        losses: their losses.
         selected: the share of records that each selects on average.
     """
 
@@ -39,17 +38,12 @@ class Stirring:
     selected: tuple[float, ...]
 
     def of_cells(self, table: Contingency, release: SwappingRelease) -> list[Stir]:
-        """The stirs of the cells of a contingency table."""
         groups = table.stratum if release.design.noise else table.holding
         return [stir.of_groups(groups) for stir in self.stirs]
 
 
 def stored_stirring(session: Session, release: SwappingRelease) -> Stirring:
-    """The stirs that follow from the stored margins.
-
-    Raises:
-        RatesError: if a stratum or record has no rate, or no rate gives the declared ε.
-    """
+    """The stirs that follow from the stored margins."""
     return stirring(session, release, release.public(HOLDING), release.public(SWAPPING))
 
 
@@ -93,8 +87,6 @@ def first_stir(
     """The first stir of groups of records, and their numbers of records.
 
     Args:
-        session: a session that reads the groups.
-        release: the release.
         groups: a table with a row for each group: its stratum, the values that rates depend on, and its count.
         order: the column that numbers the groups.
 
@@ -157,7 +149,6 @@ def cases_bound(cases: Sequence[Case]) -> tuple[list[dict[str, Any]], dict[str, 
 
 
 def _first(release: SwappingRelease, groups: _Groups) -> Stir:
-    """The first stir, once every group has a rate."""
     rates, fine, cases = release.design.rates, groups.first, groups.cases
     if rates.epsilon is None:
         without = int((cases < 0).sum())

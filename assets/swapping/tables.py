@@ -41,8 +41,6 @@ def counted(
 
     Args:
         session: a session that reads the public zone.
-        release: the release.
-        product: the product.
         units: a table of units in the form of the swapped table, with `holding_code` and `count`.
     """
     if product.of == "units":
@@ -51,12 +49,7 @@ def counted(
 
 
 def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[str, Any]:
-    """The identifiers of a product's statement.
-
-    Args:
-        product: the product.
-        records: the records to count, from `counted`.
-    """
+    """The identifiers of a product's statement; `records` come from `counted`."""
     return {
         "records": records,
         "columns": list(product.columns),
@@ -164,7 +157,6 @@ def _joined(codes: Sequence[object]) -> str:
 
 
 def describe_tables(release: SwappingRelease) -> str:
-    """The description of the tables in Markdown."""
     counted = {"units": f"{release.design.unit}s", "persons": "persons"}
     lines = [
         f"- **{product.name}**: {product.title or product.name}; {counted[product.of]} by {' × '.join(product.columns)}"

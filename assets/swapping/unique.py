@@ -31,7 +31,6 @@ class UniqueRecords:
     """How many records the invariants publish exactly, each because no other record has the same values.
 
     Attributes:
-        records: all records.
         holding: the records that are the only one with their values of the holding variables, persons included.
         swap: the records that are the only one with their values of match and swap variables.
         whole: the records whose values of all variables follow from the two tables, because nothing in their stratum
@@ -56,8 +55,6 @@ def count_unique(
     """The numbers of unique records, from the two margins alone.
 
     Args:
-        session: a session that reads both.
-        release: the release.
         holding: the counts by the holding variables, stored or staged; None if they are not published, because noise
             is added before the swap.
         swapping: the counts by match and swap variables, stored or staged.
@@ -89,8 +86,6 @@ def require_few_unique(
     """Refuse a release whose invariants publish more unique records than it declares.
 
     Args:
-        session: a session that reads the tables.
-        release: the release.
         holding: the counts by the holding variables, stored or staged; None if they are not published.
         swapping: the counts by match and swap variables, stored or staged.
         persons: a table with the variables of the persons who follow their unit; not read if they do not.
@@ -140,7 +135,6 @@ def require_few_alone(session: Session, release: SwappingRelease, strata: Table 
     """Refuse a withheld swap whose strata, which stay exact, are too often single records.
 
     Args:
-        session: a session that reads the strata.
         release: a withheld release.
         strata: the sizes of the strata, stored or staged.
 

@@ -146,13 +146,11 @@ def _experiment(
 
 
 def _this_release(b: int, swap_rate: Fraction | None) -> str:
-    """Where the release is in the chart."""
     if swap_rate is None:
         return "This release is no plain swap, and has no mark."
     return f"This release: p = {swap_rate}, b = {b:,}." if b else "This release swaps nothing."
 
 
 def _medians(errors: Mapping[Fraction, Sequence[float]], title: str) -> str:
-    """What the boxplots show."""
     each = ", ".join(f"{median(draws):.1%} at swap rate {rate}" for rate, draws in errors.items())
     return f"{title}. Boxplots of the MAPE of draws, with medians {each}."

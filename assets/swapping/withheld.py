@@ -49,8 +49,6 @@ _MECHANISM = "withheld permutation swapping"
 
 
 def build_strata(release: SwappingRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "invariants"]` of a withheld swap: the sizes of its strata, and nothing else."""
-
     @dg.asset(
         key=release.key("invariants"),
         deps=[release.dataset_key("cef")],
@@ -132,7 +130,6 @@ def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> S
     Args:
         session: a session that reads the public zone.
         release: a withheld release.
-        custody: the custody, for the seal.
 
     Raises:
         SealError: if the stored sizes are not as the stage `invariants` wrote them, or follow from another CEF.
@@ -157,7 +154,6 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
     Args:
         session: a session that reads the confidential zone.
         release: a withheld release.
-        custody: the custody.
     """
     design, records = release.design, stage_records(session, release)
     margins = {
@@ -203,7 +199,6 @@ def _codebook_versions(
 
 
 def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
-    """The gates of a withheld swap."""
     return [
         Gate("strata_of_the_cef", "invariants", "The stored sizes of strata are those of the current CEF.", _sizes),
         Gate("margins_exact", "swapped", "The swapped records have the margins of the CEF.", _margins),

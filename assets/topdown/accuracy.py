@@ -48,9 +48,6 @@ class Metric:
     """A measure of the differences between answers to a query and the exact answers.
 
     Attributes:
-        name: the name of the metric.
-        title: the metric in words.
-        schema: the schema of the histogram.
         query: the query whose answers are compared.
         leading: the number of leading answers in each place that count; None for all.
         relative: whether half the sum of differences is divided by the number of records, which gives the total
@@ -66,7 +63,6 @@ class Metric:
 
     @property
     def marginal(self) -> Marginal:
-        """The marginal of the query."""
         return self.schema.marginal(self.query)
 
     def value(self, differences: int, places: int, records: int) -> float | None:
@@ -82,7 +78,6 @@ METRICS = (
     Metric("histogram", "Histogram: absolute error per person, halved", PERSONS, DETAILED, relative=True),
     Metric("occupied", "Occupied housing units: mean absolute error", UNITS, DETAILED, leading=1),
 )
-"""The metrics of persons and units."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +85,6 @@ class Figure:
     """The value of a metric at a level.
 
     Attributes:
-        level: the geographic level.
-        metric: the name of the metric.
         source: `raw` or `post-processed`.
         value: the value; None if the level does not measure the query, or there are no records.
         units: the number of places of the level.
@@ -105,8 +98,6 @@ class Figure:
 
 
 def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "accuracy"]`."""
-
     @dg.asset(
         key=release.key("accuracy"),
         deps=[release.key("histograms"), release.key(release.estimated)],
@@ -133,11 +124,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
 
 
 def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figure]:
-    """All figures, from the root to the finest level.
-
-    Raises:
-        GridError: if a measurement is missing.
-    """
+    """All figures, from the root to the finest level."""
     ancestry, places = stage_ancestry(session, release), places_of(session, release)
     for level in release.levels:
         for schema in (PERSONS, UNITS):
@@ -218,7 +205,6 @@ def _shown_if_synthetic(release: TopDownRelease, figures: list[Figure]) -> dict[
 
 
 def _finest(panels: Mapping[str, Mapping[str, Sequence[float | None]]], level: str) -> str:
-    """What the picture shows, with the figures of the finest level."""
     each = "; ".join(
         f"{title}: " + ", ".join(f"{source} {_written(values[-1])}" for source, values in sources.items())
         for title, sources in panels.items()

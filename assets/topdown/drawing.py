@@ -74,9 +74,7 @@ class Drawing:
     """The output of a draw. It is not made before it is asked for.
 
     Attributes:
-        release: the release.
         session: a session that reads the confidential and the public zone.
-        key: the draw's key.
         version: the version of the measurements, if they are made in parts.
         files: the files of the parts, if they are made, in the order in which they are stored.
     """
@@ -106,11 +104,7 @@ class Drawing:
 
 
 def noise_found(session: Session, release: TopDownRelease) -> tuple[list[str], str]:
-    """The queries whose noise does not fit the declared distribution, and the version of the measurements read.
-
-    Raises:
-        GridError: unless every place is stored exactly once for each query of its level, with an answer for every cell.
-    """
+    """The queries whose noise does not fit the declared distribution, and the version of the measurements read."""
 
     def differences(counted: _Counted, stopped: Stopped) -> tuple[dict[str, Binned], dict[str, str]]:
         part, digests, found = counted.part, Digests(counted.part), dict[str, Binned]()
@@ -137,7 +131,6 @@ def noise_found(session: Session, release: TopDownRelease) -> tuple[list[str], s
 def _counted(
     session: Session, release: TopDownRelease, streams: tuple[Stream, ...], *, codes: bool = False
 ) -> Iterator[_Counted]:
-    """All parts with their exact counts, the largest first."""
     ancestry = stage_ancestry(session, release)
     for (histogram, level), parts in groupby(
         largest_first(streams), lambda part: (part.measured.histogram, part.measured.level)
@@ -155,7 +148,6 @@ def _exact(session: Session, counts: Fragment, part: Part) -> Exact:
 
 
 def _draw(counted: _Counted, key: bytes, folder: Path | None, stopped: Stopped) -> dict[str, str]:
-    """Make a part, and write it if there is a folder; return the digests of its streams."""
     part, digests = counted.part, Digests(counted.part)
     random = [stream.random(key) for stream in part.streams]
     with ExitStack() as opened:
@@ -186,6 +178,5 @@ def _noisy(stream: Stream, exact: Exact, random: RandomStream, first: int, last:
 
 
 def _file(folder: Path, part: Part) -> Path:
-    """The file of a part, whose name says nothing but which places it has."""
     depth = part.measured.level.encode().hex()
     return folder / f"{part.measured.histogram}-{depth}-{part.first}.parquet"

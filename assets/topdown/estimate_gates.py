@@ -122,7 +122,6 @@ def inequalities(context: Context) -> list[str]:
 
 
 def _out_of_bounds(session: Session, release: TopDownRelease) -> list[tuple[str, str, tuple[int, int, int]]]:
-    """The counts of `topdown/out_of_bounds` for each invariant that bounds persons, at each level."""
     ancestry = stage_ancestry(session, release)
     found = []
     for name, held in release.design.invariants.items():

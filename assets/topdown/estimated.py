@@ -43,7 +43,6 @@ def state_partitions(release: TopDownRelease) -> Partitions:
 
 
 def build_estimates(release: TopDownRelease) -> list[dg.AssetsDefinition]:
-    """The assets `[dataset, release, "level_…"]`, in the order of the levels, and with partitions, `estimates`."""
     levels = [_build_estimates(release, depth) for depth in range(len(release.levels))]
     return [*levels, _build_united(release)] if release.declaration.partitions else levels
 
@@ -106,7 +105,6 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
 
 
 def _keep_partitions(instance: dg.DagsterInstance, release: TopDownRelease, states: Sequence[str]) -> None:
-    """Make the keys of the partitions those of the states."""
     name = state_partitions(release).name
     stored = instance.get_dynamic_partitions(name)
     for state in stored:

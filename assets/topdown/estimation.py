@@ -84,8 +84,6 @@ _ESTIMATES = pa.schema(
 
 
 class Digest(Protocol):
-    """A running hash."""
-
     def update(self, data: memoryview, /) -> None:
         """Add bytes."""
 
@@ -105,8 +103,6 @@ class Estimation:
         made_of: a digest of everything that the estimates depend on, except the measurements themselves.
         read: the SHA-256 of the answers of each stream of the level as they were read, as JSON.
         content: the keyed content hash of the table of estimates.
-        places: the number of places.
-        parents: the number of their parents.
         solved: the number of pairs of a parent and a histogram whose children the constraints alone do not determine.
         gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
         violation: the largest violation of a constraint by a real-valued solution; the integers violate none.
@@ -133,7 +129,6 @@ class Scope:
     """The places that are estimated and stored together.
 
     Attributes:
-        level: their level.
         state: the code of the state that they lie in; empty for all places of the level.
     """
 
@@ -165,7 +160,6 @@ class _Read:
 
     Attributes:
         streams: the streams of a scope's measurements, by query.
-        places: the number of places.
         answers: the hash of the answers of each stream, by label.
         held: the digests of spine and invariants, part by part.
     """
@@ -186,7 +180,6 @@ def estimate_level(
 
     Args:
         warehouse: the warehouse, whose public zone is read and written.
-        custody: the custody that seals the account.
         release: the release. The result does not depend on its number of processes.
         scope: one of the release's scopes, or the level of one; the level above must be estimated already.
         report: called every few seconds, and at the end.
@@ -396,7 +389,6 @@ def _scopes(release: TopDownRelease, level: str, states: Sequence[str]) -> list[
 
 
 def _tables_of(release: TopDownRelease, level: str, states: Sequence[str]) -> list[Table]:
-    """The tables of a level's estimates in each state."""
     return [release.public(release.estimates(level, state)) for state in states]
 
 
@@ -413,7 +405,6 @@ def _name(release: TopDownRelease, scope: Scope | str) -> str:
 
 
 def _account(release: TopDownRelease, scope: Scope | str) -> tuple[Table, Table]:
-    """The table of estimates, and the table that describes how they were made."""
     name = _name(release, scope)
     return release.public(name), release.public(f"{name}_made")
 
@@ -459,12 +450,7 @@ def _digest(facts: Sequence[object]) -> str:
 def _above(
     session: Session, custody: Custody, release: TopDownRelease, draw_id: str, scope: Scope
 ) -> Estimation | None:
-    """How the stored estimates of the level above were made; None at the root.
-
-    Raises:
-        StaleInputError: if the account of some level above is missing, altered, or that of another draw; or if the
-            estimates of the level above were altered.
-    """
+    """How the stored estimates of the level above were made; None at the root."""
     chain: list[Scope] = []
     while (scope_above := _scope_above(release, chain[0] if chain else scope)) is not None:
         chain.insert(0, scope_above)
@@ -494,14 +480,12 @@ def _held(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -
 
 
 def _states(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> Sequence[int]:
-    """The numbers of the states that a scope is in."""
     if scope.state:
         return [states_of(session, release).index(scope.state)]
     return range(tree.places(level_of_states(release.levels)))
 
 
 def _parents(tree: Tree, scope: Scope, streams: Sequence[Stream]) -> int:
-    """The number of parents of a scope's places."""
     starts = tree.starts(scope.level)
     first, last = min(each.first for each in streams), max(each.last for each in streams)
     return int(np.searchsorted(starts, last) - np.searchsorted(starts, first))
@@ -581,7 +565,6 @@ class _Batch:
     above: Mapping[str, Cells]
 
     def task(self, release: TopDownRelease, level: str, part: _Part, begin: int, end: int) -> Task:
-        """The task of the parents from `begin` up to `end` of the part."""
         families = {
             histogram: self._families(release, schema, level, part, begin, end) for histogram, schema in SCHEMAS.items()
         }
@@ -651,7 +634,6 @@ class _Results:
         self.gap = self.violation = self.seconds = 0.0
 
     def add(self, outcome: Outcome) -> None:
-        """Write the result of the next task."""
         self.parents += outcome.parents
         self.seconds += outcome.seconds
         for histogram, writer in zip(SCHEMAS, self._writers, strict=True):
@@ -667,6 +649,5 @@ class _Results:
             self.gap, self.violation = max(self.gap, found.gap), max(self.violation, found.violation)
 
     def close(self) -> None:
-        """Complete the files."""
         for writer in self._writers:
             writer.close()

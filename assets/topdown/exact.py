@@ -35,8 +35,6 @@ INVARIANT_COLUMNS = {
 
 
 def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "spine"]`."""
-
     @dg.asset(
         key=release.key("spine"),
         deps=[release.dataset_key("cef")],
@@ -69,7 +67,6 @@ def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
 
 
 def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "invariants"]`."""
     held = [f"- {statistic}" for statistic in release.design.invariants_in_words]
 
     @dg.asset(

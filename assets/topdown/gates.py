@@ -30,7 +30,6 @@ Context = ReleaseContext[TopDownRelease]
 
 
 def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
-    """The gates that TopDown adds to those of all releases and of noisy counts."""
     estimated = release.estimated
     return [
         Gate("spine_of_the_cef", "spine", "The stored spine is a tree, and is that of the current CEF.", _spine),

@@ -20,14 +20,12 @@ class ImpossibleRecordsError(RefusedError, ValueError):
 
 
 def histograms_recipe(release: TopDownRelease) -> Recipe:
-    """The recipe of the histograms of the finest level, from the CEF."""
     values, names = placed(release)
     attributes = [{"name": each.name, "size": each.size} for each in PERSONS.attributes]
     return "topdown/histograms", values, names | {"attributes": attributes}
 
 
 def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
-    """The recipe of the declared invariants, from the CEF."""
     held = [(name, release.levels.index(level)) for name, level in sorted(release.design.invariants.items())]
     if not held:
         return "topdown/no_invariants", {}, {}
@@ -68,7 +66,6 @@ def impossible_records(session: Session, release: TopDownRelease) -> int:
 
 
 def write_invariants(session: Session, release: TopDownRelease) -> None:
-    """Write the table `invariants`."""
     name, values, names = invariants_recipe(session, release)
     session.create(release.public(INVARIANTS), name, values, **names)
 

@@ -91,7 +91,6 @@ def require_feasible(session: Session, release: TopDownRelease) -> None:
 
 
 def held_by_states(session: Session, release: TopDownRelease, tree: Tree) -> Iterator[Held]:
-    """All states one after the other."""
     for number in range(tree.places(level_of_states(release.levels))):
         yield held_in_state(session, release, tree, number)
 
@@ -101,9 +100,6 @@ def held_in_state(session: Session, release: TopDownRelease, tree: Tree, number:
 
     Args:
         session: a session that reads the public zone.
-        release: the release.
-        tree: its spine.
-        number: the number of the state.
 
     Raises:
         InfeasibleError: if there is not a count for each place and category of an invariant.
@@ -177,7 +173,6 @@ def limits_above(release: TopDownRelease, held: Held, of_states: Sequence[Mappin
     """The limits from the root to the level of the states.
 
     Args:
-        release: the release.
         held: the places above.
         of_states: the limits of each state, by histogram.
 
@@ -195,7 +190,6 @@ def limits_above(release: TopDownRelease, held: Held, of_states: Sequence[Mappin
 
 
 def highest(limits: Histograms) -> dict[str, Limits]:
-    """The limits of the highest level, by histogram."""
     return {name: of_levels[0] for name, of_levels in limits.items()}
 
 
@@ -234,7 +228,6 @@ def _infeasible(release: TopDownRelease, histogram: str, words: str) -> Infeasib
 
 
 def _bounds(schema: Schema, places: int, held: Held) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Lower and upper bounds that exclude nothing."""
     shape = (places, schema.groups.size)
     return np.zeros(shape, dtype=np.int64), np.full(shape, held.unbounded[schema.name], dtype=np.int64)
 

@@ -68,12 +68,10 @@ class Part:
 
     @property
     def measured(self) -> Measured:
-        """The first query."""
         return self.streams[0].measured
 
     @property
     def first(self) -> int:
-        """The number of the first place."""
         return self.streams[0].first
 
     @property
@@ -83,7 +81,6 @@ class Part:
 
     @property
     def answers(self) -> int:
-        """The number of answers."""
         return sum(stream.answers for stream in self.streams)
 
     def batches(self) -> Iterator[tuple[int, int]]:
@@ -97,7 +94,6 @@ class Run:
     """The stored answers of consecutive places to one query.
 
     Attributes:
-        stream: the stream that they belong to.
         first: the number of the first place.
         answers: shape (places, marginal cells).
     """
@@ -224,7 +220,6 @@ def read_answers(
 
     Args:
         session: a session that reads the public zone.
-        release: the release.
         measured: queries of one histogram at one level.
         first, last: the numbers of places.
 
@@ -295,11 +290,7 @@ def version_of_parts(streams: Iterable[Stream], found: Iterable[Mapping[str, str
 
 
 def stored_version(session: Session, release: TopDownRelease) -> str:
-    """The version of the stored measurements.
-
-    Raises:
-        GridError: unless every place is stored exactly once for each query of its level, with an answer for every cell.
-    """
+    """The version of the stored measurements."""
 
     def digests_of(part: Part, stopped: Stopped) -> dict[str, str]:
         digests = Digests(part)

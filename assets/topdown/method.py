@@ -55,8 +55,6 @@ from resources.warehouse import Recipe, Session
 
 
 class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
-    """How a TopDown release is charged, drawn, checked and published."""
-
     mechanism = MECHANISM
     version = VERSION
     counts_stage = HISTOGRAMS

@@ -21,7 +21,6 @@ from resources.warehouse import Recipe, Session, Warehouse
 CODE_VERSION = "2"
 
 RECORDED = {PERSONS_TABLE: PERSONS, UNITS_TABLE: UNITS}
-"""The histogram that each table of records is expanded from."""
 
 RECORD_COLUMNS = {
     "record": "Number of the record, from 1; the order is by place and codes, not that of any file",
@@ -32,7 +31,6 @@ RECORD_COLUMNS = {
     "cenrace": "Race, alone or in combination, with the codes of CENRACE",
     "occupancy": "Whether the housing unit is occupied",
 }
-"""Descriptions of the columns of the microdata."""
 
 INPUT_CODES: Mapping[str, tuple[str, ...]] = {
     "hhgq": ("0", *GROUP_QUARTERS_TYPES),
@@ -57,8 +55,6 @@ ATTRIBUTE_WORDS = {
 
 
 def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "microdata"]`."""
-
     @dg.asset(
         key=release.key("microdata"),
         deps=[release.key(release.estimated)],
@@ -96,14 +92,12 @@ def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
 
 
 def write_microdata(session: Session, release: TopDownRelease) -> None:
-    """Write the tables `persons` and `units`."""
     for name in RECORDS:
         text, values, names = records_recipe(release, name)
         session.create(release.public(name), text, values, **names)
 
 
 def records_recipe(release: TopDownRelease, name: str) -> Recipe:
-    """The recipe of a table of records, from the estimates of the finest level."""
     return (
         "topdown/records",
         {"histogram": RECORDED[name].name, "finest": release.finest, "codes": codes_of(RECORDED[name])},

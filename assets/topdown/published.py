@@ -59,11 +59,9 @@ INTERVAL = (
     "replicate deviates, the interval is the count itself: it may be wrong there, unless an invariant decides it. How "
     "often such intervals contain the truth was measured on synthetic censuses."
 )
-"""The method of the intervals."""
 
 
 def _errors(release: TopDownRelease) -> tuple[PublishedTable, ...]:
-    """The errors of each redistricting table, and their summary."""
     interval = INTERVAL.format(replicates=release.declaration.replicates)
     return (
         *(
@@ -232,7 +230,6 @@ def _query_cells(release: TopDownRelease) -> PublishedTable:
 
 
 def _labels(name: str) -> dict[str, str]:
-    """The labels of an attribute's or a recode's codes in published files."""
     return dict(zip(INPUT_CODES[name], CODES[name].values(), strict=True))
 
 

@@ -18,7 +18,6 @@ from mechanisms.topdown.design import STATISTICS, TopDownDesign
 from mechanisms.topdown.redistricting import REDISTRICTING
 
 PLACES = "places"
-"""The name of the version of spine and invariants among a draw's inputs."""
 
 SPINE, INVARIANTS, HISTOGRAMS = "spine", "invariants", "histograms"
 QUERIES, QUERY_CELLS = "queries", "query_cells"
@@ -27,7 +26,6 @@ REPLICATES, UNCERTAINTY = "replicates", "uncertainty"
 SUMMARY = f"{UNCERTAINTY}_summary"
 
 TABLES = tuple(REDISTRICTING)
-"""The names of the redistricting tables."""
 
 STATES = "state"
 """The only partitions: one for each place of the level of the states."""
@@ -36,7 +34,6 @@ ESTIMATES = "estimates"
 """The stage of a release with partitions that puts the estimates of all states together."""
 
 RECORDS = (PERSONS_TABLE, UNITS_TABLE)
-"""The names of the privacy-protected microdata."""
 
 PRODUCTS = (*TABLES, *RECORDS, MEASUREMENTS, *STATISTICS)
 """The products that a release may choose to publish; a statistic only if it is an invariant. The spine is always
@@ -144,7 +141,6 @@ class TopDownRelease(Release):
 
     @cached_property
     def spine(self) -> Mapping[str, Code]:
-        """By level from the root to the finest, the code of its places."""
         return self.declaration.codes
 
     @property
@@ -154,12 +150,10 @@ class TopDownRelease(Release):
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The geographic levels, from the root to the finest."""
         return self.design.levels
 
     @property
     def finest(self) -> str:
-        """The finest level."""
         return self.levels[-1]
 
     def estimates(self, level: str, state: str = "") -> str:
@@ -167,11 +161,9 @@ class TopDownRelease(Release):
         return f"level_{level.lower()}__{state}" if state else f"level_{level.lower()}"
 
     def is_below_states(self, level: str) -> bool:
-        """Whether a level is below that of the states."""
         return self.levels.index(level) > self.levels.index(level_of_states(self.levels))
 
     def is_by_state(self, level: str) -> bool:
-        """Whether the estimates of a level are made state by state."""
         return self.declaration.partitions == STATES and self.is_below_states(level)
 
     @property

@@ -74,7 +74,6 @@ class Made:
     """How a replicate was made; stored for each.
 
     Attributes:
-        replicate: its number.
         made_of: a digest of everything that it follows from.
         content: the SHA-256 of its counts.
         seconds: the processor time.
@@ -91,11 +90,8 @@ class Basis:
     """What all replicates of a release follow from.
 
     Attributes:
-        draw_id: the draw.
         made_of: `Made.made_of` of current replicates.
         parents: for each level below the root, the parent of each place.
-        counts: the published counts of the finest level, by histogram.
-        limits: of all levels, by histogram.
     """
 
     draw_id: str
@@ -106,8 +102,6 @@ class Basis:
 
 
 def build_replicates(release: TopDownRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "replicates"]`."""
-
     @dg.asset(
         key=release.key(REPLICATES),
         deps=[release.key(release.estimated)],
@@ -147,7 +141,6 @@ def make_replicates(
 
     Args:
         warehouse: the warehouse, whose public zone is read and written.
-        custody: the custody that seals.
         release: a release with replicates. The result does not depend on its number of processes.
         report: called every few seconds, and at the end, with the number of replicates that are stored.
 
@@ -238,12 +231,10 @@ def stored_replicates(session: Session, custody: Custody, release: TopDownReleas
 
 
 def read_replicate(session: Session, release: TopDownRelease, replicate: int) -> dict[str, Counts]:
-    """The stored counts of a replicate, by histogram."""
     return {histogram: read_histogram(session, release, replicate, histogram) for histogram in SCHEMAS}
 
 
 def read_histogram(session: Session, release: TopDownRelease, replicate: int, histogram: str) -> Counts:
-    """The stored counts of one histogram of a replicate."""
     values = {"replicate": replicate, "histogram": histogram}
     return _counts(session.arrow("topdown/replicate", values, replicates=release.public(REPLICATES)))
 
@@ -277,7 +268,6 @@ def replicates_as_made(context: ReleaseContext[TopDownRelease]) -> list[str]:
 
 
 def chosen_replicate(draw_id: str, replicates: int) -> int:
-    """The replicate that the gate makes again."""
     return 1 + int(sha256(draw_id.encode()).hexdigest(), 16) % replicates
 
 
@@ -306,7 +296,6 @@ def _is_current(session: Session, release: TopDownRelease, basis: Basis, made: M
 
 
 def _surplus(session: Session, release: TopDownRelease, replicates: Iterable[int]) -> int:
-    """The number of rows that belong to none of these replicates, or to no histogram."""
     (rows,) = session.row(
         "topdown/surplus_replicates",
         {"replicates": list(replicates), "histograms": list(SCHEMAS)},
@@ -316,7 +305,6 @@ def _surplus(session: Session, release: TopDownRelease, replicates: Iterable[int
 
 
 def _discard(session: Session, custody: Custody, release: TopDownRelease, kept: Mapping[int, Made]) -> None:
-    """Keep only these replicates, or begin with none."""
     parts = [_as_rows(number, read_replicate(session, release, number)) for number in sorted(kept)]
     rows = pa.concat_tables(parts) if parts else _NO_ROWS
     session.create(release.public(REPLICATES), "warehouse/all", source=session.register("kept", rows))
@@ -324,7 +312,6 @@ def _discard(session: Session, custody: Custody, release: TopDownRelease, kept: 
 
 
 def _account(session: Session, custody: Custody, release: TopDownRelease, kept: Mapping[int, Made]) -> None:
-    """Write and seal how the stored replicates were made."""
     rows = [astuple(kept[number]) for number in sorted(kept)]
     names = ("replicate", "made_of", "content", "seconds")
     types = (pa.int64(), pa.string(), pa.string(), pa.float64())

@@ -91,7 +91,6 @@ def summary(session: Session, spine: Table) -> list[tuple[str, int, int]]:
 
 
 def places_of(session: Session, release: TopDownRelease) -> dict[str, int]:
-    """The number of places of each level."""
     return {level: places for level, places, _ in summary(session, release.public(SPINE))}
 
 
@@ -103,6 +102,5 @@ def geoids(session: Session, release: TopDownRelease, level: str, first: int = 0
 def codes_of(
     session: Session, release: TopDownRelease, level: str, first: int = 0, last: int = 2**62
 ) -> pa.ChunkedArray:
-    """The same codes as an Arrow array."""
     values = {"level": level, "first": first, "last": last}
     return session.arrow("topdown/geoids", values, spine=release.public(SPINE))["geoid"]

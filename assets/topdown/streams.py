@@ -44,7 +44,6 @@ class Stream:
 
     @property
     def answers(self) -> int:
-        """The number of answers."""
         return (self.last - self.first) * self.measured.marginal.size
 
     def random(self, key: bytes) -> RandomStream:
@@ -76,7 +75,6 @@ def streams(
     """All streams in the order of the draw: by histogram, level, state and query.
 
     Args:
-        design: what is measured.
         states: the codes of the states, in the order of their numbers.
         starts: for each level below that of the states, shape (states + 1,): the places of state s are those from
             `starts[s]` up to but excluding `starts[s + 1]`. For each level at or above it, shape (2,): 0 and the number

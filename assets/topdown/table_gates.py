@@ -86,7 +86,6 @@ def _records_problems(session: Session, release: TopDownRelease, name: str) -> l
 
 
 def _codes(schema: Schema) -> pa.Table:
-    """The published codes of all attributes for each cell, from the marginals of the schema."""
     codes = {
         each.name: np.array(INPUT_CODES[each.name])[schema.marginal(each.name).cells] for each in schema.attributes
     }

@@ -36,7 +36,6 @@ _CONTEXT = Context(prec=38, rounding=ROUND_HALF_EVEN)
 
 
 def build_redistricting(release: TopDownRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "tables"]`."""
     named = ", ".join(f"{table.name} ({table.title})" for table in redistricting_tables(release)) or "none"
     return build_tables(
         release,
@@ -58,7 +57,6 @@ def redistricting_tables(release: TopDownRelease) -> tuple[RedistrictingTable, .
 
 
 def redistricting_table(release: TopDownRelease, name: str) -> Table:
-    """The address of a redistricting table."""
     return release.public(name.lower())
 
 
@@ -98,12 +96,10 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
 
 
 def exact_products(release: TopDownRelease) -> tuple[str, ...]:
-    """The statistics that a release publishes exactly."""
     return tuple(name for name in STATISTICS if name in release.products)
 
 
 def exact_table(release: TopDownRelease, name: str) -> Table:
-    """The address of the table of an exact statistic."""
     return release.public(f"exact_{name}")
 
 
@@ -163,7 +159,6 @@ def query_cells(design: TopDownDesign) -> pa.Table:
 
 
 def code_columns() -> tuple[str, ...]:
-    """The attributes and recodes of all histograms."""
     return tuple(name for schema in SCHEMAS.values() for name in _names(schema))
 
 
@@ -186,7 +181,6 @@ def _decimal(variance: Decimal) -> Decimal:
 
 
 def _place_names(release: TopDownRelease) -> pa.Table:
-    """The declared names of places, which no draw depends on."""
     names = release.dataset.place_names if isinstance(release.dataset, CensusDeclaration) else {}
     texts = pa.string()
     return pa.table({"geoid": pa.array(names.keys(), texts), "name": pa.array(names.values(), texts)})
@@ -197,7 +191,6 @@ def _registered(session: Session, name: str, rows: pa.Table) -> Recipe:
 
 
 def _stage_counts(session: Session, release: TopDownRelease, schema: Schema, ancestry: Fragment) -> Fragment:
-    """Stage the records of every place of every level by cell."""
     counts = session.stage(
         "counted",
         "topdown/records_by_cell",

@@ -27,7 +27,6 @@ class Tree:
     parents: tuple[NDArray[np.int64], ...]
 
     def places(self, level: str) -> int:
-        """The number of places of a level."""
         depth = self.levels.index(level)
         return len(self.parents[depth - 1]) if depth else 1
 

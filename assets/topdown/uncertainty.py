@@ -50,7 +50,6 @@ COLUMNS = {
     "cells": "Number of cells in all places of the level",
     "mean_absolute_error": "Mean absolute deviation of the replicates from the published counts",
 }
-"""Descriptions of the columns of all tables."""
 
 _HUNDREDTHS = 100
 _PLACES = 4
@@ -58,7 +57,6 @@ _DECIMAL = pa.decimal128(18, _PLACES)
 
 
 def build_uncertainty(release: TopDownRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "uncertainty"]`."""
     return build_tables(
         release,
         [REPLICATES],
@@ -73,7 +71,6 @@ def build_uncertainty(release: TopDownRelease) -> dg.AssetsDefinition:
 
 
 def uncertainty_table(release: TopDownRelease, name: str) -> Table:
-    """The address of the table with the errors of a redistricting table."""
     return release.public(f"{name.lower()}_{UNCERTAINTY}")
 
 
@@ -150,7 +147,6 @@ def _moments(
 
 
 def _divided(moments: Moments, tables: Sequence[RedistrictingTable]) -> Iterator[Moments]:
-    """The moments of each table's cells."""
     last = 0
     for table in tables:
         own, last = slice(last, last + len(table.cells)), last + len(table.cells)
@@ -208,7 +204,6 @@ def _rounded(mean: Fraction) -> Decimal:
 
 
 def _shown(session: Session, release: TopDownRelease) -> dg.MetadataValue:
-    """The mean absolute error of the first table by level and size of cell, for the asset's page."""
     first = redistricting_tables(release)[0]
     rows = session.rows("topdown/summary_of", {"table": first.name}, summary=release.public(SUMMARY))
     return preview(
@@ -241,7 +236,6 @@ def errors_in_words(session: Session, release: TopDownRelease) -> Accuracy:
 
 
 def size_words(least: int, most: int | None) -> str:
-    """A size of cells in words."""
     if most is None:
         return f"{least:,} and more"
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"

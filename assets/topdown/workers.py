@@ -70,8 +70,6 @@ class Task:
 
     Attributes:
         first: the number of the first child.
-        parents: the number of parents.
-        families: the families, by histogram.
     """
 
     first: int
@@ -86,10 +84,7 @@ class Replicated:
     Attributes:
         replicate: its number, from 1.
         key: the key of its noise.
-        design: the design of the release.
         parents: for each level below the root, the parent of each place.
-        counts: the published counts of the finest level, by histogram.
-        limits: of all levels, by histogram.
     """
 
     replicate: int
@@ -106,8 +101,6 @@ class Outcome:
 
     Attributes:
         first: the number of the first child.
-        parents: the number of parents.
-        children: the estimated children, by histogram.
         seconds: the processor time.
     """
 
@@ -154,8 +147,6 @@ def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> 
 
     Args:
         work: a function of a module, which spawned processes can import.
-        tasks: its arguments.
-        processes: the number of processes.
 
     Raises:
         WorkerError: if a process ends prematurely.
@@ -192,7 +183,6 @@ def on_cluster(
 
     Args:
         work: a function of a module that workers can import.
-        tasks: its arguments.
         scheduler: the address of the cluster's scheduler.
 
     Raises:
