@@ -37,7 +37,6 @@ zone."""
 
 
 MOST_ROWS = 40
-"""How many rows of a table an asset's page shows."""
 SHORT = 12
 """How many digits of a hash or an identifier are shown in tables; as many name a draw in an authorization."""
 GROUP = 16
@@ -91,7 +90,6 @@ def table_schema(columns: Mapping[str, str], descriptions: Mapping[str, str] | N
     """The columns of a stored table for the UI.
 
     Args:
-        columns: names and DuckDB types.
         descriptions: descriptions of columns, by name. Some columns may have none, and extra names are ignored.
     """
     described = descriptions or {}
@@ -121,7 +119,6 @@ def preview(
 
     Args:
         columns: names of the columns, or their descriptions by name. A page has room for four narrow ones.
-        rows: their values.
         room: how wide the table may be.
     """
     described = columns if isinstance(columns, Mapping) else dict.fromkeys(columns)
@@ -153,7 +150,6 @@ def _as_paragraph(names: Sequence[str], row: Sequence[str]) -> str:
 
 
 def plainly(text: str) -> str:
-    """A text that Markdown shows as it is."""
     return text.translate(_NOT_IN_MARKDOWN)
 
 
@@ -161,7 +157,6 @@ _NOT_IN_MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\[]_*`<>
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table of public or descriptive facts, as Markdown."""
     lines = [header, ["---"] * len(header), *([str(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -201,7 +196,6 @@ def named(table: Table) -> str:
 
 
 def public_table_metadata(session: Session, table: Table) -> dict[str, Any]:
-    """The name and the number of rows of a table that anyone may see."""
     return {"table": named(table), "dagster/row_count": session.count(table)}
 
 
@@ -209,7 +203,6 @@ def check_result(problems: Sequence[str], name: str | None = None) -> dg.AssetCh
     """The result of a check, from its problems in words without values.
 
     Args:
-        problems: what it found.
         name: that of the check, if a step evaluates several of an asset.
     """
     return dg.AssetCheckResult(

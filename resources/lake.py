@@ -40,7 +40,6 @@ class LakeZone:
     """One zone in a lake.
 
     Attributes:
-        zone: the zone.
         data: where its Parquet files lie: a folder, or `s3://bucket/prefix`. It ends with a slash.
         patience: the number of seconds to wait while another process creates the catalog.
     """
@@ -58,7 +57,6 @@ class LakeZone:
 
     @property
     def name(self) -> str:
-        """How errors name the zone."""
         return f"the catalog of the {self.zone.value} zone"
 
     @property

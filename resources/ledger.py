@@ -97,7 +97,6 @@ class Reading:
         """The composition of a population's finite charges, settled or not, which is compared with the cap.
 
         Args:
-            population: the population.
             like: the cap; the result has its output premetric, and its δ if it has one.
             through: the last sequence number that counts; None for all entries.
             also: losses that are counted as if they were charged too.
@@ -141,10 +140,7 @@ class Reading:
         """Refuse a further finite charge that does not fit under the cap.
 
         Args:
-            population: the name of the population.
             release: who would be charged, for the message.
-            charge: the loss.
-            cap: the cap of the population.
 
         Raises:
             CapExceeded: if it does not fit.
@@ -180,8 +176,6 @@ class Ledger(ConfigurableResource):
         """Charge a draw to its population before anything is drawn. Repeated calls charge it only once.
 
         Args:
-            dataset: the dataset that the release is made from.
-            release: the release that the charge is for.
             draw_id: from `Custody.draw_id`.
             specification: what the draw will satisfy; its loss is the charge.
             commitment: `custody.compute_commitment` of the draw's key.
@@ -241,7 +235,6 @@ class Ledger(ConfigurableResource):
         """Record that every draw of a release, or of all releases of a dataset, is withdrawn. The charges remain.
 
         Args:
-            dataset: the dataset.
             release: the release, or None for all of the dataset.
             by: who withdraws it.
 
@@ -536,11 +529,9 @@ def require_fit(population: str, release: str, charges: Sequence[Loss], charge: 
     """Refuse a charge that does not fit under a cap, with the price in one sentence.
 
     Args:
-        population: the population that would be charged.
         release: the release, as `dataset/release`.
         charges: the population's finite charges so far.
         charge: the finite loss that would be charged.
-        cap: the cap.
 
     Raises:
         CapExceeded: if it does not fit, or cannot be stated in the cap's output premetric.

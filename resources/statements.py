@@ -35,7 +35,6 @@ class Zone(StrEnum):
 
     @property
     def database(self) -> str:
-        """The name of the zone's file in the folder of the databases."""
         return f"{self.value}.duckdb"
 
 
@@ -65,7 +64,6 @@ class Table:
 
     @property
     def text(self) -> str:
-        """The quoted address, as it is written in a statement."""
         return ".".join(quote(part).text for part in (self.zone.value, self.schema, self.name))
 
     def __str__(self) -> str:

@@ -27,7 +27,6 @@ ATTACH = SQL("warehouse/attach", "ATTACH {{ path }} AS {{ alias }}{% if read_onl
 DETACH = SQL("warehouse/detach", "DETACH {{ alias }}")
 
 OpenSession = Callable[..., AbstractContextManager[Any]]
-"""`Warehouse.session`."""
 
 
 class WarehouseError(RefusedError):
@@ -43,7 +42,6 @@ class Removal:
     """What a compaction removed for good.
 
     Attributes:
-        files: the number of files.
         size: what they occupied, in bytes, as far as it is known.
     """
 

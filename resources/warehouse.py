@@ -83,7 +83,6 @@ _CIPHER = "httpfs"
 """The extension with the cipher for spilled data and for an encrypted lake; DuckDB's built-in cipher only decrypts."""
 
 LARGE = 100_000
-"""The number of rows from which a table counts as large."""
 
 ROWS_HASHED = 100_000
 """The number of rows of a large table that are in memory at a time while it is hashed."""
@@ -234,7 +233,6 @@ class Session:
         return address
 
     def _make(self, how: str, address: str, name: Source, values: Values | None, names: Mapping[str, Any]) -> None:
-        """Make a table of the results of a statement, for all values in order."""
         text = self._fill_in(name, names)
         first, *further = values if isinstance(values, Sequence) else [values]
         self._execute(name, f"{how} {address} AS\n{text}", first)

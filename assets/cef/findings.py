@@ -13,7 +13,6 @@ NULL = "null where none is allowed"
 
 
 def outside_its_domain(column: Column) -> str:
-    """The rule about a value that the column's domain does not contain."""
     return f"value outside its domain {column.domain_in_words}"
 
 
@@ -35,7 +34,6 @@ class Finding:
 
     @property
     def statement(self) -> str:
-        """The finding without its count."""
         return f"{self.place}: column {self.column}: {self.rule}" if self.column else f"{self.place}: {self.rule}"
 
     def __str__(self) -> str:

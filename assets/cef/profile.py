@@ -15,7 +15,6 @@ from assets.release.dataset import Reader
 from resources.warehouse import Session, WarehouseError
 
 MOST_CODES = 40
-"""The most different values that are listed."""
 
 _NARROWEST_FIRST = (ColumnType.BOOLEAN, ColumnType.DATE, ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.STRING)
 

@@ -76,7 +76,6 @@ class SurveyDesign(dg.Model):
 
     @property
     def strata(self) -> dict[str, Stratum]:
-        """The strata by code."""
         return {"low_income": self.low_income, "other": self.other}
 
 
@@ -221,11 +220,9 @@ def synthetic_survey(
 ) -> SyntheticSurveyDeclaration:
     """The declaration of a synthetic survey.
 
-    Args:
-        generated: the parameters of the survey.
-        recoded_units: columns of households that are recoded from those that are generated.
-        recoded_persons: the same for persons.
-        described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
+    recoded_units: columns of households that are recoded from those that are generated.
+    recoded_persons: the same for persons.
+    described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
     """
     described["title"] = described.get("title") or f"Synthetic survey of {states_in_words(generated.states)}"
     frame = floor(sum(cell.frame for cell in survey_cells(generated)))
@@ -255,11 +252,7 @@ def synthetic_survey(
 def refuse_other_columns(
     parameters: SurveyParameters, recoded_units: dict[str, Column], recoded_persons: dict[str, Column]
 ) -> None:
-    """Refuse columns beside those of a survey that are not recoded, or have the name of one.
-
-    Raises:
-        ValueError: if there is one.
-    """
+    """Refuse columns beside those of a survey that are not recoded, or have the name of one."""
     layout = {**household_columns(parameters), **person_columns(parameters)}
     for field, recodes in (("recoded_units", recoded_units), ("recoded_persons", recoded_persons)):
         try:

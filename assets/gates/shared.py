@@ -114,9 +114,7 @@ def unequal(
 
     Args:
         session: a session that reads both.
-        first: a table whose columns `totals` mark the rows that are totals, which are left out.
         second: the other table.
-        columns: the columns to compare by.
         totals: the columns that mark totals.
     """
     (cells,) = session.row(

@@ -57,7 +57,6 @@ class _Bar:
 
     @property
     def total(self) -> PureLoss | ConcentratedLoss:
-        """The sum of the contributions: of ρ, or else of ε."""
         if any(isinstance(loss, ConcentratedLoss) for loss in self.losses):
             return compose_concentrated(self.losses)
         return compose_pure(loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in self.losses)
@@ -112,12 +111,10 @@ class _Panel:
 
     @property
     def labels(self) -> list[str]:
-        """Those of its rows: a bar that is the total needs no row for the sum."""
         return [*(bar.label for bar in self.bars), *(["Together"] if len(self.bars) != 1 else [])]
 
     @property
     def lines(self) -> list[int]:
-        """How many lines each row is high."""
         return [label.count("\n") + 2 for label in self.labels]
 
     @property

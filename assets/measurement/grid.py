@@ -36,7 +36,6 @@ DISTRIBUTIONS = {
     DiscreteLaplace: "Discrete Laplace",
     CappedLaplace: "Capped discrete Laplace",
 }
-"""Names of the noise distributions in stored and published measurements."""
 
 PLACES = 18
 """The number of decimals of a published variance."""
@@ -54,7 +53,6 @@ class Query:
     """Consecutive cells of the grid whose noise has the same distribution.
 
     Attributes:
-        name: the name of the query.
         distribution: the distribution of the noise of each cell.
         cells: the number of cells.
     """
@@ -65,7 +63,6 @@ class Query:
 
     @property
     def noise(self) -> str:
-        """The name of the noise in stored and published measurements."""
         return (
             self.distribution.name
             if isinstance(self.distribution, Perturbation)
@@ -167,7 +164,6 @@ class GridCounts(BatchedCounts[R, Batch]):
 
     @property
     def measurements_table(self) -> Table:
-        """The public table of the noisy measurements."""
         return self.release.public(MEASUREMENTS)
 
     def query_names(self) -> Sequence[str]:

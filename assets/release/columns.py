@@ -23,7 +23,6 @@ from assets.release.numbers import shown
 from assets.release.recodes import MOST_BANDS, Band, Bands, Coding, GivenBound, Merge, Recode, Value
 
 LONGEST_PATTERN = 1000
-"""The most letters of a pattern."""
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
@@ -68,7 +67,6 @@ ARROW = {
     ColumnType.DATE: pa.date32(),
     ColumnType.DECIMAL: pa.decimal128(18, 4),
 }
-"""The Arrow type of a column in the CEF."""
 
 
 class Role(StrEnum):
@@ -84,7 +82,6 @@ class Role(StrEnum):
 
 @contextmanager
 def _named(field: str) -> Iterator[None]:
-    """Begin the message of a ValueError with a field."""
     try:
         yield
     except ValueError as error:
@@ -365,7 +362,6 @@ class Column(Part):
 
     @property
     def labels(self) -> dict[Value, str]:
-        """The labels of the codes, if the declaration has labels."""
         return (
             {_typed(self.type, code): label for code, label in self.values.items()}
             if isinstance(self.values, Mapping)
@@ -428,12 +424,10 @@ class Column(Part):
 
 
 def titles(columns: Mapping[str, Column]) -> dict[str, str]:
-    """The names of columns in words, by name."""
     return {name: column.title or name.replace("_", " ") for name, column in columns.items()}
 
 
 def described(columns: Mapping[str, Column]) -> dict[str, str]:
-    """The descriptions of columns, by name."""
     return {name: column.description for name, column in columns.items()}
 
 

@@ -59,12 +59,10 @@ class Draw(Generic[I_co]):
 
 
 def label_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> None:
-    """Label the stored output as that of this draw."""
     session.create(release.public(DRAWN), "warehouse/label", {"text": draw.draw_id}, column="draw_id")
 
 
 def is_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> bool:
-    """Whether the stored output is labelled as that of this draw."""
     table = release.public(DRAWN)
     if not session.columns(table):
         return False
@@ -90,6 +88,5 @@ def publish_version(
 
 
 def published_version(session: Session, table: Table) -> str:
-    """The keyed version that `publish_version` wrote."""
     (version,) = session.row("warehouse/labelled", table=table, column="version")
     return str(version)

@@ -30,10 +30,6 @@ class ReleaseContext(Generic[R]):
     """The context in which a release's gates are evaluated.
 
     Attributes:
-        method: the method of the release.
-        warehouse: the tables.
-        custody: the keys.
-        ledger: the ledger.
         nodes: the deployment's asset graph, for the check of paths from confidential data to the publication.
         verdicts: those that the run has reached already, if the gates are evaluated in a run.
     """
@@ -47,7 +43,6 @@ class ReleaseContext(Generic[R]):
 
     @property
     def release(self) -> R:
-        """The declared release."""
         return self.method.release
 
     @cached_property

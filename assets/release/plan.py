@@ -83,7 +83,6 @@ class Curve:
     """A chart with one line for each series.
 
     Attributes:
-        title: of the chart.
         x, y: the axes, in words.
         series: by name, points in ascending order of x.
         marks: name, x and y of what is planned.

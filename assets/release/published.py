@@ -37,7 +37,6 @@ class PublishedColumn:
     """A column of a published table, as described in the data dictionary.
 
     Attributes:
-        name: the name of the column.
         type: integer, string, boolean, date, decimal, or integers for a list of integers.
         title: the name of the column in words; "" if it has no other name.
         description: what the column contains.
@@ -69,8 +68,6 @@ class PublishedTable:
 
     Attributes:
         name: the stem of the file names.
-        title: the title of the table.
-        description: what readers should know about the table.
         table: its address in the warehouse.
         columns: all its columns, in the order of publication.
         primary_key: the columns that identify a row.
@@ -113,7 +110,6 @@ class PublishedTable:
 
     @property
     def has_lists(self) -> bool:
-        """Whether a column contains lists, so that the table is written as Parquet only."""
         return any(column.type == LIST for column in self.columns)
 
 

@@ -38,7 +38,6 @@ class Size:
 
     @property
     def records(self) -> int:
-        """The number of records of the CEF."""
         return self.units + self.persons
 
     def places_of(self, columns: Collection[str]) -> int:

@@ -13,7 +13,6 @@ class Parameter:
     """A parameter of the mechanism, as shown in the certificate.
 
     Attributes:
-        label: the name of the parameter.
         value: a text, a number, or several texts.
         note: a sentence of explanation, or "".
         exact: the same value as exact fractions, if `value` is rounded; they stand in the certificate's appendix.
@@ -95,8 +94,6 @@ class DataVersion:
     """The content hash of one input or output.
 
     Attributes:
-        name: the name of the input or output.
-        version: the hash.
         keyed: whether the hash is an HMAC, because it depends on confidential records.
     """
 
@@ -110,8 +107,6 @@ class Statement:
     """The statement of a mechanism about itself.
 
     Attributes:
-        mechanism: the mechanism in words.
-        mechanism_version: the version of the mechanism (`Method.version`).
         method: what it does to the records, in a sentence or two for readers who know no statistics.
         parameters: the parameters, in the order of the certificate.
         loss_source: the theorem that gives the loss.

@@ -46,7 +46,6 @@ def cell_keys(session: Session, keys: pa.Table, cells: int) -> Words:
 
     Args:
         session: adds up.
-        keys: the keys of the records, with `cell`, `key_upper` and `key_lower`.
         cells: how many there are.
     """
     found = session.arrow("table_builder/key_sums", keys=session.register("record_keys", keys))

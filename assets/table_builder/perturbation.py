@@ -29,7 +29,6 @@ P_TABLE = "p-table"
 
 
 def noise_of(design: Hypercube, table: Table) -> Distribution | Perturbation:
-    """The noise of a measured table."""
     return Perturbation(P_TABLE, design.variance(table)) if design.p_table else design.distribution(table)
 
 
@@ -37,10 +36,7 @@ def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator
     """The results of all measured tables, in the order of the draw.
 
     Args:
-        session: a session that reads the confidential zone.
-        release: the hypercube.
         exact: the exact cells, in the order of the draw.
-        key: the draw's key.
     """
     design = release.design
     p_table = design.p_table
@@ -74,7 +70,6 @@ def unlikely_results(design: Hypercube, pairs: Iterable[tuple[Batch, Batch]]) ->
     independent of each other, so only they are in the test.
 
     Args:
-        design: the hypercube.
         pairs: exact cells with their results, the inner table first.
     """
     p_table = design.p_table

@@ -148,7 +148,6 @@ class HypercubeRelease(Release):
 
     @property
     def cube(self) -> HypercubeAttributes:
-        """The declared hypercube."""
         return self.declaration.hypercube
 
     @property
@@ -163,7 +162,6 @@ class HypercubeRelease(Release):
 
     @property
     def counted(self) -> RecordTable:
-        """The declaration of the records that are counted."""
         records = self.dataset.units if self.cube.of == UNITS else self.dataset.persons
         assert records is not None
         return records
@@ -174,7 +172,6 @@ class HypercubeRelease(Release):
 
     @cached_property
     def columns(self) -> Mapping[str, Column]:
-        """The variables with their declarations, in declared order."""
         known = self.known_columns
         return {name: known[name] for name in self.cube.variables}
 
@@ -209,7 +206,6 @@ class HypercubeRelease(Release):
 
     @property
     def quantity(self) -> str:
-        """What the cells contain, in words."""
         return f"sum of {self.amount.column} of {self.cube.of}" if self.amount else f"{NUMBER} {self.cube.of}"
 
     @property
@@ -219,7 +215,6 @@ class HypercubeRelease(Release):
 
     @property
     def unit_of_cells(self) -> float:
-        """The same as a float."""
         return float(self.grid_step)
 
     @property
@@ -240,7 +235,6 @@ class HypercubeRelease(Release):
 
     @property
     def columns_read(self) -> tuple[str, ...]:
-        """The columns of the CEF that the hypercube follows from."""
         return (
             *self.cube.variables,
             *([self.amount.column] if self.amount else []),
