@@ -12,7 +12,6 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session
 
 PROJECT = Path(__file__).resolve().parents[1]
-"""The root of the project, to which declared paths are relative."""
 
 OWNERS = ["team:disclosure-avoidance"]
 POOL = "warehouse"

@@ -42,10 +42,6 @@ def require_unambiguous(folder: Path) -> None:
 def require_unambiguous_text(text: str, file: str) -> None:
     """Check the text of one file, which contains one YAML document or several.
 
-    Args:
-        text: the YAML.
-        file: its name in messages.
-
     Raises:
         DeclarationError: as `require_unambiguous`.
     """

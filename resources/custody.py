@@ -103,19 +103,11 @@ class Custody(ConfigurableResource):
         return _derive_from(self._master_key(), purpose)
 
     def establish(self) -> None:
-        """Make the master key and the anchor of a new deployment. Otherwise check that they are there and belong to it.
-
-        Raises:
-            CustodyError: as for `derive`.
-        """
+        """Make the master key and the anchor of a new deployment; otherwise check that they exist and belong to it."""
         self._master_key()
 
     def anchor(self) -> Anchor | None:
-        """The ledger's anchor; None in a new deployment, whose custody this does not establish.
-
-        Raises:
-            CustodyError: as for `derive`.
-        """
+        """The ledger's anchor; None in a new deployment, whose custody this does not establish."""
         found = self._find_key()
         return found[1] if found else None
 

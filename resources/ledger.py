@@ -352,12 +352,7 @@ class Ledger(ConfigurableResource):
         return ServerStorage(self.warehouse.patience)
 
     def _establish(self) -> None:
-        """Establish the custody of a new deployment, unless the server shows that it is not new.
-
-        Raises:
-            LedgerError: if the server has entries, and the custody no anchor.
-            CustodyError: as `Custody.establish`.
-        """
+        """Establish the custody of a new deployment, unless the server shows that it is not new."""
         if self.on_server and self.custody.anchor() is None:
             with self._storage().open_to_read() as opened:
                 entries, problems = opened.load()

@@ -526,11 +526,7 @@ class Warehouse(ConfigurableResource):
 
     @contextmanager
     def snapshot(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
-        """This warehouse with zones whose content stays the same until the block ends. Parameters are as in `session`.
-
-        Raises:
-            WarehouseError: as `session`.
-        """
+        """This warehouse with zones whose content stays the same until the block ends; parameters as in `session`."""
         with self.session(reads=reads, folder=folder) as session:
             snapshot = _WarehouseSnapshot(**dict(self))
             snapshot.take(session, folder)

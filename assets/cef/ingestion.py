@@ -40,7 +40,6 @@ class _Opened:
     """A source that has been read once.
 
     Attributes:
-        source: the source.
         ill_typed: by column, the number of values that are not of its type.
         too_fine: by column, the number of those that are decimals with too many digits after the point.
         unplaced: by recoded column, the number of values that are in none of its bands or categories.

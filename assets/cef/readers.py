@@ -185,9 +185,6 @@ def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> S
 
     Args:
         table: a table whose `geography_path` is declared.
-
-    Raises:
-        SourceError: as `open_source` does.
     """
     records = declaration.tables[table]
     required = {name: column for name, column in records.columns.items() if column.role in (Role.KEY, Role.GEOGRAPHY)}

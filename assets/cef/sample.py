@@ -25,7 +25,6 @@ from resources.warehouse import Session, Warehouse
 
 
 def _fields(columns: dict[str, Column], first: Sequence[str]) -> dict[str, str]:
-    """The name of each column in a file, by its name in the CEF; the columns `first` come before the others."""
     return {name: in_source(name, columns[name]) for name in dict.fromkeys([*first, *columns])}
 
 

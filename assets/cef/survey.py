@@ -121,8 +121,6 @@ class Cell:
     """A stratum of a state, with the numbers of its households and their weights.
 
     Attributes:
-        state: FIPS code.
-        stratum: code of the stratum.
         frame: the households of the cell in the frame: those sampled, divided by the sampling rate.
         sampled: how many were sampled.
         stayers: how many answered, by wave; those of a wave answered in all earlier ones.

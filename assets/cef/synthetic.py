@@ -41,9 +41,7 @@ group quarters."""
 _PERSONS_PER_HOUSEHOLD = 2.58
 """The persons of a census for each household, those in group quarters included."""
 _BLOCK_GROUP_UNITS = 500
-"""The average number of housing units in a block group."""
 _BLOCKS = 25
-"""The blocks of a block group."""
 _TRACT_BLOCK_GROUPS = 3
 _PLACE_TRACTS = 4
 """The tracts of an incorporated place; three of four such areas are one."""

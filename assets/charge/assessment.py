@@ -88,11 +88,6 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
 
     Args:
         warehouse: the warehouse. The confidential zone is read for the version of the CEF.
-
-    Raises:
-        SealError: if a table that the charge follows from is missing or was altered.
-        StaleInputError: if the stored CEF is not the one that was read from the source.
-        LedgerError: if the ledger is not intact.
     """
     release = method.release
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
@@ -144,9 +139,6 @@ def would_leave(dataset: DatasetDeclaration, release: str, loss: Loss | None, re
     Returns:
         What is charged and what remains, before and, if the charge would not be refused, after it; and the refusal, or
         "".
-
-    Raises:
-        LedgerError: if the ledger is not intact.
     """
     refusal = ""
     if isinstance(loss, InfiniteLoss):

@@ -34,7 +34,6 @@ from mechanisms.accounting.specification import DELTA
 from resources.chain import Entry
 
 REPLAY = "replay"
-"""The name of the check that repeats a draw."""
 LATEST = 40
 
 _BUDGET = {

@@ -217,7 +217,6 @@ def list_charge_rows(
 
 
 def describe_draw(charge: Charge) -> str:
-    """The release of a charge, its edition, and whether it was withdrawn."""
     edition = f"edition {charge.edition}" if charge.edition else "not drawn"
     withdrawn = f", withdrawn in entry {charge.withdrawn.sequence}" if charge.withdrawn else ""
     return f"{charge.entry.dataset} / {charge.entry.release}, {keep_together(edition)}{withdrawn}"

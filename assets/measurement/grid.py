@@ -159,7 +159,6 @@ class GridCounts(BatchedCounts[R, Batch]):
 
     @property
     def counts_table(self) -> Table:
-        """The confidential table of the exact counts, which `counts_recipe` must make."""
         return self.release.confidential(COUNTS)
 
     @property

@@ -93,7 +93,6 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
 
     @property
     def version_table(self) -> Table:
-        """The public table of the keyed version of the exact counts."""
         return self.release.public(f"{self.counts_stage}_version")
 
     def counts_version(self, session: Session, custody: Custody) -> str:

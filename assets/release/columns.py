@@ -386,11 +386,7 @@ class Column(Part):
 
     @property
     def domain_size(self) -> int:
-        """The number of values of `domain`, without listing them.
-
-        Raises:
-            ValueError: as `domain`.
-        """
+        """The number of values of `domain`, without listing them."""
         return len(self._listed) + self.nullable
 
     @property

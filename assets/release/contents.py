@@ -158,11 +158,7 @@ def counted_from(
 
 
 def cef_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
-    """The keyed version of the CEF that `publish_contents` wrote.
-
-    Raises:
-        SealError: if it is missing or was altered.
-    """
+    """The keyed version of the CEF that `publish_contents` wrote."""
     return _published(session, custody, dataset)[_CEF]
 
 

@@ -63,7 +63,6 @@ class Method(ABC, Generic[R, I, O]):
     because earlier draws could no longer be replayed."""
 
     draw_stage: ClassVar[str]
-    """The name of the stage that draws."""
 
     drawn_table: ClassVar[str]
     """The name of the public table that shows the draw's output."""

@@ -108,7 +108,6 @@ class Plan:
         lines: what is measured with noise; empty if nothing is.
         facts: further facts in words, by label.
         tables: further small tables, by title.
-        curves: charts.
         is_bound: whether the charge may be smaller.
         problem: why a charge would be refused whatever else is charged, as a sentence; or "".
     """

@@ -99,9 +99,6 @@ class Release:
 
         Args:
             sources: the further fields of a release that is made from another one as well.
-
-        Raises:
-            DeclarationError: if the declaration contradicts itself or the dataset.
         """
         try:
             design = declaration.design(dataset, **sources)

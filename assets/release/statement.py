@@ -29,7 +29,6 @@ class EvaluatedLoss:
     """A bound on ε that is reported in addition to the loss charged.
 
     Attributes:
-        epsilon: the bound.
         meaning: a sentence that explains it.
     """
 

@@ -256,9 +256,6 @@ def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = 
 
     Args:
         where: by variable, the categories that count.
-
-    Raises:
-        QuestionError: if the hypercube cannot answer.
     """
     return read_publication(Path(folder)).ask(by, where or {}).to_pandas()
 

@@ -35,7 +35,6 @@ MOST_CELLS = 20_000_000
 """The most cells of all measured tables of a hypercube together, structural zeros included."""
 
 BETWEEN = " × "
-"""What stands between the variables in the name of a table."""
 
 TABLES_OF_ALL = frozenset({"hypercube", "measured_tables", "categories", "p_table"})
 """The names of the tables that hypercubes publish besides their products."""
@@ -269,7 +268,6 @@ class HypercubeRelease(Release):
 
     @property
     def _excluded(self) -> str:
-        """What the domain leaves out, after its description."""
         return ", without those that the declared structural zeros exclude" if self.cube.structural_zeros else ""
 
     def charged(self, loss: Loss) -> Loss:

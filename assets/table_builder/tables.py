@@ -39,7 +39,6 @@ def table_recipes(session: Session, method: GridCounts[HypercubeRelease]) -> Map
 
 
 def _measured(session: Session, method: GridCounts[HypercubeRelease]) -> dict[Variables, NDArray[np.int64]]:
-    """By measured table, its noisy cells in steps; 0 where there is a structural zero."""
     release = method.release
     found = {}
     for table, batch in zip(release.design.tables, method.stored(session), strict=True):

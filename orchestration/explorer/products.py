@@ -74,7 +74,6 @@ class Product:
         release: `dataset/release`.
         name, title, description: as in the dictionary.
         file: the Parquet file, of which questions are asked.
-        files: all its files.
         fields: its columns by name.
         level: the column that says of which level a place is; "" if there is none.
         place: the columns that say which place a row is about.
@@ -328,4 +327,3 @@ def _wide(fields: Mapping[str, Field], key: Sequence[str]) -> Iterator[str]:
 
 
 _BOUND = Fragment("value_")
-"""What the names of bound values begin with."""

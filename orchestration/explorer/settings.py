@@ -23,7 +23,6 @@ class Settings:
         temporary: a folder of the explorer's own, the only one that it writes to.
         boundaries: a folder with GeoJSON files; "" for none.
         left_out: folders and files that must not be opened, whatever else is allowed.
-        port: the TCP port.
         confinement: in words, how the process is kept from other files; "" before it is.
     """
 
