@@ -68,11 +68,7 @@ class LakeZone:
         return self.data.startswith("s3://")
 
     def holds(self, session: OpenSession) -> bool:
-        """Whether anything has been written to the zone.
-
-        Raises:
-            WarehouseError: if the catalog cannot be opened.
-        """
+        """Whether anything has been written to the zone. Raises WarehouseError if the catalog cannot be opened."""
         try:
             with session(reads=[self.zone]):
                 return True

@@ -262,11 +262,7 @@ class Ledger(ConfigurableResource):
             return tuple(withdrawals)
 
     def read(self) -> Reading:
-        """Read the whole ledger at one moment.
-
-        Raises:
-            WarehouseError: if it cannot be read.
-        """
+        """Read the whole ledger at one moment. Raises WarehouseError if it cannot be read."""
         return Reading(*self._read())
 
     def examine(self) -> Reading:

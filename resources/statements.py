@@ -71,11 +71,7 @@ class Table:
 
 
 def quote(name: object) -> Fragment:
-    """Quote one identifier for DuckDB.
-
-    Raises:
-        ValueError: if the name is empty or contains a NUL character.
-    """
+    """Quote one identifier for DuckDB. Raises ValueError if the name is empty or contains a NUL character."""
     if isinstance(name, Fragment):
         return name
     text = str(name)

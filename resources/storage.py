@@ -118,11 +118,7 @@ def signed_extension(name: str) -> Fragment:
 
 
 def refuse_exposed(what: str, path: Path, remedy: str) -> None:
-    """Refuse a folder or a file that others than its owner have any access to.
-
-    Raises:
-        WarehouseError: if so.
-    """
+    """Refuse a folder or a file that others than its owner have any access to. Raises WarehouseError if so."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         raise WarehouseError(f"{what} {path} must be closed to all but its owner ({remedy}); its mode is {mode:04o}")

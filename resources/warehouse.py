@@ -481,11 +481,7 @@ class Warehouse(ConfigurableResource):
         return Path(self.folder) / zone.database
 
     def holds(self, zone: Zone) -> bool:
-        """Whether anything has been written to a zone.
-
-        Raises:
-            WarehouseError: if a zone in a lake cannot be opened.
-        """
+        """Whether anything has been written to a zone. Raises WarehouseError if a zone in a lake cannot be opened."""
         return self._storage(zone).holds(self.session)
 
     @contextmanager

@@ -126,11 +126,7 @@ class Release:
         return self.declaration.custody
 
     def refuse(self, reason: str) -> NoReturn:
-        """Reject the declaration for a reason.
-
-        Raises:
-            DeclarationError: always.
-        """
+        """Reject the declaration for a reason. Raises DeclarationError always."""
         raise DeclarationError(f"release {self.dataset.name}/{self.name}: {reason}")
 
     @property
