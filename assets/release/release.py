@@ -126,7 +126,7 @@ class Release:
         return self.declaration.custody
 
     def refuse(self, reason: str) -> NoReturn:
-        """Reject the declaration for a reason. Raises DeclarationError always."""
+        """Reject the declaration. Always raises DeclarationError."""
         raise DeclarationError(f"release {self.dataset.name}/{self.name}: {reason}")
 
     @property
