@@ -43,7 +43,6 @@ def blank(title: str, remark: str, height: float) -> "tuple[Figure, Axes]":
     """An empty chart with a title and a remark below it.
 
     Args:
-        remark: the remark, in small type.
         height: the height of the whole chart in inches, for a title of one line.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -235,7 +235,6 @@ class _Cursor:
     Attributes:
         launched: the keyed state of the source when the job was last launched.
         seen: the keyed state at the last tick.
-        launches: how often the job was launched.
         declarations: a digest of the declarations when the job was last launched, or found not to need it.
     """
 

@@ -65,7 +65,6 @@ class RunOutcome:
     Attributes:
         run_id: the run, or the last one if the queue launched it again; empty if there was none.
         log: the file with everything that Dagster printed.
-        runs: all runs of the launch.
     """
 
     run_id: str

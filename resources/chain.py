@@ -55,7 +55,6 @@ class Entry:
         sequence: 1, 2, … without gaps.
         kind: "reserve", written before anything is drawn; "settle", written once the draw's output is stored; or
             "withdraw", written before everything that was made of the draw is removed. The charge remains.
-        release: the release that the charge is for.
         draw_id: the identifier of the draw, from `Custody.draw_id`.
         specification: the DP specification as canonical JSON; None in all but reservations.
         commitment: SHA-256 of the draw's key, 64 hexadecimal digits.

@@ -168,7 +168,6 @@ class Custody(ConfigurableResource):
         """The key of a draw that has been charged, 32 bytes. This method never makes a key.
 
         Args:
-            draw_id: the draw.
             mode: the custody that its release declares.
             committed: the commitment in the draw's reservation. There is no way to a draw's key without it.
 

@@ -153,7 +153,6 @@ class Ledger(ConfigurableResource):
 
     Attributes:
         warehouse: the warehouse; without a server, its zone `ledger` has the entries.
-        custody: the keys and the anchor.
         on_server: whether the entries are in the PostgreSQL server that libpq's environment names. `move_to_server`
             brings them there first, also those of a new deployment, which has none.
     """
@@ -236,7 +235,6 @@ class Ledger(ConfigurableResource):
 
         Args:
             release: the release, or None for all of the dataset.
-            by: who withdraws it.
 
         Returns:
             The withdrawals of all these draws. Those that were withdrawn before are not withdrawn again.
@@ -521,7 +519,6 @@ def require_fit(population: str, release: str, charges: Sequence[Loss], charge: 
 
     Args:
         release: the release, as `dataset/release`.
-        charges: the population's finite charges so far.
         charge: the finite loss that would be charged.
 
     Raises:

@@ -44,7 +44,6 @@ class SQL:
 
     Attributes:
         name: how errors name it, as that of a file in `sql/`.
-        text: the statement, with placeholders like those in files.
     """
 
     name: str

@@ -459,7 +459,6 @@ class Warehouse(ConfigurableResource):
     """The zones of one deployment, in DuckDB files or in a lake.
 
     Attributes:
-        folder: the folder of the database files.
         memory_limit: the memory limit of each session, in DuckDB's notation; beyond it DuckDB spills to disk.
         threads: the number of threads of each session; 0 for all cores.
         spill_folder: the parent of the folders that sessions spill into; empty for `spill/` inside `folder`.
@@ -628,10 +627,6 @@ def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]
     """The numbers of the rows in which a column is NULL, the lengths of its texts, and its texts or integers.
 
     Joined over batches, these parts are unique to the values and do not depend on where a batch ends.
-
-    Args:
-        column: of a batch.
-        first: the number of the batch's first row.
     """
     yield (np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)) + first).astype("<i8").tobytes()
     if pa.types.is_integer(column.type):

@@ -21,7 +21,6 @@ class Finding:
     """A violated rule.
 
     Attributes:
-        place: the file, or the table of the CEF.
         rule: a description of the problem, without a value of any record.
         column: the column; empty if the finding is about the whole file or table.
         rows: the number of rows that violate the rule; None if the finding is not about rows.

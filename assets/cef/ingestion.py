@@ -84,7 +84,6 @@ def ingest(
     """Replace the CEF of a dataset with the content of its source.
 
     Args:
-        version_key: the key of the data version.
         files: the versions of the source files before (`file_versions`), which they must have afterwards too.
 
     Returns:

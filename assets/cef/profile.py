@@ -25,7 +25,6 @@ class ColumnProfile:
 
     Attributes:
         type: the narrowest type that all its values have; text if a leading zero or more would be lost otherwise.
-        different: the number of different values.
         codes: the different values as texts, in order; empty if there are more than `MOST_CODES`.
         lowest: the least value, if the type is integer.
         highest: the greatest value, if the type is integer.

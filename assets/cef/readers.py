@@ -112,7 +112,6 @@ class Source:
     Attributes:
         columns: the columns of the table that it contains, by their names in the CEF.
         relation: a subquery that gives these columns as text.
-        values: the values bound in the relation.
         path: the file, if there is one.
         state: the file's size and modification time before it was read.
         records: the number of records that the file has by its form; DuckDB must find as many.

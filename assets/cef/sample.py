@@ -48,10 +48,6 @@ def write_sample(
 ) -> list[Path]:
     """Write a synthetic census as `persons`, `units` and `geo`. Rows are sorted, so the same parameters give the same
     files.
-
-    Args:
-        population: the parameters of the census.
-        file_format: the format of the files.
     """
     paths = []
     with _session_for(folder) as session:

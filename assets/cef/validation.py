@@ -27,7 +27,6 @@ def row_findings(
     """The rules that rows of a typed table violate by themselves, with the number of rows.
 
     Args:
-        session: a session that sees the table.
         place: the name of the source in the findings.
         ill_typed: by column, the number of values that are NULL in the table because they could not be converted; they
             are not counted as nulls again.

@@ -113,8 +113,6 @@ def unequal(
     """The number of combinations of values whose counts differ between two tables.
 
     Args:
-        session: a session that reads both.
-        second: the other table.
         totals: the columns that mark totals.
     """
     (cells,) = session.row(

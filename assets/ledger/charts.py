@@ -78,8 +78,6 @@ class _Panel:
 
     Attributes:
         title: the unit and the output premetric of the total, in words.
-        shares: the shares of all charges.
-        total: the total loss.
         cap: a cap to draw as a line, in the total's output premetric; or None.
     """
 
@@ -135,10 +133,6 @@ def draw_comparison(budget: Budget, title: str) -> bytes:
 
     The cap is a line in the panel whose total equals the sum that counts against the cap. If no total does, that sum
     has a panel of its own. Infinite losses have no bar; they are named below the panels.
-
-    Args:
-        budget: a budget with at least one charge.
-        title: the title of the population.
 
     Returns:
         PNG bytes, 1080 pixels wide.

@@ -57,7 +57,6 @@ class Share:
     """The contribution of a charge to a total.
 
     Attributes:
-        charge: the charge.
         loss: its contribution, in the form in which the total adds it: ρ in a total of ρ, ε in a total of ε, and
             either in a total under approximate DP, which adds all ρ and then converts their sum. None if the charge
             does not count.

@@ -32,9 +32,7 @@ class Budget:
     """The charges to a population, or to one of its datasets, and what they add up to under the cap.
 
     Attributes:
-        charges: the charges, in order.
         cap: the cap; None if the population is no longer declared.
-        declared: the declared datasets.
     """
 
     name: str

@@ -54,7 +54,6 @@ class Query:
 
     Attributes:
         distribution: the distribution of the noise of each cell.
-        cells: the number of cells.
     """
 
     name: str

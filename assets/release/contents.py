@@ -148,7 +148,6 @@ def counted_from(
 
     Args:
         session: the session that counts, which reads the confidential zone.
-        dataset: the dataset.
         parameters: the parameters that the counts follow from (`Method.counted_with`).
 
     Raises:

@@ -47,8 +47,6 @@ class Draw(Generic[I_co]):
 
     Attributes:
         draw_id: its identifier, an HMAC of everything the draw depends on.
-        specification: the DP specification that it satisfies.
-        inputs: the versions of its inputs.
         made_of: the mechanism, its version, the parameters and the versions of the inputs, as plain values.
     """
 

@@ -75,8 +75,6 @@ class Gate(Generic[R]):
     """A rule that a release must satisfy; otherwise its publication is blocked.
 
     Attributes:
-        name: the name of the asset check.
-        stage: the stage whose asset must satisfy the rule.
         words: the rule as a sentence, for the check's page and the certificate.
         problems: returns the violations of the rule, in words with counts and without values; empty if there are none.
     """

@@ -61,7 +61,6 @@ class Line:
 
     Attributes:
         name: the name by which a wanted margin is given, such as `PH3 state_A-G`.
-        counted: what is counted, in words.
         budget: ρ or ε as it is declared, exact: for one record added or removed, and in TopDown for one changed.
         standard_error: the standard deviation of the noise of one number, in what the numbers count.
         margin: its noise is within this margin in at least 90% of draws.

@@ -77,7 +77,6 @@ class Release:
 
     Attributes:
         design: the mechanism's parameters, as they follow from declaration and dataset.
-        publisher: who publishes.
         address: the address under which that folder is served; "" if it is not.
 
     Raises:

@@ -33,7 +33,6 @@ def seal_of(session: Session, custody: Custody, tables: Sequence[Table], made_of
     """The seal of tables as they are stored now, 64 hexadecimal digits.
 
     Args:
-        session: a session that reads the tables.
         made_of: what else they follow from, as plain values: for counts of the CEF, `counted_from`.
     """
     return custody.seal(

@@ -26,11 +26,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class EvaluatedLoss:
-    """A bound on ε that is reported in addition to the loss charged.
-
-    Attributes:
-        meaning: a sentence that explains it.
-    """
+    """A bound on ε that is reported in addition to the loss charged."""
 
     epsilon: float
     meaning: str
@@ -41,7 +37,6 @@ class Equivalent:
     """The loss of a part of the release, or for some of the changes that the guarantee covers.
 
     Attributes:
-        of: what it is the loss of.
         loss: the loss. The certificate states ρ as (ε, δ) too.
         source: what it follows from.
     """
@@ -60,7 +55,6 @@ class Accuracy:
 
     Attributes:
         summary: one or two sentences, for the first page.
-        columns: the headings of the table.
         rows: its rows: texts and numbers, one for each column.
         note: what the figures mean, and what they leave out.
     """
@@ -81,7 +75,6 @@ class Paper:
 
     Attributes:
         title: authors, title and year.
-        url: where it can be read.
     """
 
     title: str
@@ -111,7 +104,6 @@ class Statement:
         loss_source: the theorem that gives the loss.
         accuracy: how accurate the published figures are, from parameters and statistics held fixed.
         errors: the errors of the published figures, estimated from what is published; None if they are not.
-        data_versions: the versions of inputs and outputs.
         remark: a sentence that is added to the meaning of the loss, or "".
         fewest: the fewest units in which two data sets differ that agree on the invariants and differ at all.
         also_exact: what else is published exactly besides the invariants, in sentences.

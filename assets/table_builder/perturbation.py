@@ -33,11 +33,7 @@ def noise_of(design: Hypercube, table: Table) -> Distribution | Perturbation:
 
 
 def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator[Batch], key: bytes) -> Iterator[Batch]:
-    """The results of all measured tables, in the order of the draw.
-
-    Args:
-        exact: the exact cells, in the order of the draw.
-    """
+    """The results of all measured tables, in the order of the draw."""
     design = release.design
     p_table = design.p_table
     assert p_table is not None

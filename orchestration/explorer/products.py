@@ -41,8 +41,6 @@ class Field:
     """A column, as the dictionary describes it.
 
     Attributes:
-        title: its name in words.
-        description: what it contains.
         labels: by value as text, its label; empty if values are not listed.
     """
 
@@ -72,9 +70,7 @@ class Product:
 
     Attributes:
         release: `dataset/release`.
-        name, title, description: as in the dictionary.
         file: the Parquet file, of which questions are asked.
-        fields: its columns by name.
         level: the column that says of which level a place is; "" if there is none.
         place: the columns that say which place a row is about.
         groups: the columns that say which group it is about.
@@ -177,7 +173,6 @@ class Product:
         """The rows with the given values, with the greatest numbers first.
 
         Args:
-            number: the column to sort by.
             equal: by column, its value.
             most: at most so many rows.
         """
