@@ -134,7 +134,6 @@ def preview(
 
 
 def _width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> float:
-    """The least width of a table, in pixels: its longest words decide."""
     return 1 + sum(
         _PADDING
         + max(_HEAD * len(name), *(_TEXT * len(piece) for row in rows for piece in _BREAKS.split(row[number])), 0)

@@ -147,7 +147,6 @@ def _following(
 
 
 def _succeeded_later(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether a retry of the run, which repeats only the steps that were not done, has succeeded."""
     record = instance.get_run_record_by_id(run.run_id)
     again = dg.RunsFilter(
         job_name=run.job_name,

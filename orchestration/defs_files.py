@@ -75,7 +75,6 @@ def _require_shallow(text: str, file: str) -> None:
 
 
 def _nodes(node: yaml.Node, seen: set[int]) -> Iterator[yaml.Node]:
-    """A node and all nodes in it, each once, however often an alias repeats it."""
     if id(node) in seen:
         return
     seen.add(id(node))

@@ -177,7 +177,6 @@ def _follow(
 
 
 def _locate(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Say which code location a run is of, if nothing says so yet."""
     run = instance.get_run_by_id(run_id) if run_id else None
     if run is not None and run.remote_job_origin is None:
         # Dagster has no public class of this, but a form in which it is stored, which stays.

@@ -119,7 +119,6 @@ def propose_dataset(
 
 
 def _key(dataset: str, table: str, found: Profile, given: str | None, *, required: bool) -> str | None:
-    """The column that identifies a record: the one that is named so, if every value of it occurs once."""
     possible = [
         each.name for each in found.columns if each.identifies and each.type in (ColumnType.INTEGER, ColumnType.STRING)
     ]

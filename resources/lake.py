@@ -122,7 +122,6 @@ class LakeZone:
 
     @property
     def _catalog(self) -> str:
-        """The name under which DuckLake attaches the catalog itself."""
         return f"__ducklake_metadata_{self.zone.value}"
 
     def _keep_folder(self, *, create: bool) -> None:

@@ -440,7 +440,6 @@ def read_stored_entries(session: Session) -> tuple[Entry, ...]:
 
 
 def _find_departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:
-    """The problem if a chain does not end where its anchor says; empty if it does."""
     known = entries[: anchor.sequence]
     if len(known) < anchor.sequence:
         return (f"entries from {len(known) + 1} to {anchor.sequence} are missing at the end",)
@@ -497,7 +496,6 @@ def _require_chargeable(
 
 
 def _require_one_population(entries: Sequence[Entry], dataset: str, details: Details) -> None:
-    """Refuse a charge that would count the same people's losses under two caps."""
     for entry in entries:
         if entry.kind != RESERVE or (known := entry.known()).population == details.population:
             continue

@@ -422,11 +422,7 @@ class Session:
             return self._connection.execute(text, dict(values) if values else None)
 
     def _fill_in(self, name: Source, names: Mapping[str, Any]) -> str:
-        """The text of a statement, which may name only tables of the session's zones.
-
-        Raises:
-            WarehouseError: if it names another one.
-        """
+        """The text of a statement, which may name only tables of the session's zones."""
         self._require_seen(name, names)
         return render(name, names)
 

@@ -192,7 +192,6 @@ def _read_through(session: Session, source: Source) -> _Opened:
 
 
 def _parts(session: Session, source: Source) -> tuple[tuple[Finding, ...], Counter[str]]:
-    """The findings about the columns that another one is made of, and in how many rows that one cannot be made."""
     if source.made is None:
         return (), Counter()
     unmade, *counts = session.row(

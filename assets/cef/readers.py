@@ -275,7 +275,6 @@ def unreadable(label: str, kind: str) -> Finding:
 
 
 def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, str]:
-    """The name of each column in the source. Raises SourceError unless each occurs exactly once."""
     sources = {name: in_source(name, column) for name, column in columns.items()}
     folded = Counter(name.casefold() for name in names)
     findings = [
@@ -337,12 +336,7 @@ def _parquet_header(path: Path) -> list[str]:
 def _parquet_relation(
     path: Path, columns: Mapping[str, Column], sources: Mapping[str, str], names: Sequence[str]
 ) -> tuple[Fragment, int]:
-    """The relation of a Parquet file, and its number of records.
-
-    Raises:
-        SourceError: if a column is stored as something that is not exactly readable.
-        pyarrow.ArrowException: if the file contradicts itself about the number of its records.
-    """
+    """The relation of a Parquet file, and its number of records."""
     metadata = pq.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
     findings = []

@@ -185,7 +185,6 @@ def survey_size(parameters: SurveyParameters) -> Size:
 
 
 def _rounded(weight: Fraction, places: int) -> Decimal:
-    """A weight rounded to a number of decimals, halves up."""
     return Decimal(floor(weight * 10**places + Fraction(1, 2))).scaleb(-places)
 
 
@@ -385,7 +384,6 @@ def survey_relation(declaration: SyntheticSurveyDeclaration, table: str) -> tupl
 
 
 def _cells_in_sql(parameters: SurveyParameters) -> list[dict[str, Any]]:
-    """The cells as placeholders: their households are numbered one after the other, those of a state together."""
     cells = survey_cells(parameters)
     of_state = {state: sum(cell.households for cell in cells if cell.state == state) for state in parameters.states}
     rows: list[dict[str, Any]] = []

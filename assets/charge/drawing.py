@@ -145,12 +145,6 @@ def _found(
 def _write(
     method: Method[Any, Any, Any], session: Session, draw: Draw[Inputs], output: Any, settled: Entry | None
 ) -> str:
-    """Store and label an output in one transaction; return its version.
-
-    Raises:
-        ReplayError: if the draw is settled with another version; nothing is written then.
-        WarehouseError: if what was stored is not the output, and the key that could make it again would be destroyed.
-    """
     with session.transaction():
         version = method.write(session, draw, output)
         if settled and settled.output_version != version:

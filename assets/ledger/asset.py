@@ -256,7 +256,6 @@ def _entries_table(entries: Sequence[Entry]) -> pa.Table:
 
 
 def _not_shown(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list[str]:
-    """The tables that are not as expected; a table may lag behind the ledger until it is materialized again."""
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         return [
             f"{table} does not show the current ledger; materialize it again"

@@ -224,7 +224,6 @@ class GridCounts(BatchedCounts[R, Batch]):
         )
 
     def _read(self, session: Session, table: Table, expected: pa.Table) -> pa.Table:
-        """A table in the order of the draw. Raises GridError unless it has the expected rows, apart from its counts."""
         found, name = in_order(session, table), self.release.schema
         if sorted(found.column_names) != sorted([*expected.column_names, _COUNT]):
             raise GridError(f"{name}: the columns are not {', '.join([*expected.column_names, _COUNT])}")

@@ -89,7 +89,6 @@ def _named(field: str) -> Iterator[None]:
 
 
 def _typed(kind: ColumnType, value: object) -> Value:
-    """Convert a declared value to the column's type. Raises ValueError if it is not of that type."""
     wrong = ValueError(f"{shown(value)} is not of type {kind.value}")
     if isinstance(value, int) and value.bit_length() > _LONGEST_INTEGER:
         raise wrong

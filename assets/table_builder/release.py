@@ -93,7 +93,6 @@ class HypercubeRelease(Release):
                 self.refuse(f"variables: {name} has the name of another variable, but for upper and lower case")
 
     def _check_withheld(self, withheld: WithheldRecords) -> None:
-        """What a hypercube of withheld records may declare, whose loss is that of two counted records."""
         for place, zeros in enumerate(self.cube.structural_zeros):
             if not any(set(zeros) <= set(kept) for kept in withheld.kept_together):
                 self.refuse(

@@ -110,7 +110,6 @@ def _show_budget(budget: Budget, population: Population) -> None:
 
 
 def _chart(budget: Budget) -> alt.LayerChart | None:
-    """For each charge, by how much the total grew with it; None if the charges do not add up."""
     if budget.cap is None:
         return None
     rows: list[dict[str, str | float]] = []

@@ -309,7 +309,6 @@ def _find_rows(choice: Choice, most: int) -> list[dict[str, Any]]:
 
 
 def _list_places(choice: Choice, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A line for each row, named by its place; places of the same name have their code with it."""
     product = choice.product
     names = distinguish({product.code_place(row): product.name_place(row) for row in rows})
     return [_make_line(choice, names[product.code_place(row)], row) for row in rows]
@@ -431,7 +430,6 @@ def _show_lines(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str
 
 
 def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> alt.Chart | alt.LayerChart:
-    """The numbers with their intervals, a row for each name; of two places, those of each in a color of its own."""
     rows = [{"where": "", **line, "interval": _with_interval(line)} for line in lines]
     names, places = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "where"))
     two = len(places) > 1
