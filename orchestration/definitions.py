@@ -95,7 +95,11 @@ def declared_methods(tree: dg.ComponentTree, published: Path) -> list[Method[Any
 
 
 def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseComponent]) -> dg.Definitions:
-    """The ledger and the compositions of all populations, their checks, their job, and what keeps them up to date."""
+    """The ledger and the compositions of all populations, their checks, their job, and what keeps them up to date.
+
+    Raises:
+        ValueError: if datasets of one population contradict each other.
+    """
     charged = [component for component in releases if component.charges]
     charges = [component.key(CHARGE) for component in charged]
     draws = [component.key(component.method.draw_stage) for component in charged]

@@ -103,11 +103,11 @@ class Custody(ConfigurableResource):
         return _derive_from(self._master_key(), purpose)
 
     def establish(self) -> None:
-        """Make the master key and the anchor of a new deployment; otherwise check that they exist and belong to it."""
+        """Make or check the master key and the anchor of the deployment. Raises CustodyError as `derive`."""
         self._master_key()
 
     def anchor(self) -> Anchor | None:
-        """The ledger's anchor; None in a new deployment, whose custody this does not establish."""
+        """The ledger's anchor; None in a new deployment, which stays new. Raises CustodyError as `derive`."""
         found = self._find_key()
         return found[1] if found else None
 

@@ -517,7 +517,7 @@ class Warehouse(ConfigurableResource):
 
     @contextmanager
     def snapshot(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
-        """This warehouse with zones whose content stays the same until the block ends; parameters as in `session`."""
+        """This warehouse with zones that stay the same until the block ends. Parameters and errors: see `session`."""
         with self.session(reads=reads, folder=folder) as session:
             snapshot = _WarehouseSnapshot(**dict(self))
             snapshot.take(session, folder)

@@ -312,7 +312,7 @@ def census_persons(
 
 
 def refuse_recodes_named_like_detailed_codes(detailed_codes: bool, recodes: Mapping[str, Column]) -> None:
-    """Refuse a recoded column of persons with the name of a detailed code, if the dataset has detailed codes."""
+    """Raise ValueError if a recoded column of persons has the name of one of the dataset's detailed codes."""
     if detailed_codes:
         try:
             recodes_beside(DETAILED_COLUMNS, dict(recodes))

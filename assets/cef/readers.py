@@ -184,6 +184,9 @@ def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> S
 
     Args:
         table: a table whose `geography_path` is declared.
+
+    Raises:
+        SourceError: as `open_source`.
     """
     records = declaration.tables[table]
     required = {name: column for name, column in records.columns.items() if column.role in (Role.KEY, Role.GEOGRAPHY)}

@@ -249,7 +249,7 @@ def synthetic_survey(
 def refuse_other_columns(
     parameters: SurveyParameters, recoded_units: dict[str, Column], recoded_persons: dict[str, Column]
 ) -> None:
-    """Refuse columns beside those of a survey that are not recoded, or have the name of one."""
+    """Raise ValueError if a further column is not recoded, or has the name of a column of the survey."""
     layout = {**household_columns(parameters), **person_columns(parameters)}
     for field, recodes in (("recoded_units", recoded_units), ("recoded_persons", recoded_persons)):
         try:

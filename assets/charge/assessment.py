@@ -88,6 +88,11 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
 
     Args:
         warehouse: the warehouse. The confidential zone is read for the version of the CEF.
+
+    Raises:
+        SealError: if a table that the charge follows from is missing or was altered.
+        StaleInputError: if the stored CEF is not the one that was read from the source.
+        LedgerError: if the ledger is not intact.
     """
     release = method.release
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
@@ -134,7 +139,7 @@ def would_leave(dataset: DatasetDeclaration, release: str, loss: Loss | None, re
 
     Args:
         loss: the charge; None if none is known.
-        reading: the ledger, which must be intact.
+        reading: the ledger. One that is not intact raises LedgerError.
 
     Returns:
         What is charged and what remains, before and, if the charge would not be refused, after it; and the refusal, or

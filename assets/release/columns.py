@@ -385,7 +385,7 @@ class Column(Part):
 
     @property
     def domain_size(self) -> int:
-        """The number of values of `domain`, without listing them."""
+        """The number of values of `domain`, without listing them. Raises ValueError as `domain`."""
         return len(self._listed) + self.nullable
 
     @property

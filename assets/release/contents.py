@@ -157,7 +157,7 @@ def counted_from(
 
 
 def cef_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
-    """The keyed version of the CEF that `publish_contents` wrote."""
+    """The keyed version of the CEF that `publish_contents` wrote. Raises SealError as `published_contents`."""
     return _published(session, custody, dataset)[_CEF]
 
 

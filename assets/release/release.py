@@ -134,7 +134,7 @@ class Release:
         return True
 
     def require_allowed(self) -> None:
-        """Refuse a release without a finite loss unless its dataset allows such releases."""
+        """Raise DeclarationError if the loss is not finite and the dataset does not allow such releases."""
         if not self.has_finite_loss and not self.dataset.allows_unbounded_releases:
             self.refuse(
                 "no finite loss bounds it (ε = ∞); such a release is made only of a dataset that is synthetic or "

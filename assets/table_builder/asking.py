@@ -252,10 +252,14 @@ def read_publication(folder: Path) -> Published:
 
 
 def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = None) -> "pd.DataFrame":
-    """A table that is built from the publication of a hypercube, with standard errors and 90% intervals.
+    """A table built from the publication of a hypercube, with standard errors and 90% intervals.
 
     Args:
-        where: by variable, the categories that count.
+        folder: the folder of the publication.
+        by, where: as for `Published.ask`.
+
+    Raises:
+        QuestionError: as `read_publication` and `Published.ask`.
     """
     return read_publication(Path(folder)).ask(by, where or {}).to_pandas()
 
