@@ -153,6 +153,7 @@ class Ledger(ConfigurableResource):
 
     Attributes:
         warehouse: the warehouse; without a server, its zone `ledger` has the entries.
+        custody: the keys and the anchor.
         on_server: whether the entries are in the PostgreSQL server that libpq's environment names. `move_to_server`
             brings them there first, also those of a new deployment, which has none.
     """

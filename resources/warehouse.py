@@ -455,6 +455,7 @@ class Warehouse(ConfigurableResource):
     """The zones of one deployment, in DuckDB files or in a lake.
 
     Attributes:
+        folder: the folder of the database files.
         memory_limit: the memory limit of each session, in DuckDB's notation; beyond it DuckDB spills to disk.
         threads: the number of threads of each session; 0 for all cores.
         spill_folder: the parent of the folders that sessions spill into; empty for `spill/` inside `folder`.
