@@ -89,6 +89,7 @@ def table_schema(columns: Mapping[str, str], descriptions: Mapping[str, str] | N
     """The columns of a stored table for the UI.
 
     Args:
+        columns: names and DuckDB types.
         descriptions: descriptions of columns, by name. Some columns may have none, and extra names are ignored.
     """
     described = descriptions or {}

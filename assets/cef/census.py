@@ -292,7 +292,10 @@ def census_units(
     """The table of units.
 
     Args:
+        path: the file of units; None for a built-in source.
+        geography_path: the geography file; None for a built-in source.
         group_quarters_types: whether the units have the column GQTYPE, the type of group quarters.
+        recodes: further columns, recoded from those of the files.
     """
     columns = {name: column for name, column in UNIT_COLUMNS.items() if group_quarters_types or name != "GQTYPE"}
     return RecordTable(path=path, geography_path=geography_path, columns={**columns, **(recodes or {})})

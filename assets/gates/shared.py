@@ -113,6 +113,10 @@ def unequal(
     """The number of combinations of values whose counts differ between two tables.
 
     Args:
+        session: a session that reads both.
+        first: a table whose columns `totals` mark the rows that are totals, which are left out.
+        second: the other table.
+        columns: the columns to compare by.
         totals: the columns that mark totals.
     """
     (cells,) = session.row(
