@@ -46,7 +46,6 @@ def deployed_nodes(
 
 
 def nodes_of(specs: Iterable[dg.AssetSpec]) -> dict[str, Node]:
-    """The assets that these specs describe, by their keys as text."""
     return {
         spec.key.to_user_string(): Node(
             tags=spec.tags, parents=sorted({dep.asset_key.to_user_string() for dep in spec.deps})

@@ -12,7 +12,6 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session
 
 PROJECT = Path(__file__).resolve().parents[1]
-"""The root of the project, to which declared paths are relative."""
 
 OWNERS = ["team:disclosure-avoidance"]
 POOL = "warehouse"
@@ -37,7 +36,6 @@ zone."""
 
 
 MOST_ROWS = 40
-"""How many rows of a table an asset's page shows."""
 SHORT = 12
 """How many digits of a hash or an identifier are shown in tables; as many name a draw in an authorization."""
 GROUP = 16
@@ -121,7 +119,6 @@ def preview(
 
     Args:
         columns: names of the columns, or their descriptions by name. A page has room for four narrow ones.
-        rows: their values.
         room: how wide the table may be.
     """
     described = columns if isinstance(columns, Mapping) else dict.fromkeys(columns)
@@ -138,7 +135,6 @@ def preview(
 
 
 def _width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> float:
-    """The least width of a table, in pixels: its longest words decide."""
     return 1 + sum(
         _PADDING
         + max(_HEAD * len(name), *(_TEXT * len(piece) for row in rows for piece in _BREAKS.split(row[number])), 0)
@@ -153,7 +149,6 @@ def _as_paragraph(names: Sequence[str], row: Sequence[str]) -> str:
 
 
 def plainly(text: str) -> str:
-    """A text that Markdown shows as it is."""
     return text.translate(_NOT_IN_MARKDOWN)
 
 
@@ -161,7 +156,6 @@ _NOT_IN_MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\[]_*`<>
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table of public or descriptive facts, as Markdown."""
     lines = [header, ["---"] * len(header), *([str(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -201,7 +195,6 @@ def named(table: Table) -> str:
 
 
 def public_table_metadata(session: Session, table: Table) -> dict[str, Any]:
-    """The name and the number of rows of a table that anyone may see."""
     return {"table": named(table), "dagster/row_count": session.count(table)}
 
 
@@ -209,7 +202,6 @@ def check_result(problems: Sequence[str], name: str | None = None) -> dg.AssetCh
     """The result of a check, from its problems in words without values.
 
     Args:
-        problems: what it found.
         name: that of the check, if a step evaluates several of an asset.
     """
     return dg.AssetCheckResult(

@@ -48,7 +48,6 @@ def stated_plainly(kind: StageKind) -> Callable[[Callable[P, T]], Callable[P, T]
 
 
 def explained(problem: str, kind: StageKind) -> str:
-    """A problem in words, with what follows from it at a stage."""
     before = "Nothing was charged, drawn or published."
     consequence = before if kind in _BEFORE else _CONSEQUENCES.get(kind, _OTHERWISE)
     return f"{problem.rstrip('.')}.\n{consequence}\n{_STANDS}"

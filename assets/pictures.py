@@ -43,8 +43,6 @@ def blank(title: str, remark: str, height: float) -> "tuple[Figure, Axes]":
     """An empty chart with a title and a remark below it.
 
     Args:
-        title: the title, in bold; a long title is wrapped.
-        remark: the remark, in small type.
         height: the height of the whole chart in inches, for a title of one line.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -105,7 +103,6 @@ def picture(content: bytes, words: str) -> dg.MarkdownMetadataValue:
     """PNG bytes as metadata that the UI renders as a picture.
 
     Args:
-        content: the PNG.
         words: what the picture shows, with its main figures, for those who do not see it.
     """
     alternative = " ".join(plainly(words).split())

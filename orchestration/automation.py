@@ -48,7 +48,6 @@ def release_jobs(
     Schedules and sensors refer to the job by its name, the release's schema.
 
     Args:
-        release: the release.
         charges: whether it has a charge, and therefore the job `preflight__<dataset>__<release>`.
         reads: other releases whose publications it reads. No job makes them, because each is charged by itself.
         with_plan: whether the release stores what it plans, so that its job makes the plan too.
@@ -83,7 +82,6 @@ def release_jobs(
 
 
 def _partition_jobs(release: Release, partitions: Partitions, rest: dg.AssetSelection) -> dg.Definitions:
-    """The job of a partition, the job of the rest, and the sensor that launches them after the release's job."""
     by_part = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
     states = dg.define_asset_job(
         f"{STATES}__{release.schema}",
@@ -149,7 +147,6 @@ def _following(
 
 
 def _succeeded_later(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether a retry of the run, which repeats only the steps that were not done, has succeeded."""
     record = instance.get_run_record_by_id(run.run_id)
     again = dg.RunsFilter(
         job_name=run.job_name,
@@ -191,7 +188,6 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
     one.
 
     Args:
-        release: the release.
         declared: the declarations of the release and its dataset, as text.
         root: the folder that relative source paths start from.
     """
@@ -238,7 +234,6 @@ class _Cursor:
     Attributes:
         launched: the keyed state of the source when the job was last launched.
         seen: the keyed state at the last tick.
-        launches: how often the job was launched.
         declarations: a digest of the declarations when the job was last launched, or found not to need it.
     """
 

@@ -36,7 +36,6 @@ def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = 
 
     Args:
         ledger: the ledger of the deployment, with its warehouse and custody.
-        published: the folder of publications.
         folder: a folder that does not exist, or is empty.
         with_keys: whether the keys are copied too.
 
@@ -87,7 +86,6 @@ def restore(
     Args:
         folder: the back-up.
         home: the folder of databases and keys. It may hold a custody that survived; its anchor then counts.
-        published: the folder of publications; it may hold no publications.
         resources: the warehouse, custody and ledger of the deployment whose home is the given folder.
 
     Raises:

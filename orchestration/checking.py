@@ -55,7 +55,6 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
 
     Args:
         tree: the component tree, of which nothing needs to be loadable.
-        published: the folder of publications.
     """
     folder = tree.defs_module_path
     files = sorted(path.relative_to(folder).as_posix() for name in NAMES for path in folder.rglob(name))
@@ -149,7 +148,6 @@ def _of_document(file: str, node: yaml.Node, document: Any, declared: list[_Decl
 
 
 def _refusals(file: str, attributes: yaml.Node | None, error: BaseException) -> Iterator[Problem]:
-    """The problems that an error tells of a document with these attributes."""
     if isinstance(error, ValidationError):
         for each in error.errors(include_url=False):
             text = each["msg"].removeprefix("Value error, ")
@@ -169,7 +167,6 @@ def _fields(message: str, known: int = 0) -> list[str]:
     """The fields that a message names after what is declared, as in `release town/tenure: swap: …`.
 
     Args:
-        message: the message.
         known: the number of its first fields that are known already, and left out.
     """
     fields = message.split(": ")[1:-1]
@@ -177,7 +174,6 @@ def _fields(message: str, known: int = 0) -> list[str]:
 
 
 def _below(node: yaml.Node | None, field: object) -> yaml.Node | None:
-    """The node of a field of a mapping, or of an element of a list."""
     if isinstance(node, yaml.MappingNode):
         return next((value for key, value in node.value if key.value == str(field)), None)
     if isinstance(node, yaml.SequenceNode) and str(field).isdigit() and int(str(field)) < len(node.value):

@@ -44,10 +44,6 @@ def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.Resou
 def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
     """Everything that a component tree declares, with the ledger and the resources.
 
-    Args:
-        tree: the loaded `defs` folder.
-        home: the folder of databases and keys.
-
     Raises:
         DeclarationError: as `declarations`.
     """
@@ -88,12 +84,7 @@ def declarations(tree: dg.ComponentTree) -> tuple[list[DatasetDeclaration], list
 
 
 def declared_methods(tree: dg.ComponentTree, published: Path) -> list[Method[Any, Any, Any]]:
-    """How each declared release that is charged is made.
-
-    Args:
-        tree: the loaded `defs` folder.
-        published: the folder of publications.
-    """
+    """How each declared release that is charged is made."""
     datasets = {each.declaration.name: each.declaration for each in tree.get_all_components(Dataset)}
     releases = releases_of(tree.get_all_components(DeclaresReleases))  # type: ignore[type-abstract]
     return [

@@ -42,10 +42,6 @@ def require_unambiguous(folder: Path) -> None:
 def require_unambiguous_text(text: str, file: str) -> None:
     """Check the text of one file, which contains one YAML document or several.
 
-    Args:
-        text: the YAML.
-        file: its name in messages.
-
     Raises:
         DeclarationError: as `require_unambiguous`.
     """
@@ -79,7 +75,6 @@ def _require_shallow(text: str, file: str) -> None:
 
 
 def _nodes(node: yaml.Node, seen: set[int]) -> Iterator[yaml.Node]:
-    """A node and all nodes in it, each once, however often an alias repeats it."""
     if id(node) in seen:
         return
     seen.add(id(node))

@@ -43,7 +43,6 @@ class Deployment:
 
     @cached_property
     def declared(self) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
-        """The declared datasets, and the releases by `dataset/release`. Raises as `declarations`."""
         datasets, releases = declarations(self.tree)
         return datasets, {release.named: release for release in releases}
 
@@ -62,7 +61,6 @@ class Deployment:
         return {component.named: component.releases(components) for component in components}
 
     def budgets(self, reading: Reading) -> list[dict[str, Any]]:
-        """For each population: its datasets, cap, what was charged, and what remains."""
         return list_budget_records(reading, group_populations(self.declared[0]))
 
     def statuses(self, instance: dg.DagsterInstance) -> list[dict[str, Any]]:
@@ -110,12 +108,10 @@ class Deployment:
 
     @cached_property
     def machine(self) -> Machine:
-        """This machine, with the disks of the deployment."""
         return this_machine(self.home, self.published, in_lake=bool(self.ledger.warehouse.lake))
 
     @cached_property
     def public_key(self) -> Ed25519PublicKey:
-        """The key that publications of this deployment are verified with."""
         return public_key(self.ledger.custody)
 
 

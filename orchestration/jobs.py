@@ -56,8 +56,6 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
     """The job `audit`, which fails if something does not hold.
 
     Args:
-        methods: the declared releases that are charged.
-        published: the folder of publications.
         reports: the folder of the report, `audit.html` and `audit.json`.
     """
 
@@ -84,7 +82,6 @@ def audit_automation(audits: dg.JobDefinition, releases: Iterable[str]) -> dg.De
     """A schedule and a sensor that launch an audit. Both are off until somebody switches them on in the UI.
 
     Args:
-        audits: the job `audit`.
         releases: the names of the jobs that make releases.
     """
     made = frozenset(releases)
@@ -131,5 +128,4 @@ def retention_automation() -> dg.Definitions:
 
 
 def now() -> str:
-    """The time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -45,8 +45,6 @@ class Step:
     Attributes:
         kind: "planned", "begun" or "made" for an asset, "passed" or "failed" for a check, "refused" for a step that
             raised.
-        asset: the asset, as a path with slashes; for a step that raised, the name of the step.
-        check: the name of the check; empty for assets.
         seconds: how long it took; 0 if it has only begun.
         words: what a failed check or step says.
         metadata: the metadata of an asset, or of a failed step, by name.
@@ -66,9 +64,7 @@ class RunOutcome:
 
     Attributes:
         run_id: the run, or the last one if the queue launched it again; empty if there was none.
-        success: whether it succeeded.
         log: the file with everything that Dagster printed.
-        runs: all runs of the launch.
     """
 
     run_id: str
@@ -88,7 +84,6 @@ def prepare_instance() -> None:
 
 
 def open_instance() -> dg.DagsterInstance:
-    """The Dagster instance, prepared."""
     prepare_instance()
     return dg.DagsterInstance.get()
 
@@ -105,8 +100,6 @@ def run_job(
 
     Args:
         instance: the instance that the process uses too, named by `DAGSTER_HOME`.
-        job: the name of the job.
-        config: its run configuration.
         log: the file for what Dagster prints; it is replaced.
         report: called for everything that happens, in order.
         partition: the key of the partition that a partitioned job makes.
@@ -184,7 +177,6 @@ def _follow(
 
 
 def _locate(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Say which code location a run is of, if nothing says so yet."""
     run = instance.get_run_by_id(run_id) if run_id else None
     if run is not None and run.remote_job_origin is None:
         # Dagster has no public class of this, but a form in which it is stored, which stays.
@@ -238,7 +230,6 @@ def _plain_values(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, An
 
 
 def _failure_message(event: dg.DagsterEvent) -> str:
-    """What a failed step says: the description of a `dagster.Failure`, or else the error that the step raised."""
     failed = event.step_failure_data
     if failed.user_failure_data and failed.user_failure_data.description:
         return str(failed.user_failure_data.description)

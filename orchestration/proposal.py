@@ -41,7 +41,6 @@ class Proposal:
     """A declaration to be written.
 
     Attributes:
-        text: the YAML of the file.
         columns: for each column: table, name, type, role, domain.
         warnings: what a person must look at, as sentences.
     """
@@ -65,8 +64,6 @@ def propose_dataset(
     """Propose the declaration of a dataset.
 
     Args:
-        name: the dataset's name.
-        reader: the format of the files.
         units: the file with one record for each unit, as it is to be declared, and what it contains.
         persons: the same for the file of persons, if there is one.
         record_name: what a unit is called.
@@ -122,7 +119,6 @@ def propose_dataset(
 
 
 def _key(dataset: str, table: str, found: Profile, given: str | None, *, required: bool) -> str | None:
-    """The column that identifies a record: the one that is named so, if every value of it occurs once."""
     possible = [
         each.name for each in found.columns if each.identifies and each.type in (ColumnType.INTEGER, ColumnType.STRING)
     ]
@@ -195,7 +191,6 @@ def _left_out(column: ColumnProfile) -> str:
 
 
 def _domain(column: ColumnProfile) -> tuple[dict[str, str], str]:
-    """The fields of a column's domain, and what a person should think about."""
     match column.type:
         case ColumnType.STRING if column.codes:
             return {"values": f"[{', '.join(map(_text, column.codes))}]"}, ""

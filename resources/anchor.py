@@ -50,7 +50,6 @@ class Anchor:
         return hmac.new(key, canonicalize(list(facts)), sha256).hexdigest()
 
     def _to_fields(self) -> dict[str, Any]:
-        """The facts of an anchor of a file, the same in all versions."""
         return {name: value for name, value in asdict(self).items() if name != "on_server"}
 
 

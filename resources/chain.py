@@ -55,8 +55,6 @@ class Entry:
         sequence: 1, 2, … without gaps.
         kind: "reserve", written before anything is drawn; "settle", written once the draw's output is stored; or
             "withdraw", written before everything that was made of the draw is removed. The charge remains.
-        dataset: the dataset whose budget is charged.
-        release: the release that the charge is for.
         draw_id: the identifier of the draw, from `Custody.draw_id`.
         specification: the DP specification as canonical JSON; None in all but reservations.
         commitment: SHA-256 of the draw's key, 64 hexadecimal digits.
@@ -121,20 +119,17 @@ def make_reservation(
 
 
 def make_settlement(chain: Sequence[Entry], reserved: Entry, output_version: str) -> Entry:
-    """The entry that settles a reservation, ready to be appended to `chain`."""
     settled = replace(reserved, kind=SETTLE, specification=None, output_version=output_version, details=None)
     return _link(chain, settled)
 
 
 def make_withdrawal(chain: Sequence[Entry], reserved: Entry, withdrawn: str, by: str) -> Entry:
-    """The entry that withdraws a reserved draw, ready to be appended to `chain`."""
     details = canonicalize({"withdrawn": withdrawn, "by": by}).decode()
     entry = replace(reserved, kind=WITHDRAW, specification=None, output_version=None, details=details)
     return _link(chain, entry)
 
 
 def find(chain: Sequence[Entry], kind: str, draw_id: str) -> Entry | None:
-    """The entry of this kind for this draw; None if there is none."""
     return next((entry for entry in chain if entry.kind == kind and entry.draw_id == draw_id), None)
 
 

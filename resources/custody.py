@@ -103,19 +103,11 @@ class Custody(ConfigurableResource):
         return _derive_from(self._master_key(), purpose)
 
     def establish(self) -> None:
-        """Make the master key and the anchor of a new deployment. Otherwise check that they are there and belong to it.
-
-        Raises:
-            CustodyError: as for `derive`.
-        """
+        """Make or check the master key and the anchor of the deployment. Raises CustodyError as `derive`."""
         self._master_key()
 
     def anchor(self) -> Anchor | None:
-        """The ledger's anchor; None in a new deployment, whose custody this does not establish.
-
-        Raises:
-            CustodyError: as for `derive`.
-        """
+        """The ledger's anchor; None in a new deployment, which stays new. Raises CustodyError as `derive`."""
         found = self._find_key()
         return found[1] if found else None
 
@@ -176,7 +168,6 @@ class Custody(ConfigurableResource):
         """The key of a draw that has been charged, 32 bytes. This method never makes a key.
 
         Args:
-            draw_id: the draw.
             mode: the custody that its release declares.
             committed: the commitment in the draw's reservation. There is no way to a draw's key without it.
 

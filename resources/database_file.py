@@ -27,8 +27,6 @@ class DatabaseFile:
     """The file of one zone.
 
     Attributes:
-        zone: the zone.
-        path: its file.
         patience: the number of seconds to wait for a file in use by another process.
     """
 

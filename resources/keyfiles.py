@@ -60,11 +60,7 @@ def read_key(path: Path) -> bytes | None:
 
 
 def read_file(path: Path) -> bytes | None:
-    """The content of a file, or None if there is no file.
-
-    Raises:
-        CustodyError: if the file cannot be read.
-    """
+    """The content of a file, or None if there is no file. Raises CustodyError if the file cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -40,7 +40,6 @@ class LakeZone:
     """One zone in a lake.
 
     Attributes:
-        zone: the zone.
         data: where its Parquet files lie: a folder, or `s3://bucket/prefix`. It ends with a slash.
         patience: the number of seconds to wait while another process creates the catalog.
     """
@@ -58,7 +57,6 @@ class LakeZone:
 
     @property
     def name(self) -> str:
-        """How errors name the zone."""
         return f"the catalog of the {self.zone.value} zone"
 
     @property
@@ -70,11 +68,7 @@ class LakeZone:
         return self.data.startswith("s3://")
 
     def holds(self, session: OpenSession) -> bool:
-        """Whether anything has been written to the zone.
-
-        Raises:
-            WarehouseError: if the catalog cannot be opened.
-        """
+        """Whether anything has been written to the zone. Raises WarehouseError if the catalog cannot be opened."""
         try:
             with session(reads=[self.zone]):
                 return True
@@ -128,7 +122,6 @@ class LakeZone:
 
     @property
     def _catalog(self) -> str:
-        """The name under which DuckLake attaches the catalog itself."""
         return f"__ducklake_metadata_{self.zone.value}"
 
     def _keep_folder(self, *, create: bool) -> None:

@@ -97,7 +97,6 @@ class Reading:
         """The composition of a population's finite charges, settled or not, which is compared with the cap.
 
         Args:
-            population: the population.
             like: the cap; the result has its output premetric, and its δ if it has one.
             through: the last sequence number that counts; None for all entries.
             also: losses that are counted as if they were charged too.
@@ -141,10 +140,7 @@ class Reading:
         """Refuse a further finite charge that does not fit under the cap.
 
         Args:
-            population: the name of the population.
             release: who would be charged, for the message.
-            charge: the loss.
-            cap: the cap of the population.
 
         Raises:
             CapExceeded: if it does not fit.
@@ -180,8 +176,6 @@ class Ledger(ConfigurableResource):
         """Charge a draw to its population before anything is drawn. Repeated calls charge it only once.
 
         Args:
-            dataset: the dataset that the release is made from.
-            release: the release that the charge is for.
             draw_id: from `Custody.draw_id`.
             specification: what the draw will satisfy; its loss is the charge.
             commitment: `custody.compute_commitment` of the draw's key.
@@ -241,9 +235,7 @@ class Ledger(ConfigurableResource):
         """Record that every draw of a release, or of all releases of a dataset, is withdrawn. The charges remain.
 
         Args:
-            dataset: the dataset.
             release: the release, or None for all of the dataset.
-            by: who withdraws it.
 
         Returns:
             The withdrawals of all these draws. Those that were withdrawn before are not withdrawn again.
@@ -269,11 +261,7 @@ class Ledger(ConfigurableResource):
             return tuple(withdrawals)
 
     def read(self) -> Reading:
-        """Read the whole ledger at one moment.
-
-        Raises:
-            WarehouseError: if it cannot be read.
-        """
+        """Read the whole ledger at one moment. Raises WarehouseError if it cannot be read."""
         return Reading(*self._read())
 
     def examine(self) -> Reading:
@@ -359,12 +347,7 @@ class Ledger(ConfigurableResource):
         return ServerStorage(self.warehouse.patience)
 
     def _establish(self) -> None:
-        """Establish the custody of a new deployment, unless the server shows that it is not new.
-
-        Raises:
-            LedgerError: if the server has entries, and the custody no anchor.
-            CustodyError: as `Custody.establish`.
-        """
+        """Establish the custody of a new deployment, unless the server shows that it is not new."""
         if self.on_server and self.custody.anchor() is None:
             with self._storage().open_to_read() as opened:
                 entries, problems = opened.load()
@@ -458,7 +441,6 @@ def read_stored_entries(session: Session) -> tuple[Entry, ...]:
 
 
 def _find_departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:
-    """The problem if a chain does not end where its anchor says; empty if it does."""
     known = entries[: anchor.sequence]
     if len(known) < anchor.sequence:
         return (f"entries from {len(known) + 1} to {anchor.sequence} are missing at the end",)
@@ -515,7 +497,6 @@ def _require_chargeable(
 
 
 def _require_one_population(entries: Sequence[Entry], dataset: str, details: Details) -> None:
-    """Refuse a charge that would count the same people's losses under two caps."""
     for entry in entries:
         if entry.kind != RESERVE or (known := entry.known()).population == details.population:
             continue
@@ -536,11 +517,8 @@ def require_fit(population: str, release: str, charges: Sequence[Loss], charge: 
     """Refuse a charge that does not fit under a cap, with the price in one sentence.
 
     Args:
-        population: the population that would be charged.
         release: the release, as `dataset/release`.
-        charges: the population's finite charges so far.
         charge: the finite loss that would be charged.
-        cap: the cap.
 
     Raises:
         CapExceeded: if it does not fit, or cannot be stated in the cap's output premetric.

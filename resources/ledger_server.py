@@ -137,11 +137,7 @@ def _list_migrations() -> list[str]:
 
 
 def _read_version(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
-    """The number of the last migration that was applied.
-
-    Raises:
-        StorageError: if there is no schema, the role may not read it, or it is later than this version knows.
-    """
+    """The number of the last migration that was applied."""
     try:
         row = _run(connection, _APPLIED).fetchone()
     except (errors.UndefinedTable, errors.InvalidSchemaName):

@@ -71,7 +71,6 @@ def _sweep(base: Path) -> None:
 
 
 def _lock_in(base: Path) -> tuple[Path, int]:
-    """Create a lock file; return it with the descriptor that holds the lock."""
     while True:
         lock = base / f"{_PREFIX}{os.getpid()}-{token_hex(8)}{_LOCK}"
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -82,7 +81,6 @@ def _lock_in(base: Path) -> tuple[Path, int]:
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Acquire a lock; return whether it was free."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

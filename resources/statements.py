@@ -35,7 +35,6 @@ class Zone(StrEnum):
 
     @property
     def database(self) -> str:
-        """The name of the zone's file in the folder of the databases."""
         return f"{self.value}.duckdb"
 
 
@@ -45,7 +44,6 @@ class SQL:
 
     Attributes:
         name: how errors name it, as that of a file in `sql/`.
-        text: the statement, with placeholders like those in files.
     """
 
     name: str
@@ -65,7 +63,6 @@ class Table:
 
     @property
     def text(self) -> str:
-        """The quoted address, as it is written in a statement."""
         return ".".join(quote(part).text for part in (self.zone.value, self.schema, self.name))
 
     def __str__(self) -> str:
@@ -73,11 +70,7 @@ class Table:
 
 
 def quote(name: object) -> Fragment:
-    """Quote one identifier for DuckDB.
-
-    Raises:
-        ValueError: if the name is empty or contains a NUL character.
-    """
+    """Quote one identifier for DuckDB. Raises ValueError if the name is empty or contains a NUL character."""
     if isinstance(name, Fragment):
         return name
     text = str(name)

@@ -27,7 +27,6 @@ ATTACH = SQL("warehouse/attach", "ATTACH {{ path }} AS {{ alias }}{% if read_onl
 DETACH = SQL("warehouse/detach", "DETACH {{ alias }}")
 
 OpenSession = Callable[..., AbstractContextManager[Any]]
-"""`Warehouse.session`."""
 
 
 class WarehouseError(RefusedError):
@@ -43,7 +42,6 @@ class Removal:
     """What a compaction removed for good.
 
     Attributes:
-        files: the number of files.
         size: what they occupied, in bytes, as far as it is known.
     """
 
@@ -120,11 +118,7 @@ def signed_extension(name: str) -> Fragment:
 
 
 def refuse_exposed(what: str, path: Path, remedy: str) -> None:
-    """Refuse a folder or a file that others than its owner have any access to.
-
-    Raises:
-        WarehouseError: if so.
-    """
+    """Refuse a folder or a file that others than its owner have any access to. Raises WarehouseError if so."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         raise WarehouseError(f"{what} {path} must be closed to all but its owner ({remedy}); its mode is {mode:04o}")

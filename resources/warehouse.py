@@ -83,7 +83,6 @@ _CIPHER = "httpfs"
 """The extension with the cipher for spilled data and for an encrypted lake; DuckDB's built-in cipher only decrypts."""
 
 LARGE = 100_000
-"""The number of rows from which a table counts as large."""
 
 ROWS_HASHED = 100_000
 """The number of rows of a large table that are in memory at a time while it is hashed."""
@@ -234,7 +233,6 @@ class Session:
         return address
 
     def _make(self, how: str, address: str, name: Source, values: Values | None, names: Mapping[str, Any]) -> None:
-        """Make a table of the results of a statement, for all values in order."""
         text = self._fill_in(name, names)
         first, *further = values if isinstance(values, Sequence) else [values]
         self._execute(name, f"{how} {address} AS\n{text}", first)
@@ -424,11 +422,7 @@ class Session:
             return self._connection.execute(text, dict(values) if values else None)
 
     def _fill_in(self, name: Source, names: Mapping[str, Any]) -> str:
-        """The text of a statement, which may name only tables of the session's zones.
-
-        Raises:
-            WarehouseError: if it names another one.
-        """
+        """The text of a statement, which may name only tables of the session's zones."""
         self._require_seen(name, names)
         return render(name, names)
 
@@ -483,11 +477,7 @@ class Warehouse(ConfigurableResource):
         return Path(self.folder) / zone.database
 
     def holds(self, zone: Zone) -> bool:
-        """Whether anything has been written to a zone.
-
-        Raises:
-            WarehouseError: if a zone in a lake cannot be opened.
-        """
+        """Whether anything has been written to a zone. Raises WarehouseError if a zone in a lake cannot be opened."""
         return self._storage(zone).holds(self.session)
 
     @contextmanager
@@ -528,11 +518,7 @@ class Warehouse(ConfigurableResource):
 
     @contextmanager
     def snapshot(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
-        """This warehouse with zones whose content stays the same until the block ends. Parameters are as in `session`.
-
-        Raises:
-            WarehouseError: as `session`.
-        """
+        """This warehouse with zones that stay the same until the block ends. Parameters and errors: see `session`."""
         with self.session(reads=reads, folder=folder) as session:
             snapshot = _WarehouseSnapshot(**dict(self))
             snapshot.take(session, folder)
@@ -638,10 +624,6 @@ def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]
     """The numbers of the rows in which a column is NULL, the lengths of its texts, and its texts or integers.
 
     Joined over batches, these parts are unique to the values and do not depend on where a batch ends.
-
-    Args:
-        column: of a batch.
-        first: the number of the batch's first row.
     """
     yield (np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)) + first).astype("<i8").tobytes()
     if pa.types.is_integer(column.type):

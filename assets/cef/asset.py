@@ -35,12 +35,7 @@ CODE_VERSION = "3"
 
 
 def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefinition | dg.AssetChecksDefinition]:
-    """The asset `[dataset, "cef"]`, its checks `schema_and_keys` and `as_read`, and `structure` if there are rules.
-
-    Args:
-        declaration: the dataset.
-        root: the folder that relative source paths start from.
-    """
+    """The asset `[dataset, "cef"]`, its checks `schema_and_keys` and `as_read`, and `structure` if there are rules."""
     key = dg.AssetKey([declaration.name, "cef"])
 
     @dg.asset(
@@ -114,7 +109,6 @@ def code_version(declaration: DatasetDeclaration) -> str:
 
 
 def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.AssetChecksDefinition:
-    """The check of the rules across records of the layout."""
 
     @dg.asset_check(
         asset=key,
@@ -144,7 +138,6 @@ def _check_result(findings: Sequence[Finding], counts: Mapping[str, int]) -> dg.
 
 
 def describe(declaration: DatasetDeclaration) -> str:
-    """The description of the dataset and its columns in Markdown, for the asset's page."""
     origin = (
         "**Synthetic**: these records are generated or public; experiments may draw on them."
         if declaration.synthetic

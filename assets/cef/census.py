@@ -142,7 +142,6 @@ _TITLES = {
     "CENRACE": "race",
     "RELSHIP": "relationship to the householder",
 }
-"""The columns in words, for certificates and data dictionaries."""
 
 
 def _titled(columns: Mapping[str, Column]) -> dict[str, Column]:
@@ -210,7 +209,6 @@ PERSON_COLUMNS = _titled(
         "RELSHIP": _codes(RELATIONSHIPS, "Relationship to the householder."),
     }
 )
-"""The columns of `persons`."""
 
 DETAILED_COLUMNS = {**SEX, **DETAILED_CODES}
 """The columns of `persons` that only a file with detailed codes has."""
@@ -271,7 +269,6 @@ partner. Otherwise the household already violates a rule, and the codes are not 
 
 
 PlaceNames = dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]]
-"""The names of places by code."""
 
 
 class CensusDeclaration(DatasetDeclaration):
@@ -311,7 +308,6 @@ def census_persons(
 
     Args:
         path: the file of persons; None for a built-in source.
-        recodes: further columns, recoded from those of the file.
         detailed_codes: whether persons have sex and the detailed codes of race and Hispanic origin.
     """
     detailed = DETAILED_COLUMNS if detailed_codes else {}
@@ -319,11 +315,7 @@ def census_persons(
 
 
 def refuse_recodes_named_like_detailed_codes(detailed_codes: bool, recodes: Mapping[str, Column]) -> None:
-    """Refuse a recoded column of persons with the name of a detailed code, if the dataset has detailed codes.
-
-    Raises:
-        ValueError: if there is one.
-    """
+    """Raise ValueError if a recoded column of persons has the name of one of the dataset's detailed codes."""
     if detailed_codes:
         try:
             recodes_beside(DETAILED_COLUMNS, dict(recodes))

@@ -15,7 +15,6 @@ NO_CODE = "Null"
 """The text in place of a race code, in the file and in the CEF: it is a value, and not a missing one."""
 
 RACE_CODES = tuple(f"QRACE{place}" for place in range(1, 9))
-"""The columns of the race codes, in order."""
 
 
 def _column(title: str, description: str, **domain: Any) -> Column:
@@ -48,7 +47,6 @@ def race_code_rules(table: str, prefix: str = "", needs: str | None = None) -> d
     The statement that counts violations includes `cef/race_codes_after_null.sql`.
 
     Args:
-        table: the table with the codes.
         prefix: what the names of the rules begin with.
         needs: a column that only datasets with these codes have.
     """

@@ -55,8 +55,6 @@ class BlockFile:
     """One of the files.
 
     Attributes:
-        name: its name in production.
-        columns: its columns, in its order.
         others_allowed: whether it may have further columns, which are ignored.
     """
 
@@ -115,7 +113,6 @@ FILES = {
         },
     ),
 }
-"""The file of each table of the CEF."""
 
 STRUCTURE = Structure(
     "cef/detailed_files_structure",
@@ -128,7 +125,6 @@ def block_table(table: str, path: str) -> RecordTable:
 
     Args:
         table: `units`, which are the blocks, `persons` or `households`.
-        path: its file.
     """
     role = "key" if table == "units" else "unit"
     made = f"{', '.join(PLACE)}, one after the other."
@@ -155,7 +151,6 @@ class BlockFilesDeclaration(DatasetDeclaration):
 
     @property
     def tables(self) -> dict[str, RecordTable]:
-        """The tables of the dataset: units, which are the blocks, persons, and households if there is such a file."""
         return super().tables | ({"households": self.households} if self.households else {})
 
 
@@ -163,8 +158,6 @@ def detailed_files(units: str, persons: str, households: str | None = None, **de
     """The declaration of a dataset from the input files of SafeTab.
 
     Args:
-        units: the file of blocks, GRF-C.txt.
-        persons: the file of persons, person-records.txt.
         households: the file of households, household-records.txt; None if the dataset has none.
         described: the other fields of the dataset: `name`, `title`, `cap` and so on.
     """

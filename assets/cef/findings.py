@@ -13,7 +13,6 @@ NULL = "null where none is allowed"
 
 
 def outside_its_domain(column: Column) -> str:
-    """The rule about a value that the column's domain does not contain."""
     return f"value outside its domain {column.domain_in_words}"
 
 
@@ -22,7 +21,6 @@ class Finding:
     """A violated rule.
 
     Attributes:
-        place: the file, or the table of the CEF.
         rule: a description of the problem, without a value of any record.
         column: the column; empty if the finding is about the whole file or table.
         rows: the number of rows that violate the rule; None if the finding is not about rows.
@@ -35,7 +33,6 @@ class Finding:
 
     @property
     def statement(self) -> str:
-        """The finding without its count."""
         return f"{self.place}: column {self.column}: {self.rule}" if self.column else f"{self.place}: {self.rule}"
 
     def __str__(self) -> str:

@@ -78,11 +78,7 @@ def generated_columns(declaration: DatasetDeclaration, table: str) -> dict[str, 
 
 
 def refuse_unknown_sources(declaration: DatasetDeclaration) -> None:
-    """Refuse columns that are recoded from a column that is not generated.
-
-    Raises:
-        ValueError: if there is one.
-    """
+    """Raise ValueError if a column is recoded from one that is not generated."""
     for table, records in declaration.tables.items():
         known = generated_columns(declaration, table)
         for name, column in records.columns.items():

@@ -40,7 +40,6 @@ class _Opened:
     """A source that has been read once.
 
     Attributes:
-        source: the source.
         ill_typed: by column, the number of values that are not of its type.
         too_fine: by column, the number of those that are decimals with too many digits after the point.
         unplaced: by recoded column, the number of values that are in none of its bands or categories.
@@ -61,11 +60,9 @@ class _Opened:
         return self.ill_typed + self.unplaced + self.unmade
 
     def finding(self, column: str, rule: str, rows: int) -> Finding:
-        """A finding about a column, under the column's name in the source."""
         return Finding(self.source.label, rule, in_source(column, self.source.columns[column]), rows)
 
     def findings(self) -> Iterator[Finding]:
-        """What reading the source found."""
         yield from self.of_parts
         for name, column in self.source.columns.items():
             if rows := self.too_fine[name]:
@@ -87,10 +84,6 @@ def ingest(
     """Replace the CEF of a dataset with the content of its source.
 
     Args:
-        session: a session that writes the confidential zone.
-        declaration: the dataset.
-        root: the folder that relative paths start from.
-        version_key: the key of the data version.
         files: the versions of the source files before (`file_versions`), which they must have afterwards too.
 
     Returns:
@@ -199,7 +192,6 @@ def _read_through(session: Session, source: Source) -> _Opened:
 
 
 def _parts(session: Session, source: Source) -> tuple[tuple[Finding, ...], Counter[str]]:
-    """The findings about the columns that another one is made of, and in how many rows that one cannot be made."""
     if source.made is None:
         return (), Counter()
     unmade, *counts = session.row(
@@ -267,7 +259,6 @@ def _write(
 def _compare(
     session: Session, table: Table, key: str, main: _Opened, geography: _Opened, places: Fragment
 ) -> tuple[list[Finding], int]:
-    """The disagreements between a source and its geography file, and the number of records without a place."""
     shared = [name for name in geography.source.columns if name in main.source.columns and name != key]
     unplaced, unnamed, unfilled, keyless, *differing = session.row(
         "cef/compare_places", records=table, places=places, key=key, shared=shared
@@ -285,7 +276,6 @@ def _compare(
 
 
 def _at_source(finding: Finding, opened: list[_Opened]) -> Finding:
-    """Convert a finding about a table of the CEF to one about the source of the table's column."""
     for one in opened:
         if finding.column in one.source.columns:
             return replace(

@@ -15,7 +15,6 @@ from assets.release.dataset import Reader
 from resources.warehouse import Session, WarehouseError
 
 MOST_CODES = 40
-"""The most different values that are listed."""
 
 _NARROWEST_FIRST = (ColumnType.BOOLEAN, ColumnType.DATE, ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.STRING)
 
@@ -25,11 +24,7 @@ class ColumnProfile:
     """What a column contains.
 
     Attributes:
-        name: the column's name in the file.
         type: the narrowest type that all its values have; text if a leading zero or more would be lost otherwise.
-        records: the number of records.
-        present: the number of values.
-        different: the number of different values.
         codes: the different values as texts, in order; empty if there are more than `MOST_CODES`.
         lowest: the least value, if the type is integer.
         highest: the greatest value, if the type is integer.

@@ -67,7 +67,6 @@ BLOCK_BYTES = 1 << 23
 """The number of bytes of a CSV file that are in memory at a time while its form is checked."""
 
 SEPARATORS = {Reader.CSV: ",", Reader.PIPE_SEPARATED: "|"}
-"""What separates the fields of a text file."""
 
 GRAMMAR = {
     delimited.Rule.NOT_UTF8: "not UTF-8",
@@ -81,7 +80,6 @@ GRAMMAR = {
     delimited.Rule.OTHER_LINE_END: "line end that differs from the header's",
     delimited.Rule.TOO_LONG: f"longer than {LONGEST_ROW:,} bytes",
 }
-"""The rules of a text file's form, in words."""
 
 STORED_AS = {
     ColumnType.INTEGER: ("integer", "decimal", "text"),
@@ -112,11 +110,8 @@ class Source:
     """An opened source.
 
     Attributes:
-        label: its name in messages and metadata: the file's name.
-        kind: the format that it must have.
         columns: the columns of the table that it contains, by their names in the CEF.
         relation: a subquery that gives these columns as text.
-        values: the values bound in the relation.
         path: the file, if there is one.
         state: the file's size and modification time before it was read.
         records: the number of records that the file has by its form; DuckDB must find as many.
@@ -152,12 +147,10 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 def _source_path(records: RecordTable, root: Path) -> Path | None:
-    """The source file of a table; None for a built-in source."""
     return None if records.path is None else root / records.path
 
 
 def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
-    """All source files of a dataset; none for a built-in source."""
     return [
         root / path
         for records in declaration.tables.values()
@@ -168,11 +161,6 @@ def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
 
 def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
     """Open the source of a table, for all columns except those that its geography file provides.
-
-    Args:
-        declaration: the dataset.
-        table: `units` or `persons`.
-        root: the folder that relative paths start from.
 
     Raises:
         SourceError: if the file is missing, is not exactly readable in its format, or lacks a declared column.
@@ -195,12 +183,10 @@ def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> S
     """Open the geography file of a table: its key, its geography, and any other declared columns that it repeats.
 
     Args:
-        declaration: the dataset.
         table: a table whose `geography_path` is declared.
-        root: the folder that relative paths start from.
 
     Raises:
-        SourceError: as `open_source` does.
+        SourceError: as `open_source`.
     """
     records = declaration.tables[table]
     required = {name: column for name, column in records.columns.items() if column.role in (Role.KEY, Role.GEOGRAPHY)}
@@ -241,7 +227,6 @@ def _open_file(
 
 
 def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column]) -> Source:
-    """Open one of SafeTab's files, with the column that identifies the block made of those of its place."""
     read = _open_file(Reader.PIPE_SEPARATED, path, file.columns, header_problem=file.header_problem)
     patterns = {f"part_{number}": str(column.pattern) for number, column in enumerate(PLACE.values())}
     relation = render("cef/with_made_column", {"relation": read.relation, "made": BLOCK, "parts": list(PLACE)})
@@ -285,17 +270,14 @@ def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str
 
 
 def in_source(name: str, column: Column) -> str:
-    """The name of a column in its source."""
     return column.source or name
 
 
 def unreadable(label: str, kind: str) -> Finding:
-    """The finding about a file that cannot be read in its format."""
     return Finding(label, f"not a readable {kind}")
 
 
 def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, str]:
-    """The name of each column in the source. Raises SourceError unless each occurs exactly once."""
     sources = {name: in_source(name, column) for name, column in columns.items()}
     folded = Counter(name.casefold() for name in names)
     findings = [
@@ -357,12 +339,7 @@ def _parquet_header(path: Path) -> list[str]:
 def _parquet_relation(
     path: Path, columns: Mapping[str, Column], sources: Mapping[str, str], names: Sequence[str]
 ) -> tuple[Fragment, int]:
-    """The relation of a Parquet file, and its number of records.
-
-    Raises:
-        SourceError: if a column is stored as something that is not exactly readable.
-        pyarrow.ArrowException: if the file contradicts itself about the number of its records.
-    """
+    """The relation of a Parquet file, and its number of records."""
     metadata = pq.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
     findings = []

@@ -25,7 +25,6 @@ from resources.warehouse import Session, Warehouse
 
 
 def _fields(columns: dict[str, Column], first: Sequence[str]) -> dict[str, str]:
-    """The name of each column in a file, by its name in the CEF; the columns `first` come before the others."""
     return {name: in_source(name, columns[name]) for name in dict.fromkeys([*first, *columns])}
 
 
@@ -49,14 +48,6 @@ def write_sample(
 ) -> list[Path]:
     """Write a synthetic census as `persons`, `units` and `geo`. Rows are sorted, so the same parameters give the same
     files.
-
-    Args:
-        folder: the folder of the files; created if it does not exist.
-        population: the parameters of the census.
-        file_format: the format of the files.
-
-    Returns:
-        The three paths.
     """
     paths = []
     with _session_for(folder) as session:
@@ -80,7 +71,6 @@ def write_block_files(folder: Path, population: SyntheticPopulation) -> list[Pat
     """Write a synthetic census with detailed codes as SafeTab's files. Rows are sorted.
 
     Args:
-        folder: the folder of the files; created if it does not exist.
         population: the parameters of the census, with detailed codes.
 
     Returns:
@@ -103,7 +93,6 @@ def write_block_files(folder: Path, population: SyntheticPopulation) -> list[Pat
 
 @contextmanager
 def _session_for(folder: Path) -> Iterator[Session]:
-    """A session in a warehouse of its own, for files in a folder that exists from then on."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stirred-sample-") as home, Warehouse(folder=home).session() as session:
         yield session
@@ -112,7 +101,6 @@ def _session_for(folder: Path) -> Iterator[Session]:
 def _stage(
     session: Session, name: str, table: str, population: SyntheticPopulation, columns: Collection[str]
 ) -> Fragment:
-    """Stage columns of a table of the census under a name."""
     return session.stage(
         name,
         f"cef/synthetic_{table}",
@@ -123,7 +111,6 @@ def _stage(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write a sample as the command line says, or report what is wrong with the command line."""
     parser = argparse.ArgumentParser(prog="python -m assets.cef.sample", description=__doc__)
     parser.add_argument("folder", type=Path, help="the folder for the files")
     parser.add_argument("--households", type=int, default=1000, help="the number of households (default: 1000)")

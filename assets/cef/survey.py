@@ -76,7 +76,6 @@ class SurveyDesign(dg.Model):
 
     @property
     def strata(self) -> dict[str, Stratum]:
-        """The strata by code."""
         return {"low_income": self.low_income, "other": self.other}
 
 
@@ -122,8 +121,6 @@ class Cell:
     """A stratum of a state, with the numbers of its households and their weights.
 
     Attributes:
-        state: FIPS code.
-        stratum: code of the stratum.
         frame: the households of the cell in the frame: those sampled, divided by the sampling rate.
         sampled: how many were sampled.
         stayers: how many answered, by wave; those of a wave answered in all earlier ones.
@@ -188,7 +185,6 @@ def survey_size(parameters: SurveyParameters) -> Size:
 
 
 def _rounded(weight: Fraction, places: int) -> Decimal:
-    """A weight rounded to a number of decimals, halves up."""
     return Decimal(floor(weight * 10**places + Fraction(1, 2))).scaleb(-places)
 
 
@@ -221,11 +217,9 @@ def synthetic_survey(
 ) -> SyntheticSurveyDeclaration:
     """The declaration of a synthetic survey.
 
-    Args:
-        generated: the parameters of the survey.
-        recoded_units: columns of households that are recoded from those that are generated.
-        recoded_persons: the same for persons.
-        described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
+    recoded_units: columns of households that are recoded from those that are generated.
+    recoded_persons: the same for persons.
+    described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
     """
     described["title"] = described.get("title") or f"Synthetic survey of {states_in_words(generated.states)}"
     frame = floor(sum(cell.frame for cell in survey_cells(generated)))
@@ -255,11 +249,7 @@ def synthetic_survey(
 def refuse_other_columns(
     parameters: SurveyParameters, recoded_units: dict[str, Column], recoded_persons: dict[str, Column]
 ) -> None:
-    """Refuse columns beside those of a survey that are not recoded, or have the name of one.
-
-    Raises:
-        ValueError: if there is one.
-    """
+    """Raise ValueError if a further column is not recoded, or has the name of a column of the survey."""
     layout = {**household_columns(parameters), **person_columns(parameters)}
     for field, recodes in (("recoded_units", recoded_units), ("recoded_persons", recoded_persons)):
         try:
@@ -394,7 +384,6 @@ def survey_relation(declaration: SyntheticSurveyDeclaration, table: str) -> tupl
 
 
 def _cells_in_sql(parameters: SurveyParameters) -> list[dict[str, Any]]:
-    """The cells as placeholders: their households are numbered one after the other, those of a state together."""
     cells = survey_cells(parameters)
     of_state = {state: sum(cell.households for cell in cells if cell.state == state) for state in parameters.states}
     rows: list[dict[str, Any]] = []

@@ -41,9 +41,7 @@ group quarters."""
 _PERSONS_PER_HOUSEHOLD = 2.58
 """The persons of a census for each household, those in group quarters included."""
 _BLOCK_GROUP_UNITS = 500
-"""The average number of housing units in a block group."""
 _BLOCKS = 25
-"""The blocks of a block group."""
 _TRACT_BLOCK_GROUPS = 3
 _PLACE_TRACTS = 4
 """The tracts of an incorporated place; three of four such areas are one."""
@@ -111,11 +109,9 @@ def synthetic_census(
 ) -> SyntheticCensusDeclaration:
     """The declaration of a synthetic census.
 
-    Args:
-        generated: the parameters of the census.
-        recoded_units: columns of units that are recoded from those of the layout.
-        recoded_persons: the same for persons.
-        described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
+    recoded_units: columns of units that are recoded from those of the layout.
+    recoded_persons: the same for persons.
+    described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
     """
     described["title"] = described.get("title") or f"Synthetic census of {states_in_words(generated.states)}"
     origin = (
@@ -135,7 +131,6 @@ def synthetic_census(
 
 
 def _units_of(states: Sequence[str], recodes: Mapping[str, Column] | None) -> RecordTable:
-    """The table of units, with only these states in its domain."""
     units = census_units(group_quarters_types=True, recodes=recodes)
     state = units.columns["TABBLKST"].model_copy(update={"values": {code: STATES[code] for code in sorted(states)}})
     return units.model_copy(update={"columns": {**units.columns, "TABBLKST": state}})
@@ -207,7 +202,6 @@ def synthetic_size(population: SyntheticPopulation) -> Size:
 
 
 def synthetic_names(population: SyntheticPopulation) -> dict[str, Any]:
-    """The values of the placeholders of the statements `cef/synthetic_*`, except their columns."""
     states = _states(population)
     names = {
         "states": [asdict(state) for state in states],
@@ -218,7 +212,6 @@ def synthetic_names(population: SyntheticPopulation) -> dict[str, Any]:
 
 
 def synthetic_values(population: SyntheticPopulation, table: str) -> dict[str, Any]:
-    """The values bound in the statement `cef/synthetic_*` of a table."""
     return {"seed": population.seed} | (code_values() if population.detailed_codes and table == "persons" else {})
 
 
@@ -232,10 +225,6 @@ def write(session: Session, declaration: SyntheticCensusDeclaration) -> None:
     """Write the tables of a synthetic census without validation, for benchmarks and tests.
 
     The asset of a dataset validates what it writes (`ingestion`).
-
-    Args:
-        session: a session that writes the confidential zone.
-        declaration: the census.
     """
     for table, (name, records) in zip(declaration.cef_tables(), declaration.tables.items(), strict=True):
         session.create(

@@ -38,7 +38,6 @@ def _codes() -> dict[int, list[str]]:
 
 
 def code_names() -> dict[str, Any]:
-    """The values of the placeholders of `cef/synthetic_codes.sql`."""
     lists, first = [], 0
     for (number, codes), multiplier in zip(_codes().items(), _MULTIPLIERS, strict=False):
         lists.append({"number": number, "first": first, "size": len(codes), "multiplier": multiplier})

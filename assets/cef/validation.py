@@ -27,9 +27,6 @@ def row_findings(
     """The rules that rows of a typed table violate by themselves, with the number of rows.
 
     Args:
-        session: a session that sees the table.
-        table: the typed table.
-        records: its declaration.
         place: the name of the source in the findings.
         ill_typed: by column, the number of values that are NULL in the table because they could not be converted; they
             are not counted as nulls again.
@@ -75,7 +72,6 @@ def structure_offenders(session: Session, declaration: DatasetDeclaration) -> di
 
     Args:
         session: a session that sees both tables, with the declared columns.
-        declaration: the dataset.
     """
     structure = declaration.structure
     if structure is None:
@@ -87,7 +83,6 @@ def structure_offenders(session: Session, declaration: DatasetDeclaration) -> di
 
 
 def structure_findings(offenders: Mapping[Rule, int]) -> list[Finding]:
-    """The findings about violated rules of a structure."""
     return [Finding(rule.table, rule.offence, rule.column, rows) for rule, rows in offenders.items() if rows]
 
 
@@ -106,7 +101,6 @@ def cef_findings(session: Session, declaration: DatasetDeclaration) -> list[Find
 
     Args:
         session: a session that reads the confidential zone.
-        declaration: the dataset.
     """
     findings = form_findings(session, declaration)
     malformed = {finding.place for finding in findings}

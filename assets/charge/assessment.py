@@ -25,7 +25,6 @@ AUTHORIZED_BY_COMMAND = "command that authorizes it"
 """The metadata with the command, of the preflight and of the failure of a charge that only wants an authorization."""
 
 NOBODY = "<your name>"
-"""The placeholder for the name in the configuration that is proposed."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,6 @@ class Assessment:
     """What charging a release's next draw would mean.
 
     Attributes:
-        release: the release.
-        draw: the draw that follows from its parameters and the current tables.
         details: what the reservation records, without an authorization.
         entry: the reservation that the draw already has, or None.
         reason: why the draw is a new one, as a sentence.
@@ -52,7 +49,6 @@ class Assessment:
 
     @property
     def loss(self) -> Loss:
-        """The loss to be charged."""
         return self.draw.specification.charge
 
     @property
@@ -62,7 +58,6 @@ class Assessment:
 
     @property
     def draw_name(self) -> str:
-        """The beginning of the draw's id, which names it in an authorization."""
         return self.draw.draw_id[:DRAW_DIGITS]
 
     def allows(self, authorized_loss: str) -> bool:
@@ -75,12 +70,10 @@ class Assessment:
 
     @property
     def command(self) -> str:
-        """The command that authorizes the charge."""
         name = f"{self.release.dataset.name}/{self.release.name}"
         return f'stirred launch {name} --authorize "{self.price}" --draw {self.draw_name} --by "{NOBODY}"'
 
     def how_to_authorize(self) -> str:
-        """The run configuration that authorizes the charge, as YAML."""
         given = {
             "authorized_loss": self.price,
             "authorized_draw": self.draw_name,
@@ -94,10 +87,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     """Assess the release's next draw.
 
     Args:
-        method: the method of the release.
         warehouse: the warehouse. The confidential zone is read for the version of the CEF.
-        custody: the custody.
-        ledger: the ledger, which must be intact.
 
     Raises:
         SealError: if a table that the charge follows from is missing or was altered.
@@ -148,17 +138,12 @@ def would_leave(dataset: DatasetDeclaration, release: str, loss: Loss | None, re
     """What a new charge would leave of the population's cap, and why the ledger would refuse it, as sentences.
 
     Args:
-        dataset: the dataset whose population would be charged.
-        release: the name of the release that would be charged.
         loss: the charge; None if none is known.
-        reading: the ledger, which must be intact.
+        reading: the ledger. One that is not intact raises LedgerError.
 
     Returns:
         What is charged and what remains, before and, if the charge would not be refused, after it; and the refusal, or
         "".
-
-    Raises:
-        LedgerError: if the ledger is not intact.
     """
     refusal = ""
     if isinstance(loss, InfiniteLoss):
@@ -173,7 +158,6 @@ def would_leave(dataset: DatasetDeclaration, release: str, loss: Loss | None, re
 
 
 def _budget(reading: Reading, population: str, cap: Loss, charge: Loss | None) -> str:
-    """What is charged and what remains, before and after the charge."""
     try:
         charged = reading.charged(population, cap)
     except DoesNotCompose as error:
@@ -195,9 +179,7 @@ def why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str
     """Why the draw is not one of those that were charged before, as a sentence.
 
     Args:
-        release: the release.
         details: what the draw is made of.
-        entries: the ledger.
     """
     reserved = [entry for entry in entries if entry.kind == RESERVE and entry.dataset == release.dataset.name]
     own = [entry for entry in reserved if entry.release == release.name]
@@ -235,7 +217,6 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
 
 
 def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, str, str]]:
-    """The differences of two nested records: name, value before and value now, as short texts."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in sorted(before.keys() | now.keys()):
             yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else key)

@@ -156,7 +156,6 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
 
 
 def charge_draw(assessment: Assessment, given: Authorization, run_id: str, custody: Custody, ledger: Ledger) -> Entry:
-    """Reserve the assessed draw's loss, and record who authorized it for which run."""
     by = given.authorized_by.strip() if given.authorized_loss else AUTOMATIC
     details = replace(assessment.details, authorization={"by": by, "run": run_id})
     return reserve(assessment.release, assessment.draw, custody, ledger, details)
@@ -191,7 +190,6 @@ def reserve(
 
 
 def charge_facts(method: Method[Any, Any, Any], draw: Draw[Inputs], entry: Entry) -> dict[str, str | int | float]:
-    """The row of the charge's table, all of it public."""
     return {
         "draw_id": draw.draw_id,
         "commitment": entry.commitment,

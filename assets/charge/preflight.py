@@ -45,7 +45,6 @@ def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
 
 
 def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
-    """The assessment for the asset's page."""
     facts: dict[str, Any] = {"budget": assessment.budget, DRAW_ID: in_groups(assessment.draw.draw_id)}
     entry = assessment.entry
     if entry is not None and not assessment.refusal:

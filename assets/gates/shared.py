@@ -152,7 +152,6 @@ def differing_table(session: Session, stored: Table, recipe: Recipe) -> list[str
 
 
 def _named(columns: Sequence[str], row: Sequence[object]) -> str:
-    """A row of a public table that is not as its recipe gives it."""
     which, *values = row
     cell = ", ".join(f"{name} = {value}" for name, value in zip(columns, values, strict=True))
     return f"{which}: {cell if len(cell) <= LONGEST_ROW else f'{cell[:LONGEST_ROW]}…'}"

@@ -61,8 +61,6 @@ def build_ledger(
     """The asset `ledger`, downstream of every charge and draw of the deployment.
 
     Args:
-        charges: the assets that charge.
-        draws: the assets that draw.
         declared: the populations of the deployment, whose budgets the page shows.
     """
 
@@ -222,7 +220,6 @@ def find_unlike_tables(
     """The public tables that do not show the ledger: those that were altered, and those that only lag behind.
 
     Args:
-        warehouse: the warehouse.
         entries: all entries of an intact ledger.
         populations: the names of the populations whose compositions are looked at.
     """
@@ -259,7 +256,6 @@ def _entries_table(entries: Sequence[Entry]) -> pa.Table:
 
 
 def _not_shown(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list[str]:
-    """The tables that are not as expected; a table may lag behind the ledger until it is materialized again."""
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         return [
             f"{table} does not show the current ledger; materialize it again"
@@ -281,5 +277,4 @@ def find_cap_problems(population: str, cap: Loss, unbounded_releases: bool, read
 
 
 def _budget(population: str, cap: Loss, reading: Reading) -> Budget:
-    """The budget of a population. Raises LedgerError if the ledger is not intact."""
     return Budget(population, list_charges(of_population(reading.intact(), population)), cap)

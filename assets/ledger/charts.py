@@ -57,7 +57,6 @@ class _Bar:
 
     @property
     def total(self) -> PureLoss | ConcentratedLoss:
-        """The sum of the contributions: of ρ, or else of ε."""
         if any(isinstance(loss, ConcentratedLoss) for loss in self.losses):
             return compose_concentrated(self.losses)
         return compose_pure(loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in self.losses)
@@ -79,8 +78,6 @@ class _Panel:
 
     Attributes:
         title: the unit and the output premetric of the total, in words.
-        shares: the shares of all charges.
-        total: the total loss.
         cap: a cap to draw as a line, in the total's output premetric; or None.
     """
 
@@ -112,12 +109,10 @@ class _Panel:
 
     @property
     def labels(self) -> list[str]:
-        """Those of its rows: a bar that is the total needs no row for the sum."""
         return [*(bar.label for bar in self.bars), *(["Together"] if len(self.bars) != 1 else [])]
 
     @property
     def lines(self) -> list[int]:
-        """How many lines each row is high."""
         return [label.count("\n") + 2 for label in self.labels]
 
     @property
@@ -138,10 +133,6 @@ def draw_comparison(budget: Budget, title: str) -> bytes:
 
     The cap is a line in the panel whose total equals the sum that counts against the cap. If no total does, that sum
     has a panel of its own. Infinite losses have no bar; they are named below the panels.
-
-    Args:
-        budget: a budget with at least one charge.
-        title: the title of the population.
 
     Returns:
         PNG bytes, 1080 pixels wide.

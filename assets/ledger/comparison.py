@@ -21,7 +21,6 @@ class Charge:
     """A reservation, and what the ledger records about its draw.
 
     Attributes:
-        entry: the reservation.
         release: the release that was charged; with its dataset, if charges of several datasets are listed.
         latest: whether the release has no later charge.
         edition: the number of the draw's edition; None if the draw was not made.
@@ -42,7 +41,6 @@ class Charge:
 
     @property
     def loss(self) -> Loss:
-        """The loss that counts against a cap."""
         return self.specification.charge
 
     @property
@@ -59,7 +57,6 @@ class Share:
     """The contribution of a charge to a total.
 
     Attributes:
-        charge: the charge.
         loss: its contribution, in the form in which the total adds it: ρ in a total of ρ, ε in a total of ε, and
             either in a total under approximate DP, which adds all ρ and then converts their sum. None if the charge
             does not count.
@@ -88,7 +85,6 @@ class Comparison:
 
     @property
     def latest(self) -> tuple[Charge, ...]:
-        """The last charge of each release."""
         return tuple(charge for charge in self.charges if charge.latest)
 
     @property
@@ -97,7 +93,6 @@ class Comparison:
         return tuple(charge for charge in self.charges if isinstance(charge.loss, InfiniteLoss))
 
     def of(self, release: str) -> tuple[Charge, ...]:
-        """All charges of a release."""
         return tuple(charge for charge in self.charges if charge.release == release)
 
     @cached_property

@@ -34,9 +34,7 @@ from mechanisms.accounting.specification import DELTA
 from resources.chain import Entry
 
 REPLAY = "replay"
-"""The name of the check that repeats a draw."""
 LATEST = 40
-"""How many charges the page shows; the table of entries has all of them."""
 
 _BUDGET = {
     "of": "Population; a population with several datasets has a row for each of them too",
@@ -101,7 +99,6 @@ def describe_ledger(
 
     Args:
         entries: all entries of an intact ledger, in order.
-        populations: the declared populations.
         replays: by draw id, when the draw was last replayed and with which result.
     """
     budgets = list_budgets(entries, populations)
@@ -119,7 +116,6 @@ def describe_ledger(
 
 
 def describe_composition(budget: Budget, cap: Loss, title: str) -> dict[str, Any]:
-    """The metadata of a population's releases side by side."""
     comparison = budget.comparison
     facts = {
         "counted against the cap": budget.excess or (format_loss(budget.total) if budget.total else ""),
@@ -153,7 +149,6 @@ def describe_totals(comparison: Comparison) -> dict[str, dg.MetadataValue]:
 
 
 def describe_releases(comparison: Comparison) -> dict[str, dg.MetadataValue]:
-    """Tables of the releases, each by its latest charge, and their domains."""
     rows = list_release_rows(comparison)
     tables = {
         name: _table(columns, shown)
@@ -168,7 +163,6 @@ def describe_releases(comparison: Comparison) -> dict[str, dg.MetadataValue]:
 
 
 def describe_invariants(comparison: Comparison) -> dg.MarkdownMetadataValue:
-    """Every invariant once, with the releases that hold it."""
     lines = [f"- {row['invariant']} ({row['releases']})" for row in list_invariant_rows(comparison)]
     return dg.MetadataValue.md("\n".join(lines) or "No release has invariants.")
 
@@ -193,12 +187,7 @@ def _describe_charge(charge: Charge) -> str:
 
 
 def read_last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]) -> dict[str, str]:
-    """By draw id, when the draw was last replayed and with which result, as Dagster recorded it.
-
-    Args:
-        instance: the Dagster instance.
-        draws: the assets that draw.
-    """
+    """By draw id, when the draw was last replayed and with which result, as Dagster recorded it."""
     replays: dict[str, str] = {}
     for key in draws:
         record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, REPLAY))

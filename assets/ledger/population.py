@@ -14,7 +14,6 @@ class Population:
     """The datasets about the same people, whose charges add up under one cap.
 
     Attributes:
-        name: the name of the population.
         datasets: its datasets, at least one, all with the same cap.
 
     Raises:
@@ -46,17 +45,14 @@ class Population:
 
     @property
     def cap(self) -> Loss:
-        """The upper bound on the sum of all its charges."""
         return self.datasets[0].cap
 
     @property
     def allows_unbounded_releases(self) -> bool:
-        """Whether releases without a finite loss may be charged to it."""
         return self.datasets[0].allows_unbounded_releases
 
     @property
     def title(self) -> str:
-        """The titles of its datasets."""
         return join_names([dataset.title for dataset in self.datasets])
 
 

@@ -38,7 +38,6 @@ COLUMNS = {
     "charges": "Number of charges that the total counts",
     "left_out": "Number of charges that the total does not count, with the reasons",
 }
-"""Descriptions of the columns of both tables."""
 
 
 _TYPES = {
@@ -53,11 +52,9 @@ _TYPES = {
     "charges": pa.int64(),
     "left_out": pa.list_(pa.string()),
 }
-"""The types of the columns that are not strings."""
 
 
 def make_totals_table(totals: Sequence[Total]) -> pa.Table:
-    """One row for each total."""
     rows = [
         {
             "unit": total.unit,

@@ -32,10 +32,7 @@ class Budget:
     """The charges to a population, or to one of its datasets, and what they add up to under the cap.
 
     Attributes:
-        name: the name of the population.
-        charges: the charges, in order.
         cap: the cap; None if the population is no longer declared.
-        declared: the declared datasets.
     """
 
     name: str
@@ -148,7 +145,6 @@ def list_budget_records(reading: Reading, populations: Iterable[Population]) -> 
 
 
 def list_entry_records(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Every entry of a ledger, for scripts."""
     return [
         {
             "entry": entry.sequence,
@@ -219,7 +215,6 @@ def list_charge_rows(
 
 
 def describe_draw(charge: Charge) -> str:
-    """The release of a charge, its edition, and whether it was withdrawn."""
     edition = f"edition {charge.edition}" if charge.edition else "not drawn"
     withdrawn = f", withdrawn in entry {charge.withdrawn.sequence}" if charge.withdrawn else ""
     return f"{charge.entry.dataset} / {charge.entry.release}, {keep_together(edition)}{withdrawn}"
@@ -282,7 +277,6 @@ def list_invariant_rows(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def find_reasons(shares: Iterable[Share]) -> dict[str, list[str]]:
-    """The releases that a total leaves out, by reason."""
     reasons: dict[str, dict[str, None]] = {}
     for share in shares:
         if share.reason is not None:
@@ -297,7 +291,6 @@ def find_moves(shares: Iterable[Share], unit: str) -> list[str]:
 
 
 def list_counted(shares: Iterable[Share]) -> list[str]:
-    """The releases with a charge that a total counts."""
     return list(dict.fromkeys(share.charge.release for share in shares if share.loss is not None))
 
 
@@ -309,7 +302,6 @@ def draw_share(share: float) -> str:
 
 
 def keep_together(text: str) -> str:
-    """A text that is never broken into lines."""
     return text.replace(" ", "\u00a0")
 
 

@@ -54,7 +54,6 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
         """
 
     def query_names(self) -> Sequence[str]:
-        """The names of all queries, in the order of the draw."""
         return list(self.distributions())
 
     @abstractmethod
@@ -82,7 +81,6 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
 
         Args:
             session: a session that reads the confidential zone.
-            key: the draw's key.
         """
         noise = Noise(self.mechanism, self.distributions(), key)
         for batch in self.exact(session):

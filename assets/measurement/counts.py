@@ -27,7 +27,6 @@ def build_counts(
     """The asset `[dataset, release, <counts stage>]`.
 
     Args:
-        method: the method of the release.
         deps: the assets whose records are counted.
         description: what is counted, in Markdown.
         columns: descriptions of the columns of the counts' tables, by name.

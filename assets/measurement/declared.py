@@ -33,7 +33,6 @@ class DeclaredTable:
     """A table of counts over declared columns.
 
     Attributes:
-        name: the name of the table.
         records: the table of the CEF whose records are counted.
         columns: the columns it is tabulated by, with their declarations.
 

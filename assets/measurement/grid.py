@@ -36,7 +36,6 @@ DISTRIBUTIONS = {
     DiscreteLaplace: "Discrete Laplace",
     CappedLaplace: "Capped discrete Laplace",
 }
-"""Names of the noise distributions in stored and published measurements."""
 
 PLACES = 18
 """The number of decimals of a published variance."""
@@ -54,9 +53,7 @@ class Query:
     """Consecutive cells of the grid whose noise has the same distribution.
 
     Attributes:
-        name: the name of the query.
         distribution: the distribution of the noise of each cell.
-        cells: the number of cells.
     """
 
     name: str
@@ -65,7 +62,6 @@ class Query:
 
     @property
     def noise(self) -> str:
-        """The name of the noise in stored and published measurements."""
         return (
             self.distribution.name
             if isinstance(self.distribution, Perturbation)
@@ -162,12 +158,10 @@ class GridCounts(BatchedCounts[R, Batch]):
 
     @property
     def counts_table(self) -> Table:
-        """The confidential table of the exact counts, which `counts_recipe` must make."""
         return self.release.confidential(COUNTS)
 
     @property
     def measurements_table(self) -> Table:
-        """The public table of the noisy measurements."""
         return self.release.public(MEASUREMENTS)
 
     def query_names(self) -> Sequence[str]:
@@ -230,7 +224,6 @@ class GridCounts(BatchedCounts[R, Batch]):
         )
 
     def _read(self, session: Session, table: Table, expected: pa.Table) -> pa.Table:
-        """A table in the order of the draw. Raises GridError unless it has the expected rows, apart from its counts."""
         found, name = in_order(session, table), self.release.schema
         if sorted(found.column_names) != sorted([*expected.column_names, _COUNT]):
             raise GridError(f"{name}: the columns are not {', '.join([*expected.column_names, _COUNT])}")

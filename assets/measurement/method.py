@@ -49,7 +49,6 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
     draw_follows: ClassVar[Sequence[str]] = (COUNTS,)
 
     counts_stage: ClassVar[str] = COUNTS
-    """The name of the stage that counts."""
 
     @property
     @abstractmethod
@@ -66,7 +65,6 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
 
         Args:
             session: a session that reads the confidential and the public zone.
-            key: the draw's key.
         """
 
     @abstractmethod
@@ -95,11 +93,9 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
 
     @property
     def version_table(self) -> Table:
-        """The public table of the keyed version of the exact counts."""
         return self.release.public(f"{self.counts_stage}_version")
 
     def counts_version(self, session: Session, custody: Custody) -> str:
-        """The keyed version of the stored exact counts."""
         return session.content_version([self.counts_table], self.version_key(custody))
 
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:

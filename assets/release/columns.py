@@ -23,7 +23,6 @@ from assets.release.numbers import shown
 from assets.release.recodes import MOST_BANDS, Band, Bands, Coding, GivenBound, Merge, Recode, Value
 
 LONGEST_PATTERN = 1000
-"""The most letters of a pattern."""
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
@@ -68,7 +67,6 @@ ARROW = {
     ColumnType.DATE: pa.date32(),
     ColumnType.DECIMAL: pa.decimal128(18, 4),
 }
-"""The Arrow type of a column in the CEF."""
 
 
 class Role(StrEnum):
@@ -84,7 +82,6 @@ class Role(StrEnum):
 
 @contextmanager
 def _named(field: str) -> Iterator[None]:
-    """Begin the message of a ValueError with a field."""
     try:
         yield
     except ValueError as error:
@@ -92,7 +89,6 @@ def _named(field: str) -> Iterator[None]:
 
 
 def _typed(kind: ColumnType, value: object) -> Value:
-    """Convert a declared value to the column's type. Raises ValueError if it is not of that type."""
     wrong = ValueError(f"{shown(value)} is not of type {kind.value}")
     if isinstance(value, int) and value.bit_length() > _LONGEST_INTEGER:
         raise wrong
@@ -365,7 +361,6 @@ class Column(Part):
 
     @property
     def labels(self) -> dict[Value, str]:
-        """The labels of the codes, if the declaration has labels."""
         return (
             {_typed(self.type, code): label for code, label in self.values.items()}
             if isinstance(self.values, Mapping)
@@ -390,11 +385,7 @@ class Column(Part):
 
     @property
     def domain_size(self) -> int:
-        """The number of values of `domain`, without listing them.
-
-        Raises:
-            ValueError: as `domain`.
-        """
+        """The number of values of `domain`, without listing them. Raises ValueError as `domain`."""
         return len(self._listed) + self.nullable
 
     @property
@@ -428,12 +419,10 @@ class Column(Part):
 
 
 def titles(columns: Mapping[str, Column]) -> dict[str, str]:
-    """The names of columns in words, by name."""
     return {name: column.title or name.replace("_", " ") for name, column in columns.items()}
 
 
 def described(columns: Mapping[str, Column]) -> dict[str, str]:
-    """The descriptions of columns, by name."""
     return {name: column.description for name, column in columns.items()}
 
 

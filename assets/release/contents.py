@@ -50,11 +50,6 @@ class CefVersions:
 def file_versions(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
     """The keyed versions of the source files of a dataset: by table, or by table and field for a geography file.
 
-    Args:
-        dataset: the dataset.
-        root: the folder that relative paths start from.
-        key: the key of versions.
-
     Returns:
         The HMACs of the bytes of all files that can be read.
     """
@@ -69,9 +64,7 @@ def source_version(dataset: DatasetDeclaration, code_version: str, files: Mappin
 
     Args:
         dataset: the dataset, with every field of its declaration; of the places of its files, whether they are given.
-        code_version: of the CEF's stage.
         files: the keyed versions of its source files, by name.
-        key: the key of versions.
     """
     placeless = {
         name: records.model_copy(
@@ -104,9 +97,6 @@ def publish_contents(
     The stored CEF is not read for it: it may be another one by now.
 
     Args:
-        warehouse: the warehouse.
-        custody: the custody.
-        dataset: the dataset.
         versions: the keyed versions of its CEF, computed when nobody else could have written it (`ingest`).
         files: the keyed versions of its source files (`file_versions`).
         source: the keyed version of all that it was read from (`source_version`); empty to have it read again.
@@ -136,9 +126,6 @@ def version_if_unchanged(
     """The keyed version of the stored CEF, if it is exactly what was read from the same source; otherwise None.
 
     Args:
-        warehouse: the warehouse.
-        custody: the custody.
-        dataset: the dataset.
         source: the version of its source as it is now (`source_version`).
     """
     try:
@@ -161,8 +148,6 @@ def counted_from(
 
     Args:
         session: the session that counts, which reads the confidential zone.
-        custody: the custody.
-        dataset: the dataset.
         parameters: the parameters that the counts follow from (`Method.counted_with`).
 
     Raises:
@@ -172,11 +157,7 @@ def counted_from(
 
 
 def cef_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
-    """The keyed version of the CEF that `publish_contents` wrote.
-
-    Raises:
-        SealError: if it is missing or was altered.
-    """
+    """The keyed version of the CEF that `publish_contents` wrote. Raises SealError as `published_contents`."""
     return _published(session, custody, dataset)[_CEF]
 
 
@@ -191,8 +172,6 @@ def content_problems(session: Session, custody: Custody, dataset: DatasetDeclara
 
     Args:
         session: a session that reads the confidential and the public zone.
-        custody: the custody.
-        dataset: the dataset.
 
     Raises:
         SealError: if there is no CEF, or the published versions are missing or were altered.
@@ -207,8 +186,6 @@ def versions_of_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -
 
     Args:
         session: a session that reads the confidential zone.
-        dataset: the dataset.
-        key: the key of versions.
     """
     tables, keyed = dataset.cef_tables(), with_recodes(key, dataset.recodes())
     return CefVersions(session.content_version(tables, keyed), session.ordered_version(tables, keyed))
@@ -221,7 +198,6 @@ def with_recodes(key: bytes, recodes: Mapping[str, Any]) -> bytes:
     in two certificates or in the event log, would know that no record lies between the two ends.
 
     Args:
-        key: the key of versions.
         recodes: the recodes of the columns that the data follow from (`DatasetDeclaration.recodes`).
     """
     return hmac.new(key, canonicalize(dict(recodes)), sha256).digest() if recodes else key
@@ -245,7 +221,6 @@ def _table(dataset: DatasetDeclaration) -> Table:
 
 
 def _version(path: Path, key: bytes) -> str | None:
-    """The HMAC of a file's bytes; None if it cannot be read."""
     digest = hmac.new(key, digestmod=sha256)
     if not path.is_file():
         return None

@@ -216,19 +216,16 @@ class DatasetDeclaration(Declaration):
 
     @property
     def asks(self) -> bool:
-        """Whether a new draw needs an authorization."""
         return not self.synthetic if self.charging is None else self.charging is Charging.ASK
 
     @property
     def allows_unbounded_releases(self) -> bool:
-        """Whether a release without a finite loss may be charged."""
         if self.unbounded_releases is None:
             return self.synthetic
         return self.unbounded_releases is UnboundedReleases.ALLOWED
 
     @property
     def tables(self) -> dict[str, RecordTable]:
-        """The tables of the dataset, by their names in the CEF."""
         return {"units": self.units} | ({"persons": self.persons} if self.persons else {})
 
     def recodes(self, names: Collection[str] | None = None) -> dict[str, Any]:

@@ -47,8 +47,6 @@ class Draw(Generic[I_co]):
 
     Attributes:
         draw_id: its identifier, an HMAC of everything the draw depends on.
-        specification: the DP specification that it satisfies.
-        inputs: the versions of its inputs.
         made_of: the mechanism, its version, the parameters and the versions of the inputs, as plain values.
     """
 
@@ -59,12 +57,10 @@ class Draw(Generic[I_co]):
 
 
 def label_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> None:
-    """Label the stored output as that of this draw."""
     session.create(release.public(DRAWN), "warehouse/label", {"text": draw.draw_id}, column="draw_id")
 
 
 def is_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> bool:
-    """Whether the stored output is labelled as that of this draw."""
     table = release.public(DRAWN)
     if not session.columns(table):
         return False
@@ -90,6 +86,5 @@ def publish_version(
 
 
 def published_version(session: Session, table: Table) -> str:
-    """The keyed version that `publish_version` wrote."""
     (version,) = session.row("warehouse/labelled", table=table, column="version")
     return str(version)

@@ -30,10 +30,6 @@ class ReleaseContext(Generic[R]):
     """The context in which a release's gates are evaluated.
 
     Attributes:
-        method: the method of the release.
-        warehouse: the tables.
-        custody: the keys.
-        ledger: the ledger.
         nodes: the deployment's asset graph, for the check of paths from confidential data to the publication.
         verdicts: those that the run has reached already, if the gates are evaluated in a run.
     """
@@ -47,7 +43,6 @@ class ReleaseContext(Generic[R]):
 
     @property
     def release(self) -> R:
-        """The declared release."""
         return self.method.release
 
     @cached_property
@@ -80,8 +75,6 @@ class Gate(Generic[R]):
     """A rule that a release must satisfy; otherwise its publication is blocked.
 
     Attributes:
-        name: the name of the asset check.
-        stage: the stage whose asset must satisfy the rule.
         words: the rule as a sentence, for the check's page and the certificate.
         problems: returns the violations of the rule, in words with counts and without values; empty if there are none.
     """

@@ -63,7 +63,6 @@ class Method(ABC, Generic[R, I, O]):
     because earlier draws could no longer be replayed."""
 
     draw_stage: ClassVar[str]
-    """The name of the stage that draws."""
 
     drawn_table: ClassVar[str]
     """The name of the public table that shows the draw's output."""
@@ -238,8 +237,6 @@ class Method(ABC, Generic[R, I, O]):
         The same draw must always give the same output.
 
         Args:
-            session: a session that reads the confidential and the public zone.
-            draw: the draw.
             key: the draw's key, which is the one that its charge committed to.
             custody: the key of versions, for the version of the confidential input.
 
@@ -253,7 +250,6 @@ class Method(ABC, Generic[R, I, O]):
         Only methods that draw in parts define it. The files are not encrypted: they may hold nothing but the output.
 
         Args:
-            draw: the draw.
             output: an output of `make`, whose session is still open.
             folder: a private folder, which `write` can read.
         """

@@ -95,7 +95,6 @@ ProductName = Annotated[
 ]
 
 ColumnName = Annotated[str, AfterValidator(_possible_column)]
-"""The name of a column, in the CEF and in its source."""
 
 SourcePath = Annotated[str, Field(min_length=1), AfterValidator(_possible_path)]
 """The path of a source file. Template variables in it are filled in afterwards."""

@@ -19,13 +19,10 @@ EXPONENT = r"[1-9](\.[0-9]+)?[eE]-[0-9]{1,3}"
 FRACTION = r"^[0-9]+(\.[0-9]+|/[0-9]+)?$"
 
 LARGEST_NUMBER = 10**9
-"""The largest number that a declaration may contain."""
 
 LARGEST_DENOMINATOR = 10**12
-"""The largest denominator of a declared number, except a δ: twelve decimals."""
 
 LEAST_DELTA = Fraction(1, 10**100)
-"""The least δ, and the reciprocal of its largest denominator."""
 
 LARGEST_DENOMINATOR_OF_A_RATE = 10**9
 LARGEST_DENOMINATOR_OF_A_DESIGN = 10**6
@@ -149,7 +146,6 @@ def _design_rate(value: object) -> Fraction:
 
 
 def _schema(number: dict[str, Any], text: str, description: str) -> WithJsonSchema:
-    """The JSON schema of a number within bounds, or a text that matches a pattern."""
     return WithJsonSchema(
         {
             "anyOf": [{"type": "number", **number}, {"type": "string", "pattern": text}],
@@ -174,32 +170,26 @@ Budget = Annotated[
         "ρ, or ε with noise: pure, for one person or household added or removed; 0: not released",
     ),
 ]
-"""A nonnegative budget."""
 
 Rho = Annotated[Fraction, BeforeValidator(positive_fraction), _schema(_POSITIVE, _POSITIVE_TEXT, "ρ, exactly")]
-"""A ρ greater than 0."""
 
 Epsilon = Annotated[Fraction, BeforeValidator(positive_fraction), _schema(_POSITIVE, _POSITIVE_TEXT, "ε, exactly")]
-"""An ε greater than 0."""
 
 Margin = Annotated[
     Fraction,
     BeforeValidator(_margin),
     _schema(_POSITIVE, _POSITIVE_TEXT, "the margin of error of one number, in persons, units or households"),
 ]
-"""A margin of error greater than 0."""
 
 Share = Annotated[
     Fraction,
     BeforeValidator(_share),
     _schema({"minimum": 0, "maximum": 1}, _ANY_TEXT, "a share such as 1/8 or 0.125; those of a level add up to 1"),
 ]
-"""A share of a budget."""
 
 Delta = Annotated[
     Fraction, BeforeValidator(exact_delta), _schema(_BETWEEN_0_AND_1, _DELTA_TEXT, "strictly between 0 and 1")
 ]
-"""δ, strictly between 0 and 1."""
 
 SwapRate = Annotated[
     Fraction,

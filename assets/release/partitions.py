@@ -18,7 +18,6 @@ class Partitions:
     """The partitions of a release.
 
     Attributes:
-        name: the name of the dynamic partitions.
         keys_from: the stage that keeps their keys, before all partitions.
         stages: the partitioned stages, each after those before it.
     """
@@ -29,5 +28,4 @@ class Partitions:
 
     @property
     def definition(self) -> dg.DynamicPartitionsDefinition:
-        """The partitions as Dagster knows them."""
         return dg.DynamicPartitionsDefinition(name=self.name)

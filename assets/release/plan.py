@@ -61,7 +61,6 @@ class Line:
 
     Attributes:
         name: the name by which a wanted margin is given, such as `PH3 state_A-G`.
-        counted: what is counted, in words.
         budget: ρ or ε as it is declared, exact: for one record added or removed, and in TopDown for one changed.
         standard_error: the standard deviation of the noise of one number, in what the numbers count.
         margin: its noise is within this margin in at least 90% of draws.
@@ -83,7 +82,6 @@ class Curve:
     """A chart with one line for each series.
 
     Attributes:
-        title: of the chart.
         x, y: the axes, in words.
         series: by name, points in ascending order of x.
         marks: name, x and y of what is planned.
@@ -109,7 +107,6 @@ class Plan:
         lines: what is measured with noise; empty if nothing is.
         facts: further facts in words, by label.
         tables: further small tables, by title.
-        curves: charts.
         is_bound: whether the charge may be smaller.
         problem: why a charge would be refused whatever else is charged, as a sentence; or "".
     """

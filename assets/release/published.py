@@ -37,10 +37,8 @@ class PublishedColumn:
     """A column of a published table, as described in the data dictionary.
 
     Attributes:
-        name: the name of the column.
         type: integer, string, boolean, date, decimal, or integers for a list of integers.
         title: the name of the column in words; "" if it has no other name.
-        description: what the column contains.
         values: the values that may occur, each with its label ("" if it has none); empty if they are not listed.
         required: whether every row has a value.
         total: the name of the column that marks rows with totals over this one, which have no value in it; "" if there
@@ -69,12 +67,7 @@ class PublishedTable:
 
     Attributes:
         name: the stem of the file names.
-        title: the title of the table.
-        description: what readers should know about the table.
         table: its address in the warehouse.
-        columns: all its columns, in the order of publication.
-        primary_key: the columns that identify a row.
-        delimiter: the separator of columns in CSV.
         interval: by which method the 90% interval of each estimate is made, as a sentence; "" if the table has no
             errors.
 
@@ -113,7 +106,6 @@ class PublishedTable:
 
     @property
     def has_lists(self) -> bool:
-        """Whether a column contains lists, so that the table is written as Parquet only."""
         return any(column.type == LIST for column in self.columns)
 
 
@@ -124,8 +116,6 @@ def error_columns(
 
     Args:
         kind: the type of estimate and interval; standard errors are decimals.
-        estimate: what the estimate is.
-        standard_error: what the standard error is.
         optional: those of the columns that may be empty.
     """
     described = {

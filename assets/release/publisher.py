@@ -37,4 +37,3 @@ class Publisher(Declaration):
 
 
 UNDECLARED = Publisher.model_validate({})
-"""The publisher of a deployment that declares none."""

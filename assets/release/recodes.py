@@ -18,13 +18,11 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 Value = int | str | bool | date | Decimal
-"""A value of a column."""
 
 GivenBound = Annotated[Any, WithJsonSchema({"type": ["number", "string"]})]
 """A bound as YAML gives it; the column's type says what it may be."""
 
 MOST_BANDS = 1000
-"""The most bands of a column."""
 
 _MOST_NAMED = 12
 """The most codes that a category's label names, and the most bands or categories that a description explains."""
@@ -77,12 +75,10 @@ class Bands:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """By band, in ascending order, the values in it, in words."""
         return {label: _in_words(start, end) for label, (start, end) in zip(self.labels, self.ends, strict=True)}
 
     @property
     def in_words(self) -> str:
-        """What the bands stand for."""
         return _meanings(self.meanings)
 
     def record(self) -> dict[str, Any]:
@@ -116,12 +112,10 @@ class Merge:
 
     @property
     def category_of(self) -> dict[Any, str]:
-        """The category of each code."""
         return {code: category for category, codes in self.categories.items() for code in codes}
 
     @property
     def meanings(self) -> dict[str, str]:
-        """By category, its codes, in words."""
         said = {category: _listed(codes) for category, codes in self.categories.items()}
         if self.everything_else is not None:
             own = said.get(self.everything_else)
@@ -130,11 +124,9 @@ class Merge:
 
     @property
     def in_words(self) -> str:
-        """What the categories stand for."""
         return _meanings(self.meanings)
 
     def record(self) -> dict[str, Any]:
-        """The recode as plain values that are equal if and only if it means the same."""
         return {
             "merge": {category: sorted(map(str, codes)) for category, codes in self.categories.items()},
             "everything_else": self.everything_else,
@@ -155,7 +147,6 @@ class Coding:
 
     @property
     def in_words(self) -> str:
-        """What the bounds stand for."""
         parts = [
             *([f"{self.bottom} stands for {_in_words(None, self.bottom, True)}"] if self.bottom is not None else []),
             *([f"{self.top} stands for {_in_words(self.top, None)}"] if self.top is not None else []),
@@ -163,7 +154,6 @@ class Coding:
         return "; ".join(parts)
 
     def record(self) -> dict[str, Any]:
-        """The recode as plain values that are equal if and only if it means the same."""
         return {"bottom_coded": _text(self.bottom), "top_coded": _text(self.top)}
 
 

@@ -63,7 +63,6 @@ class ReleaseDeclaration(Declaration):
         """The mechanism's design, as it follows from the declaration and the dataset.
 
         Args:
-            dataset: the dataset that the release is made from.
             sources: what else the release is made from, in mechanisms that read another release.
 
         Raises:
@@ -77,11 +76,7 @@ class Release:
     """A declared release. Each mechanism has a subclass with the types of its declaration and its design.
 
     Attributes:
-        declaration: the declared fields.
-        dataset: the dataset that the release is made from.
         design: the mechanism's parameters, as they follow from declaration and dataset.
-        published: the parent folder of all publications.
-        publisher: who publishes.
         address: the address under which that folder is served; "" if it is not.
 
     Raises:
@@ -102,14 +97,7 @@ class Release:
         """The release that a declaration declares of a dataset.
 
         Args:
-            declaration: the declared fields.
-            dataset: the dataset.
-            published: the parent folder of all publications.
-            address: the address under which that folder is served.
             sources: the further fields of a release that is made from another one as well.
-
-        Raises:
-            DeclarationError: if the declaration contradicts itself or the dataset.
         """
         try:
             design = declaration.design(dataset, **sources)
@@ -121,17 +109,14 @@ class Release:
 
     @property
     def name(self) -> str:
-        """The name of the release, unique in the dataset."""
         return self.declaration.name
 
     @property
     def title(self) -> str:
-        """The name of the release in words."""
         return self.declaration.title
 
     @property
     def description(self) -> str:
-        """What is published, for readers."""
         return self.declaration.description
 
     @property
@@ -140,11 +125,7 @@ class Release:
         return self.declaration.custody
 
     def refuse(self, reason: str) -> NoReturn:
-        """Reject the declaration for a reason.
-
-        Raises:
-            DeclarationError: always.
-        """
+        """Reject the declaration. Always raises DeclarationError."""
         raise DeclarationError(f"release {self.dataset.name}/{self.name}: {reason}")
 
     @property
@@ -153,11 +134,7 @@ class Release:
         return True
 
     def require_allowed(self) -> None:
-        """Refuse a release without a finite loss unless its dataset allows such releases.
-
-        Raises:
-            DeclarationError: if it does not.
-        """
+        """Raise DeclarationError if the loss is not finite and the dataset does not allow such releases."""
         if not self.has_finite_loss and not self.dataset.allows_unbounded_releases:
             self.refuse(
                 "no finite loss bounds it (ε = ∞); such a release is made only of a dataset that is synthetic or "
@@ -166,7 +143,6 @@ class Release:
 
     @property
     def can_replay(self) -> bool:
-        """Whether the custodian can replay the draw."""
         return self.custody is CustodyMode.ESCROWED
 
     @property
@@ -175,20 +151,16 @@ class Release:
         return f"{self.dataset.name}__{self.name}"
 
     def public(self, name: str) -> Table:
-        """A table of the release that anyone may see."""
         return Table(Zone.PUBLIC, self.schema, name)
 
     def confidential(self, name: str) -> Table:
-        """A table of the release that is never published."""
         return Table(Zone.CONFIDENTIAL, self.schema, name)
 
     def key(self, stage: str) -> dg.AssetKey:
-        """The asset key of a stage of the release."""
         return dg.AssetKey([self.dataset.name, self.name, stage])
 
     @property
     def composition_key(self) -> dg.AssetKey:
-        """The asset key of the composition of all charges to the population."""
         return dg.AssetKey([self.dataset.population, "composition"])
 
     def dataset_key(self, stage: str) -> dg.AssetKey:
@@ -197,5 +169,4 @@ class Release:
 
     @property
     def folder(self) -> Path:
-        """The folder of the publication."""
         return self.published / self.dataset.name / self.name

@@ -33,9 +33,6 @@ def seal_of(session: Session, custody: Custody, tables: Sequence[Table], made_of
     """The seal of tables as they are stored now, 64 hexadecimal digits.
 
     Args:
-        session: a session that reads the tables.
-        custody: the custody, which authenticates.
-        tables: the tables, which must exist.
         made_of: what else they follow from, as plain values: for counts of the CEF, `counted_from`.
     """
     return custody.seal(
@@ -59,10 +56,6 @@ def seal_stage(
 
     Args:
         session: a session that writes the public zone.
-        custody: the custody, which authenticates.
-        schema: the schema of the release, or the name of the dataset.
-        stage: the name of the stage.
-        tables: its tables.
         made_of: as for `seal_of`.
     """
     row = pa.table({"seal": [seal_of(session, custody, tables, made_of)]})

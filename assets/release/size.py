@@ -27,7 +27,6 @@ class Size:
     """The expected size of a dataset.
 
     Attributes:
-        units: the number of units.
         persons: the number of persons; 0 if the dataset has none.
         places: by geographic column of the census layout, how many places there are that it tells apart from others.
     """
@@ -38,7 +37,6 @@ class Size:
 
     @property
     def records(self) -> int:
-        """The number of records of the CEF."""
         return self.units + self.persons
 
     def places_of(self, columns: Collection[str]) -> int:

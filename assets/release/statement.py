@@ -13,7 +13,6 @@ class Parameter:
     """A parameter of the mechanism, as shown in the certificate.
 
     Attributes:
-        label: the name of the parameter.
         value: a text, a number, or several texts.
         note: a sentence of explanation, or "".
         exact: the same value as exact fractions, if `value` is rounded; they stand in the certificate's appendix.
@@ -27,12 +26,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class EvaluatedLoss:
-    """A bound on ε that is reported in addition to the loss charged.
-
-    Attributes:
-        epsilon: the bound.
-        meaning: a sentence that explains it.
-    """
+    """A bound on ε that is reported in addition to the loss charged."""
 
     epsilon: float
     meaning: str
@@ -43,7 +37,6 @@ class Equivalent:
     """The loss of a part of the release, or for some of the changes that the guarantee covers.
 
     Attributes:
-        of: what it is the loss of.
         loss: the loss. The certificate states ρ as (ε, δ) too.
         source: what it follows from.
     """
@@ -62,7 +55,6 @@ class Accuracy:
 
     Attributes:
         summary: one or two sentences, for the first page.
-        columns: the headings of the table.
         rows: its rows: texts and numbers, one for each column.
         note: what the figures mean, and what they leave out.
     """
@@ -83,7 +75,6 @@ class Paper:
 
     Attributes:
         title: authors, title and year.
-        url: where it can be read.
     """
 
     title: str
@@ -95,8 +86,6 @@ class DataVersion:
     """The content hash of one input or output.
 
     Attributes:
-        name: the name of the input or output.
-        version: the hash.
         keyed: whether the hash is an HMAC, because it depends on confidential records.
     """
 
@@ -110,14 +99,11 @@ class Statement:
     """The statement of a mechanism about itself.
 
     Attributes:
-        mechanism: the mechanism in words.
-        mechanism_version: the version of the mechanism (`Method.version`).
         method: what it does to the records, in a sentence or two for readers who know no statistics.
         parameters: the parameters, in the order of the certificate.
         loss_source: the theorem that gives the loss.
         accuracy: how accurate the published figures are, from parameters and statistics held fixed.
         errors: the errors of the published figures, estimated from what is published; None if they are not.
-        data_versions: the versions of inputs and outputs.
         remark: a sentence that is added to the meaning of the loss, or "".
         fewest: the fewest units in which two data sets differ that agree on the invariants and differ at all.
         also_exact: what else is published exactly besides the invariants, in sentences.

@@ -32,7 +32,6 @@ class Structure:
     Attributes:
         statement: the SQL statement over the dataset's tables that returns one row, with the number of violations of
             each rule in a column with the rule's name. Its placeholder `rules` lists the rules that apply.
-        rules: the rules by name.
     """
 
     statement: str

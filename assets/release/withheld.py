@@ -69,10 +69,6 @@ class WithheldRecords(ABC):
     def own_loss(self, session: Session, custody: Custody) -> Specification:
         """The specification that the tables have besides, because the records are what they are.
 
-        Args:
-            session: a session that reads the public zone.
-            custody: the custody, for seals.
-
         Raises:
             SealError: if what it follows from is missing, was altered, or follows from another CEF.
         """
@@ -80,10 +76,6 @@ class WithheldRecords(ABC):
     @abstractmethod
     def require_current(self, session: Session, custody: Custody) -> None:
         """Refuse stored records that do not follow from the stored CEF and the declaration.
-
-        Args:
-            session: a session that reads the confidential zone.
-            custody: the custody, to make them again.
 
         Raises:
             StaleInputError: if they do not.

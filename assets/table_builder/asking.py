@@ -31,7 +31,6 @@ HYPERCUBE, TABLES, CATEGORIES, P_TABLE = "hypercube", "measured_tables", "catego
 """The published tables that questions are answered from."""
 
 PLACES = 4
-"""The decimals of published estimates, errors and intervals."""
 
 PARTS_OF_ONE = 10**PLACES
 
@@ -39,7 +38,6 @@ ESTIMATED = pa.decimal128(24, PLACES)
 _WHOLE = pa.decimal128(24, 0)
 
 Where = Mapping[str, Sequence[Any]]
-"""By variable, the categories that count."""
 
 
 class QuestionError(RefusedError, ValueError):
@@ -137,7 +135,6 @@ class Published:
         return pa.table(columns | {name: rounded(each.ravel()[rows] * step) for name, each in figures.items()})
 
     def _columns(self, question: Question, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
-        """The categories of some cells of a sub-table, by variable."""
         chosen = [question.chosen[name] for name in question.by]
         places = np.unravel_index(rows, [len(each) for each in chosen]) if chosen else []
         return {
@@ -169,7 +166,6 @@ class Published:
 
     @property
     def records(self) -> str:
-        """What the records are: units or persons."""
         return self.quantity.rpartition(" of ")[2]
 
     def has_the_numbers_of(self, other: "Published") -> bool:
@@ -206,7 +202,6 @@ _SHOWN = 12
 
 
 def rounded(values: NDArray[Any]) -> pa.Array:
-    """Numbers as decimals with four places."""
     return of_parts(np.rint(np.asarray(values, dtype=np.float64) * PARTS_OF_ONE).astype(np.int64))
 
 
@@ -257,15 +252,14 @@ def read_publication(folder: Path) -> Published:
 
 
 def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = None) -> "pd.DataFrame":
-    """A table that is built from the publication of a hypercube, with standard errors and 90% intervals.
+    """A table built from the publication of a hypercube, with standard errors and 90% intervals.
 
     Args:
         folder: the folder of the publication.
-        by: the variables to tabulate by.
-        where: by variable, the categories that count.
+        by, where: as for `Published.ask`.
 
     Raises:
-        QuestionError: if the hypercube cannot answer.
+        QuestionError: as `read_publication` and `Published.ask`.
     """
     return read_publication(Path(folder)).ask(by, where or {}).to_pandas()
 
@@ -278,7 +272,6 @@ def _p_table(changes: pa.Table) -> PTable:
 
 
 def _categories(rows: pa.Table) -> dict[str, list[str]]:
-    """By variable, its categories in order, as text."""
     categories: dict[str, list[str]] = {}
     for row in rows.sort_by([("variable", "ascending"), ("number", "ascending")]).to_pylist():
         categories.setdefault(row["variable"], []).append(row["category"])
@@ -286,7 +279,6 @@ def _categories(rows: pa.Table) -> dict[str, list[str]]:
 
 
 def _design(tables: list[dict[str, Any]], categories: Mapping[str, Sequence[str]], p_table: PTable | None) -> Hypercube:
-    """The hypercube that published tables describe."""
     sizes = {name: len(values) for name, values in categories.items()}
     first, budgets = tables[0], {row["table_name"]: Fraction(row["budget"]) for row in tables}
     total, margins = sum(budgets.values(), Fraction(0)), Margins(first["margins"])

@@ -25,7 +25,6 @@ def keys_of_records(session: Session, record: Sequence[str], key: bytes, names: 
     """The key of every record, with the number of its inner cell: the columns `cell`, `key_upper` and `key_lower`.
 
     Args:
-        session: reads the records.
         record: the columns that together are different for all records, and never null.
         key: of the draw, 32 bytes, secret.
         names: what the statement `table_builder/identifiers` takes: the records and the domains of the variables.
@@ -45,8 +44,6 @@ def cell_keys(session: Session, keys: pa.Table, cells: int) -> Words:
     """The keys of the inner cells, shape (cells, 2), uint64, upper half first; 0 for an empty cell.
 
     Args:
-        session: adds up.
-        keys: the keys of the records, with `cell`, `key_upper` and `key_lower`.
         cells: how many there are.
     """
     found = session.arrow("table_builder/key_sums", keys=session.register("record_keys", keys))

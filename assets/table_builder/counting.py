@@ -52,7 +52,6 @@ def grid(release: HypercubeRelease) -> pa.Table:
 
 
 def categories(release: HypercubeRelease) -> Iterator[tuple[str, pa.Array]]:
-    """By variable of the inner table, its categories in order."""
     for name, domain in release.domains.items():
         yield name, pa.array(domain, ARROW[release.columns[name].type])
 
@@ -98,8 +97,6 @@ def added_up(session: Session, release: HypercubeRelease, amount: Amount | None)
     """What the records of every inner cell add up to; the inner table's shape.
 
     Args:
-        session: a session that reads the confidential zone.
-        release: the hypercube.
         amount: what is added up; None for counts.
 
     Raises:

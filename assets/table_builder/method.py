@@ -57,8 +57,6 @@ CELL_COLUMNS = {
 
 
 class TableBuilderMethod(GridCounts[HypercubeRelease]):
-    """How a hypercube is charged, drawn, checked and published."""
-
     mechanism = MECHANISM
     version = VERSION
     stages = (PLAN, COUNTS, CHARGE, MEASUREMENTS, TABLES)

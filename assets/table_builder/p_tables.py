@@ -26,7 +26,6 @@ def load_p_table(path: Path, form: str) -> PTable:
     """The p-table in a file.
 
     Args:
-        path: the file.
         form: a name in `FORMS`.
 
     Raises:

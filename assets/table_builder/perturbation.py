@@ -29,19 +29,11 @@ P_TABLE = "p-table"
 
 
 def noise_of(design: Hypercube, table: Table) -> Distribution | Perturbation:
-    """The noise of a measured table."""
     return Perturbation(P_TABLE, design.variance(table)) if design.p_table else design.distribution(table)
 
 
 def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator[Batch], key: bytes) -> Iterator[Batch]:
-    """The results of all measured tables, in the order of the draw.
-
-    Args:
-        session: a session that reads the confidential zone.
-        release: the hypercube.
-        exact: the exact cells, in the order of the draw.
-        key: the draw's key.
-    """
+    """The results of all measured tables, in the order of the draw."""
     design = release.design
     p_table = design.p_table
     assert p_table is not None
@@ -74,7 +66,6 @@ def unlikely_results(design: Hypercube, pairs: Iterable[tuple[Batch, Batch]]) ->
     independent of each other, so only they are in the test.
 
     Args:
-        design: the hypercube.
         pairs: exact cells with their results, the inner table first.
     """
     p_table = design.p_table

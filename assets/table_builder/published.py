@@ -50,7 +50,6 @@ def published_tables(release: HypercubeRelease) -> tuple[PublishedTable, ...]:
 
 
 def column_descriptions(release: HypercubeRelease) -> dict[str, str]:
-    """The descriptions of the hypercube's columns, by name, for the asset's page."""
     return described(release.columns) | {
         column.name: column.description for column in _hypercube(release).columns if column.name not in release.columns
     }
@@ -120,7 +119,6 @@ def _product(release: HypercubeRelease, product: SubTableDeclaration) -> Publish
 
 
 def interval(release: HypercubeRelease) -> str:
-    """How the intervals are made, as the data dictionary says it."""
     if release.design.margins is Margins.FITTED:
         return (
             "The estimate, and on both sides the least number that bounds its error, a weighted sum of the "

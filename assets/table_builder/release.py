@@ -35,7 +35,6 @@ MOST_CELLS = 20_000_000
 """The most cells of all measured tables of a hypercube together, structural zeros included."""
 
 BETWEEN = " × "
-"""What stands between the variables in the name of a table."""
 
 TABLES_OF_ALL = frozenset({"hypercube", "measured_tables", "categories", "p_table"})
 """The names of the tables that hypercubes publish besides their products."""
@@ -94,7 +93,6 @@ class HypercubeRelease(Release):
                 self.refuse(f"variables: {name} has the name of another variable, but for upper and lower case")
 
     def _check_withheld(self, withheld: WithheldRecords) -> None:
-        """What a hypercube of withheld records may declare, whose loss is that of two counted records."""
         for place, zeros in enumerate(self.cube.structural_zeros):
             if not any(set(zeros) <= set(kept) for kept in withheld.kept_together):
                 self.refuse(
@@ -148,7 +146,6 @@ class HypercubeRelease(Release):
 
     @property
     def cube(self) -> HypercubeAttributes:
-        """The declared hypercube."""
         return self.declaration.hypercube
 
     @property
@@ -163,7 +160,6 @@ class HypercubeRelease(Release):
 
     @property
     def counted(self) -> RecordTable:
-        """The declaration of the records that are counted."""
         records = self.dataset.units if self.cube.of == UNITS else self.dataset.persons
         assert records is not None
         return records
@@ -174,7 +170,6 @@ class HypercubeRelease(Release):
 
     @cached_property
     def columns(self) -> Mapping[str, Column]:
-        """The variables with their declarations, in declared order."""
         known = self.known_columns
         return {name: known[name] for name in self.cube.variables}
 
@@ -209,7 +204,6 @@ class HypercubeRelease(Release):
 
     @property
     def quantity(self) -> str:
-        """What the cells contain, in words."""
         return f"sum of {self.amount.column} of {self.cube.of}" if self.amount else f"{NUMBER} {self.cube.of}"
 
     @property
@@ -219,7 +213,6 @@ class HypercubeRelease(Release):
 
     @property
     def unit_of_cells(self) -> float:
-        """The same as a float."""
         return float(self.grid_step)
 
     @property
@@ -240,7 +233,6 @@ class HypercubeRelease(Release):
 
     @property
     def columns_read(self) -> tuple[str, ...]:
-        """The columns of the CEF that the hypercube follows from."""
         return (
             *self.cube.variables,
             *([self.amount.column] if self.amount else []),
@@ -275,7 +267,6 @@ class HypercubeRelease(Release):
 
     @property
     def _excluded(self) -> str:
-        """What the domain leaves out, after its description."""
         return ", without those that the declared structural zeros exclude" if self.cube.structural_zeros else ""
 
     def charged(self, loss: Loss) -> Loss:

@@ -39,7 +39,6 @@ def table_recipes(session: Session, method: GridCounts[HypercubeRelease]) -> Map
 
 
 def _measured(session: Session, method: GridCounts[HypercubeRelease]) -> dict[Variables, NDArray[np.int64]]:
-    """By measured table, its noisy cells in steps; 0 where there is a structural zero."""
     release = method.release
     found = {}
     for table, batch in zip(release.design.tables, method.stored(session), strict=True):
@@ -52,7 +51,6 @@ def _measured(session: Session, method: GridCounts[HypercubeRelease]) -> dict[Va
 def _hypercube(
     release: HypercubeRelease, published: Published, measured: Mapping[Variables, NDArray[np.int64]]
 ) -> pa.Table:
-    """All cells of all measured tables, one below the other."""
     parts = []
     for table in release.design.tables:
         cells = release.possible_in(table)
@@ -70,7 +68,6 @@ def _hypercube(
 
 
 def _in_units(release: HypercubeRelease, steps: NDArray[np.int64]) -> pa.Array:
-    """Noisy cells as counts, or as multiples of the grid."""
     return pa.array(steps) if release.amount is None else of_parts(steps * parts_of_step(release.grid_step))
 
 
@@ -87,7 +84,6 @@ def _without_suppressed(release: HypercubeRelease, rows: pa.Table) -> pa.Table:
 
 
 def shown_first(session: Session, release: HypercubeRelease) -> Mapping[str, Any]:
-    """The first cells of the hypercube, for the asset's page."""
     columns = list(session.columns(release.public(HYPERCUBE)))
     first = session.rows("warehouse/first_rows", {"rows": 8}, columns=columns, source=release.public(HYPERCUBE))
     rows = [dict(zip(columns, row, strict=True)) for row in first]

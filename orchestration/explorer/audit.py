@@ -50,7 +50,6 @@ def show() -> None:
 
 
 def _ledger() -> tuple[Entry, ...] | None:
-    """Say whether the chain is intact; return its entries if it is."""
     st.header("The ledger")
     try:
         found = read_entries()

@@ -63,9 +63,7 @@ def show_charge(population: Population, release: str, loss: Loss, entries: Seque
     """Show whether a charge would fit, and what it would leave.
 
     Args:
-        population: the population that would be charged.
         release: the name of the release, within the population's first dataset.
-        loss: the charge.
         entries: those of an intact ledger.
     """
     words, refusal = would_leave(population.datasets[0], release, loss, Reading(tuple(entries), ()))
@@ -112,7 +110,6 @@ def _show_budget(budget: Budget, population: Population) -> None:
 
 
 def _chart(budget: Budget) -> alt.LayerChart | None:
-    """For each charge, by how much the total grew with it; None if the charges do not add up."""
     if budget.cap is None:
         return None
     rows: list[dict[str, str | float]] = []

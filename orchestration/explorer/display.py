@@ -38,7 +38,6 @@ def show_chart_with_table(
     of: str = "chart",
     expanded: bool = False,
 ) -> None:
-    """Draw a chart, and under it the table with its figures."""
     show_chart(chart, f"{words}; the table follows.")
     with st.expander(f"The table behind the {of}", expanded=expanded):
         show_table(rows)
@@ -48,7 +47,6 @@ def make_row_chart(rows: Sequence[Mapping[str, Any]], tooltips: Mapping[str, str
     """A chart with a row for each `name` of the rows, in their order.
 
     Args:
-        rows: the data.
         tooltips: by the name of a field, its title where a mark is pointed at.
     """
     names = list(dict.fromkeys(str(row["name"]) for row in rows))
@@ -75,7 +73,6 @@ def fit_height(names: Sequence[str], title: str = "") -> int:
 
 
 def make_title(text: str) -> alt.TitleParams:
-    """A chart's title, broken into lines."""
     return alt.TitleParams(wrap(text, _TITLE), anchor="start", fontSize=13)
 
 

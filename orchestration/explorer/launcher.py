@@ -46,11 +46,8 @@ def explore(
     """Serve the explorer until it is interrupted.
 
     Args:
-        home: the folder of databases and keys.
-        published: the folder of publications.
         datasets: the declared datasets, whose source files the explorer must not open.
         replays: by draw id, when it was last replayed and with which result.
-        port: the port; 0 for any that is free.
         boundaries: a folder with GeoJSON files, if there is one.
         announce: called with the address once the page can be opened.
         browser: whether to open a browser on it.

@@ -90,7 +90,6 @@ def show() -> None:
 
 
 def _asked(component: ReleaseComponent, plan: Plan | None, name: str) -> Asked | None:
-    """What to try, from the page's sliders and fields; None if something cannot be read."""
     st.subheader("What to try")
     fields: dict[str, Any] = {}
     given: dict[str, Any] = {}
@@ -146,7 +145,6 @@ def _declared_rate(component: ReleaseComponent) -> Fraction | None:
 
 
 def _wanted_total(plan: Plan | None, given: dict[str, Any], name: str) -> bool:
-    """Ask for a total; whether it can be read."""
     times = _ask_times("Times the declared total", f"{name}:times")
     total = Fraction(plan.loss.round_up()) * times if plan and plan.loss else Fraction(1)
     text = st.text_input("The total, or another one", f"{float(total):.6g}", key=f"{name}:total:{times}")

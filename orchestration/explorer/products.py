@@ -26,7 +26,6 @@ ESTIMATE, STANDARD_ERROR, LOWER, UPPER = ERRORS = ("estimate", "standard_error",
 TOTAL = "total"
 """The choice of a group that means: all of its values together."""
 MOST_VALUES = 5000
-"""The most values of a column that a page offers to choose from."""
 
 _NAMED_BY = {"region_id": "region", "geoid": "name", "iteration_code": "iteration", "cell": "label"}
 """By column of codes, the column that has their names in words."""
@@ -42,10 +41,6 @@ class Field:
     """A column, as the dictionary describes it.
 
     Attributes:
-        name: its name.
-        type: its type in the dictionary.
-        title: its name in words.
-        description: what it contains.
         labels: by value as text, its label; empty if values are not listed.
     """
 
@@ -75,10 +70,7 @@ class Product:
 
     Attributes:
         release: `dataset/release`.
-        name, title, description: as in the dictionary.
         file: the Parquet file, of which questions are asked.
-        files: all its files.
-        fields: its columns by name.
         level: the column that says of which level a place is; "" if there is none.
         place: the columns that say which place a row is about.
         groups: the columns that say which group it is about.
@@ -163,11 +155,9 @@ class Product:
         return distinguish(found)
 
     def code_place(self, row: Mapping[str, Any]) -> str:
-        """The codes of the place of a row, joined by /."""
         return "/".join(str(row[column]) for column in self.place)
 
     def name_place(self, row: Mapping[str, Any]) -> str:
-        """The place of a row in words."""
         parts = []
         for code in self.place:
             name = row.get(_NAMED_BY.get(code, ""))
@@ -183,7 +173,6 @@ class Product:
         """The rows with the given values, with the greatest numbers first.
 
         Args:
-            number: the column to sort by.
             equal: by column, its value.
             most: at most so many rows.
         """
@@ -194,7 +183,6 @@ class Product:
         return self._ask("explorer/rows", most, list(dict.fromkeys(columns)), equal)
 
     def read_first(self, most: int) -> list[dict[str, Any]]:
-        """The first rows, as they are."""
         return self._ask(_FIRST, most, (), {})
 
     def _values(self, columns: Sequence[str], equal: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -203,7 +191,6 @@ class Product:
     def _ask(
         self, query: str | SQL, most: int, columns: Sequence[str], equal: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        """The answer of a query: columns of the rows in which others have the given values."""
         values = {f"{_BOUND}{position}": value for position, value in enumerate(equal.values(), start=1)}
         names = {"columns": list(columns), "equal": list(equal), "equals": _BOUND}
         source = Fragment(f"read_parquet({quote_literal(self.file)})")
@@ -217,9 +204,6 @@ class Publication:
     """The current edition of a release.
 
     Attributes:
-        release: `dataset/release`.
-        title: its title.
-        products: its tables.
         problem: why its tables cannot be shown, as a sentence; "" if they can.
     """
 
@@ -338,4 +322,3 @@ def _wide(fields: Mapping[str, Field], key: Sequence[str]) -> Iterator[str]:
 
 
 _BOUND = Fragment("value_")
-"""What the names of bound values begin with."""

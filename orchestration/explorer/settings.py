@@ -19,11 +19,9 @@ class Settings:
 
     Attributes:
         home: the deployment's folder of databases and keys, of which only `databases` can be opened.
-        published: the folder of publications.
         temporary: a folder of the explorer's own, the only one that it writes to.
         boundaries: a folder with GeoJSON files; "" for none.
         left_out: folders and files that must not be opened, whatever else is allowed.
-        port: the TCP port.
         confinement: in words, how the process is kept from other files; "" before it is.
     """
 

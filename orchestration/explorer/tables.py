@@ -141,7 +141,6 @@ def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
 
 
 def _number(product: Product, scope: str, link: dict[str, str]) -> tuple[str, str]:
-    """The column of numbers, and what it counts."""
     if not product.wide:
         return product.numbers[0], product.title
     options = {column: join_levels(product.fields[column].description) or column for column in product.wide}
@@ -165,10 +164,8 @@ class Choice:
     """What is to be shown, whatever the view.
 
     Attributes:
-        product: the table.
         scope: what further choices belong to.
         link: what the page's address will say.
-        number: the column of numbers.
         equal: by column, the value that rows have.
         varying: the group with a row for each of its values; "" if there is none.
         greatest: the standard error, in percent of a number, from which on it is too uncertain.
@@ -302,26 +299,22 @@ _VIEWS: Mapping[str, Callable[[Choice], None]] = {
 
 
 def _head_groups(choice: Choice, otherwise: str) -> str:
-    """The heading of the rows' names."""
     return choice.product.fields[choice.varying].words if choice.varying else otherwise
 
 
 def _find_rows(choice: Choice, most: int) -> list[dict[str, Any]]:
-    """The rows of all places, the greatest number first."""
     return choice.product.read_rows(
         choice.number, {**choice.equal, **choice.product.exclude_totals(choice.product.place)}, most
     )
 
 
 def _list_places(choice: Choice, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A line for each row, named by its place; places of the same name have their code with it."""
     product = choice.product
     names = distinguish({product.code_place(row): product.name_place(row) for row in rows})
     return [_make_line(choice, names[product.code_place(row)], row) for row in rows]
 
 
 def _list_groups(choice: Choice, place: str) -> list[dict[str, Any]]:
-    """A line for each row of a place, named by its group."""
     product, varying = choice.product, choice.varying
     codes = dict(zip(product.place, place.split("/", len(product.place) - 1), strict=False))
     rows = product.read_rows(choice.number, {**choice.equal, **product.match(codes)}, _MOST_ROWS)
@@ -348,7 +341,6 @@ def _read_code(feature: Mapping[str, Any], name: str) -> str:
 
 
 def _read_boundaries() -> tuple[list[dict[str, Any]], str]:
-    """The features of a GeoJSON file, uploaded or of the folder that was named, and the name of the file."""
     folder = read_settings().boundaries
     files = sorted(Path(folder).glob("*.*json")) if folder else []
     uploaded = st.file_uploader("GeoJSON file with boundaries", type=["geojson", "json"])
@@ -389,7 +381,6 @@ def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tu
 
 
 def _make_line(choice: Choice, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as charts and tables show it: numbers as floats for charts, and as published in words."""
     number = row[choice.number]
     line: dict[str, Any] = {"name": name, "number": _float(number), "said": format_figure(number), "flag": ""}
     if choice.product.has_errors:
@@ -424,7 +415,6 @@ def _with_interval(line: Mapping[str, Any]) -> str:
 
 
 def _show_lines(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str, title: str) -> None:
-    """A chart of the lines, the table behind it, and their download."""
     st.query_params.from_dict(choice.link)
     if not lines:
         st.info("The table has no row for this choice.")
@@ -440,7 +430,6 @@ def _show_lines(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str
 
 
 def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> alt.Chart | alt.LayerChart:
-    """The numbers with their intervals, a row for each name; of two places, those of each in a color of its own."""
     rows = [{"where": "", **line, "interval": _with_interval(line)} for line in lines]
     names, places = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "where"))
     two = len(places) > 1
