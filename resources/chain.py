@@ -130,6 +130,7 @@ def make_withdrawal(chain: Sequence[Entry], reserved: Entry, withdrawn: str, by:
 
 
 def find(chain: Sequence[Entry], kind: str, draw_id: str) -> Entry | None:
+    """The entry of this kind for this draw; None if there is none."""
     return next((entry for entry in chain if entry.kind == kind and entry.draw_id == draw_id), None)
 
 

@@ -111,6 +111,7 @@ def _drawn_in_session(method: Method[Any, Any, Any], warehouse: Warehouse, custo
 
 
 def _drawn_in_parts(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger) -> _Drawn:
+    """Draw in a session that only reads, and store in another."""
     with warehouse.private_folder() as folder:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             draw, entry, settled, stored = _found(method, session, custody, ledger)
@@ -145,6 +146,12 @@ def _found(
 def _write(
     method: Method[Any, Any, Any], session: Session, draw: Draw[Inputs], output: Any, settled: Entry | None
 ) -> str:
+    """Store and label an output in one transaction; return its version.
+
+    Raises:
+        ReplayError: if the draw is settled with another version; nothing is written then.
+        WarehouseError: if what was stored is not the output, and the key that could make it again would be destroyed.
+    """
     with session.transaction():
         version = method.write(session, draw, output)
         if settled and settled.output_version != version:

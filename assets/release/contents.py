@@ -221,6 +221,7 @@ def _table(dataset: DatasetDeclaration) -> Table:
 
 
 def _version(path: Path, key: bytes) -> str | None:
+    """The HMAC of a file's bytes; None if it cannot be read."""
     digest = hmac.new(key, digestmod=sha256)
     if not path.is_file():
         return None

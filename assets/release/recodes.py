@@ -127,6 +127,7 @@ class Merge:
         return _meanings(self.meanings)
 
     def record(self) -> dict[str, Any]:
+        """The recode as plain values that are equal if and only if it means the same."""
         return {
             "merge": {category: sorted(map(str, codes)) for category, codes in self.categories.items()},
             "everything_else": self.everything_else,
@@ -154,6 +155,7 @@ class Coding:
         return "; ".join(parts)
 
     def record(self) -> dict[str, Any]:
+        """The recode as plain values that are equal if and only if it means the same."""
         return {"bottom_coded": _text(self.bottom), "top_coded": _text(self.top)}
 
 
