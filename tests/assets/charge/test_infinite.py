@@ -10,12 +10,11 @@ from assets.charge.assessment import Assessment
 from assets.ledger.asset import find_cap_problems
 from assets.ledger.population import Population
 from assets.release.dataset import DatasetDeclaration
-from assets.release.publisher import UNDECLARED
-from assets.release.release import DeclarationError, Release
+from assets.release.release import DeclarationError, Release, ReleaseDeclaration
 from mechanisms.accounting.losses import InfiniteLoss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details
-from resources.custody import Custody, CustodyMode
+from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.warehouse import Warehouse
 
@@ -44,10 +43,8 @@ ALLOWED: list[tuple[dict[str, Any], bool]] = [
 
 @pytest.mark.parametrize(("declared", "allowed"), ALLOWED)
 def test_only_a_synthetic_dataset_or_one_that_says_so_allows_it(declared: dict[str, Any], allowed: bool) -> None:
-    release, finite = (
-        kind(dataset(**declared), "pairs", "Pairs", "", CustodyMode.ESCROWED, Path(), publisher=UNDECLARED)
-        for kind in (Pairs, Release)
-    )
+    declaration = ReleaseDeclaration(name="pairs", dataset="town", title="Pairs")
+    release, finite = (kind(declaration, dataset(**declared), None, Path()) for kind in (Pairs, Release))
     finite.require_allowed()
     if allowed:
         release.require_allowed()

@@ -25,7 +25,7 @@ from resources.chain import Entry
 from resources.custody import CustodyError, CustodyMode
 from resources.ledger import Ledger
 from resources.statements import Zone
-from tests.deployments import Deployment
+from tests.deployments import SHOWN, Deployment
 from tests.depth import quick_cases
 from tests.phsafe_deployments import FEW, TO_COUNTS, TO_DRAW, TO_PUBLICATION, Files, census, changed, phsafe_deployment
 
@@ -400,14 +400,14 @@ def test_a_run_that_dies_between_charge_and_settlement_is_taken_up_with_the_same
 @pytest.mark.deep
 def test_an_ephemeral_key_is_kept_nowhere_and_what_was_drawn_with_it_is_still_published(tmp_path: Path) -> None:
     deployment = phsafe_deployment(tmp_path, runs=FEW, custody="ephemeral")
-    deployment.reach(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION, *SHOWN)
     published, versions, ledger = deployment.published(), deployment.versions(), deployment.ledger
     again = phsafe_deployment(tmp_path, runs=FEW, custody="ephemeral")
     assert list(tmp_path.glob("custody/ephemeral/*")) == []
     with pytest.raises(CustodyError, match="cannot be replayed"):
         again.context.custody.open_key(ledger[0].draw_id, CustodyMode.EPHEMERAL, ledger[0].commitment)
     shutil.rmtree(again.release.folder)
-    again.run(*TO_PUBLICATION)
+    again.run(*TO_PUBLICATION, *SHOWN)
     assert again.published() == published != {}
     assert again.versions() == versions
     made = again.definitions.resolve_asset_graph().get_all_asset_keys() - {again.key("preflight")}
