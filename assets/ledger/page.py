@@ -12,7 +12,6 @@ from typing import Any
 import dagster as dg
 
 from assets.conventions import DRAW_ID, WIDE_ROOM, in_groups, in_one_piece, join_names, plainly, preview
-from assets.ledger.charts import draw_comparison
 from assets.ledger.comparison import Charge, Comparison
 from assets.ledger.population import Population
 from assets.ledger.remarks import write_remarks
@@ -126,6 +125,9 @@ def describe_composition(budget: Budget, cap: Loss, title: str) -> dict[str, Any
     }
     if not comparison.charges:
         return facts
+
+    from assets.ledger.charts import draw_comparison
+
     alone = join_names(
         [f"{charge.release} with {format_loss(charge.specification.loss)}" for charge in comparison.latest]
     )
