@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, WithJsonSchema, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from assets.measurement.declaration import Definition, State
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
+from assets.release.names import require_distinct_products
 from assets.release.numbers import Budget, Delta, Margin
 from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.specification import DELTA
@@ -81,7 +82,7 @@ class PHSafeDeclaration(ReleaseDeclaration):
         "run; runs left out are not released.",
     )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
-    products: list[Product] = Field(
+    products: Annotated[list[Product], AfterValidator(require_distinct_products)] = Field(
         default_factory=list,
         description="The finished tables to publish, PH1 to PH8; if empty, all that the released runs allow.",
     )
@@ -99,14 +100,6 @@ class PHSafeDeclaration(ReleaseDeclaration):
         description="Whether there is a draw and a publication. If false, which only a synthetic dataset allows, the "
         "release ends with confidential tables of exact counts, for tuning.",
     )
-
-    @field_validator("products")
-    @classmethod
-    def _check_products(cls, products: list[Product]) -> list[Product]:
-        twice = sorted({name for name in products if products.count(name) > 1})
-        if twice:
-            raise ValueError(f"{', '.join(twice)}: a product is declared once")
-        return products
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> PHSafeDesign:
         """The runs with their budgets, and the states in ascending order."""

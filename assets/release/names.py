@@ -5,7 +5,8 @@ hold, or what Stirred uses itself, is refused when the declaration is loaded.
 """
 
 import os
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field
 
@@ -42,6 +43,21 @@ a name."""
 _RESERVED_SCHEMAS = frozenset(
     {"information_schema", "pg_catalog", "main", "temp", "system", "confidential", "public", "ledger", "preflight"}
 )
+
+
+N = TypeVar("N", bound=str)
+
+
+def find_repeated(names: Sequence[str]) -> list[str]:
+    """The names that occur more than once, in order."""
+    return sorted({name for name in names if names.count(name) > 1})
+
+
+def require_distinct_products(products: list[N]) -> list[N]:
+    """Raises ValueError if a product is named twice."""
+    if repeated := find_repeated(products):
+        raise ValueError(f"{', '.join(repeated)}: a product is declared once")
+    return products
 
 
 def _not_reserved(name: str) -> str:

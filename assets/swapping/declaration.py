@@ -25,6 +25,7 @@ from pydantic_core import PydanticKnownError
 from assets.release.columns import Column
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
+from assets.release.names import find_repeated
 from assets.release.numbers import FRACTION, Epsilon, SwapRate, exact_fraction, exact_swap_rate, shown
 from assets.release.release import ReleaseDeclaration
 from assets.swapping.product import SwappedProduct
@@ -289,9 +290,8 @@ class SwappingDeclaration(ReleaseDeclaration):
     @field_validator("match", "swap", "variables")
     @classmethod
     def _check_variables(cls, variables: list[str] | None) -> list[str] | None:
-        twice = sorted({name for name in variables or () if (variables or []).count(name) > 1})
-        if twice:
-            raise ValueError(f"{twice[0]} is named twice")
+        if repeated := find_repeated(variables or ()):
+            raise ValueError(f"{repeated[0]} is named twice")
         return variables
 
     @property

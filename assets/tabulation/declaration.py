@@ -5,7 +5,7 @@ from typing import Literal, Self
 import dagster as dg
 from pydantic import Field, model_validator
 
-from assets.release.names import ProductName
+from assets.release.names import ProductName, find_repeated
 
 
 class Product(dg.Model, dg.Resolvable):
@@ -24,9 +24,8 @@ class Product(dg.Model, dg.Resolvable):
     def _check_columns(self) -> Self:
         if not self.columns:
             raise ValueError(f"product {self.name}: at least one column is required in geography or dimensions")
-        twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
-        if twice:
-            raise ValueError(f"product {self.name}: column {twice[0]} is named twice")
+        if repeated := find_repeated(self.columns):
+            raise ValueError(f"product {self.name}: column {repeated[0]} is named twice")
         return self
 
     @property

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
+from assets.release.names import require_distinct_products
 from assets.release.numbers import Delta, Rho, Share
 from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.semantics import Allocation, AllocationError
@@ -137,7 +138,7 @@ class TopDownDeclaration(ReleaseDeclaration):
         "used; by default all levels that measure it except the finest, as in the 2020 Census.",
     )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
-    products: list[Product] = Field(
+    products: Annotated[list[Product], AfterValidator(require_distinct_products)] = Field(
         default_factory=list,
         description="What is published besides the spine: tables P1 to P5 and H1, microdata (persons, units), "
         "noisy_measurements, and the statistics that are exact; if empty, everything.",
@@ -161,14 +162,6 @@ class TopDownDeclaration(ReleaseDeclaration):
         "other machines can make side by side. The publication is the same. Needs a level State between the root and "
         "the finest level.",
     )
-
-    @field_validator("products")
-    @classmethod
-    def _check_products(cls, products: list[Product]) -> list[Product]:
-        twice = sorted({name for name in products if products.count(name) > 1})
-        if twice:
-            raise ValueError(f"{', '.join(twice)}: a product is declared once")
-        return products
 
     @property
     def codes(self) -> dict[str, Code]:
