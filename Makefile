@@ -48,7 +48,7 @@ DOCS := $(VENV)/.docs
 docs: $(READY) $(DOCS)          ## the documentation site, on http://localhost:8000
 	@$(MKDOCS) serve
 
-docs-check: $(READY) $(DOCS)    ## build the site into build/site; a broken link or an orphaned page stops it
+docs-check: $(INSTALLED) $(DOCS)    ## build the site into build/site; a broken link or an orphaned page stops it
 	@$(MKDOCS) build --strict
 
 # Without a warning about a version of MkDocs that the lock rules out. `--quiet` would also hide what makes a build fail.
@@ -58,7 +58,7 @@ $(DOCS): $(INSTALLED) requirements-docs.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-docs.lock
 	@touch $@
 
-lint: $(READY)
+lint: $(INSTALLED)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

@@ -1,7 +1,7 @@
 """What a person sees: releases of every kind launched from the Dagster UI, their pages, and their certificates.
 
-A real `dg dev`, a real browser. In `make test` they show the smallest release, in `make test-deep` the others. Without
-a Chromium on the machine these tests are left out, unless STIRRED_REQUIRE_BROWSER is set.
+A real `dg dev`, a real browser. `make test-deep` shows the smallest release and one of PHSafe, `make prove` one of
+TopDown too. Without a Chromium on the machine these tests are left out, unless STIRRED_REQUIRE_BROWSER is set.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from assets.conventions import in_groups
 from tests.browser.deployment import IN_A_BROWSER, PATIENCE, ROOT, Site, cut, deployed, group
 
 SWAPPING, S_DHC, TOPDOWN = "ma1940/tenure_by_county", "two_states/s_dhc", "two_states/redistricting"
-deep = pytest.mark.deep
+prove = pytest.mark.prove
 LAUNCHED: set[str] = set()
 """The releases that a test of this module launched."""
 
-pytestmark = IN_A_BROWSER
+pytestmark = [*IN_A_BROWSER, pytest.mark.deep]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def publish(site: Site, release: str) -> None:
     site.await_publication(release)
 
 
-@pytest.mark.parametrize("release", [SWAPPING, pytest.param(S_DHC, marks=deep), pytest.param(TOPDOWN, marks=deep)])
+@pytest.mark.parametrize("release", [SWAPPING, S_DHC, pytest.param(TOPDOWN, marks=prove)])
 def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: str) -> None:
     publish(site, release)
     site.page.goto(f"{site.job(release)}/runs")
@@ -50,16 +50,12 @@ def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: st
     ("release", "stages"),
     [
         (SWAPPING, "invariants charge swapped tables utility experiment publication"),
-        pytest.param(
-            S_DHC,
-            "plan truncated_join counts charge noisy_measurements postprocessed tables publication",
-            marks=deep,
-        ),
+        (S_DHC, "plan truncated_join counts charge noisy_measurements postprocessed tables publication"),
         pytest.param(
             TOPDOWN,
             "spine histograms invariants charge noisy_measurements level_us level_state level_county "
             "level_tract level_block_group level_block microdata tables accuracy publication",
-            marks=deep,
+            marks=prove,
         ),
     ],
 )
@@ -87,7 +83,6 @@ def test_the_mechanisms_page_shows_draw_commitment_entry_and_loss(site: Site) ->
         expect(page.get_by_text(check, exact=True).first).to_be_visible()
 
 
-@deep
 def test_the_plans_page_states_what_is_charged(site: Site) -> None:
     page = site.page
     publish(site, S_DHC)
@@ -95,7 +90,6 @@ def test_the_plans_page_states_what_is_charged(site: Site) -> None:
     expect(page.get_by_text("ρ = 2.5146 (exactly 1257281/500000)", exact=True)).to_be_visible()
 
 
-@deep
 def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None:
     page = site.page
     publish(site, S_DHC)
@@ -108,15 +102,14 @@ def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None
         expect(cells.get_by_text(row["estimate"], exact=True).first).to_be_visible()
 
 
-@deep
 @pytest.mark.parametrize(
     ("releases", "asset", "chart"),
     [
         ([SWAPPING], f"{SWAPPING}/utility", "ε against swap rate"),
         ([SWAPPING], f"{SWAPPING}/experiment", "MAPE against swap rate"),
         ([S_DHC], f"{S_DHC}/plan", "Margin of error against budget"),
-        ([TOPDOWN], f"{TOPDOWN}/accuracy", "accuracy by level (synthetic data)"),
-        ([S_DHC, TOPDOWN], "two_states/composition", "releases side by side"),
+        pytest.param([TOPDOWN], f"{TOPDOWN}/accuracy", "accuracy by level (synthetic data)", marks=prove),
+        pytest.param([S_DHC, TOPDOWN], "two_states/composition", "releases side by side", marks=prove),
     ],
 )
 def test_charts_are_shown_as_pictures(site: Site, releases: list[str], asset: str, chart: str) -> None:
@@ -139,7 +132,6 @@ def test_charts_are_shown_as_pictures(site: Site, releases: list[str], asset: st
     assert picture.evaluate("image => image.naturalWidth") >= 1000
 
 
-@deep
 @pytest.mark.parametrize(
     "asset",
     [
@@ -148,12 +140,15 @@ def test_charts_are_shown_as_pictures(site: Site, releases: list[str], asset: st
         "two_states/composition",
         *(f"{SWAPPING}/{stage}" for stage in ("invariants", "charge", "swapped", "tables", "utility", "publication")),
         *(f"{S_DHC}/{stage}" for stage in ("plan", "truncated_join", "charge", "tables", "publication")),
-        *(f"{TOPDOWN}/{stage}" for stage in ("charge", "noisy_measurements", "tables", "accuracy", "publication")),
+        *(
+            pytest.param(f"{TOPDOWN}/{stage}", marks=prove)
+            for stage in ("charge", "noisy_measurements", "tables", "accuracy", "publication")
+        ),
     ],
 )
 def test_nothing_on_a_page_is_cut(site: Site, asset: str) -> None:
     page, before = site.page, site.page.viewport_size
-    for release in (SWAPPING, S_DHC, TOPDOWN):
+    for release in (SWAPPING, S_DHC, *([TOPDOWN] if asset.startswith(TOPDOWN) else [])):
         publish(site, release)
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(f"{site.address}/assets/{asset}")
@@ -166,11 +161,11 @@ def test_nothing_on_a_page_is_cut(site: Site, asset: str) -> None:
     ("release", "loss"),
     [
         (SWAPPING, ("ln(264332)", "12.4850")),
-        pytest.param(S_DHC, ("1257281/500000", "2.5146", "PH8_denom state_*"), marks=deep),
+        (S_DHC, ("1257281/500000", "2.5146", "PH8_denom state_*")),
         pytest.param(
             TOPDOWN,
             ("293764/114921", "2.7062", "persons Block_Group hispanic * cenrace", "17.1436", "2.9258"),
-            marks=deep,
+            marks=prove,
         ),
     ],
 )

@@ -168,6 +168,7 @@ def test_over_the_cap_nothing_is_charged_drawn_or_published(kind: Kind, tmp_path
     assert deployment.context.method.drawn_table not in tables
 
 
+@deep_cases(3)
 def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -456,6 +456,7 @@ def test_two_jobs_of_slurm_take_turns() -> None:
     assert "#SBATCH --job-name=stirred" in lines
 
 
+@pytest.mark.deep
 def test_the_slurm_script_keeps_the_secrets_of_zones_from_daemon_and_webserver(tmp_path: Path) -> None:
     """The script runs, with programs in the place of the services that write their environment down."""
     project = tmp_path / "project"

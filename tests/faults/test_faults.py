@@ -63,10 +63,18 @@ def test_the_readme_shows_the_figures_of_the_last_run() -> None:
         assert row(section, found) in readme
 
 
-@pytest.mark.deep
-def test_a_sample_of_the_faults_does_no_harm(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "sections",
+    [
+        pytest.param(["steps", "altered_tables"], marks=pytest.mark.deep),
+        pytest.param(
+            ["writes", "full_disk"],
+            marks=[pytest.mark.fault, pytest.mark.skipif(not strace.available(), reason="needs strace")],
+        ),
+    ],
+)
+def test_a_sample_of_the_faults_does_no_harm(sections: list[str], tmp_path: Path) -> None:
     """The command itself, so that it does not rot between its runs at full size."""
-    sections = ["steps", "altered_tables", *(["writes", "full_disk"] if strace.available() else [])]
     options = ["--every", "60", "--releases", "swapping", "--figures", str(tmp_path / "figures.json")]
     command = [sys.executable, "-W", "ignore", "-m", "tests.faults", *sections, *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -335,12 +335,13 @@ def test_a_refused_first_charge_leaves_no_entry_and_no_harm(ledger):
 # Processes -------------------------------------------------------------------------------------------------
 
 
-@deep_cases(0)
 @pytest.mark.parametrize(
     ("effects", "fewest"),
     [
-        pytest.param(["link", "unlink", "replace", "commit"], 12, id="after what gives another state"),
-        pytest.param(None, 40, id="after every effect", marks=pytest.mark.deep),
+        pytest.param(
+            ["link", "unlink", "replace", "commit"], 12, id="after what gives another state", marks=pytest.mark.deep
+        ),
+        pytest.param(None, 40, id="after every effect", marks=pytest.mark.prove),
     ],
 )
 def test_a_run_killed_anywhere_leaves_no_charge_or_one_and_is_taken_up_again(tmp_path, processes, effects, fewest):

@@ -19,6 +19,7 @@ from resources.statements import Zone
 from tests.attacker import GUESSED_KEYS, hashes_shown, in_the_open, on_disk, plainly_hashed, shows
 from tests.contract.kinds import before_draw, to_publication
 from tests.deployments import SHOWN, Deployment, households, write_csv
+from tests.depth import deep_cases
 from tests.table_builder_deployments import hypercube_deployment
 
 pytestmark = pytest.mark.deep
@@ -128,6 +129,7 @@ def test_no_key_of_a_record_or_cell_is_public(victim: Deployment[HypercubeReleas
     assert [each for each in secrets if each in shown] == []
 
 
+@deep_cases(1)
 def test_an_edition_of_other_records_with_the_same_counts_is_another_draw(
     victim: Deployment[HypercubeRelease], tmp_path: Path
 ) -> None:
