@@ -1,8 +1,8 @@
 """Jobs that are launched from the command line, and followed until they end.
 
-A job runs in a process of its own, as Dagster's command line runs it, so that its log can go to a file. What happens is
-read from the instance, where the UI reads it too. The run is said to be of this code location, as those that the UI
-launches are: otherwise its job's page and the timeline would not show it.
+A job runs in this process, as Dagster's command line runs it, and everything that Dagster prints goes to a file. What
+happens is read from the instance, where the UI reads it too. The run is marked as one of this code location, as those
+that the UI launches are: otherwise its job's page and the timeline would not show it.
 
 In a cluster, the job is put into the queue of the instance instead, where the daemon launches it, and launches it again
 if its process dies. It goes on if the command that follows it is ended.
@@ -10,21 +10,22 @@ if its process dies. It goes on if the command that follows it is ended.
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
 import dagster as dg
 
-from orchestration.environment import PROJECT, deployment_folders, is_cluster
+from orchestration.environment import PROJECT, is_cluster
 
 STATES, PUBLICATION_OF = "states", "publication"
 """The names of the jobs of a release with partitions begin with these."""
@@ -96,58 +97,88 @@ def run_job(
     report: Callable[[Step], None],
     partition: str = "",
 ) -> RunOutcome:
-    """Run a job in another process until it ends; in a cluster, queue it and wait until it ends.
+    """Run a job until it ends; in a cluster, queue it and wait until it ends.
 
     Args:
-        instance: the instance that the process uses too, named by `DAGSTER_HOME`.
+        instance: the instance that Dagster's command uses too, named by `DAGSTER_HOME`.
         log: the file for what Dagster prints; it is replaced.
-        report: called for everything that happens, in order.
+        report: called for everything that happens, in order, in another thread.
         partition: the key of the partition that a partitioned job makes.
     """
     name = uuid4().hex
     of_partition = {"dagster/partition": partition} if partition else {}
     tags = {".dagster/repository": f"{_REPOSITORY}@{LOCATION}", BY_COMMAND: name} | of_partition
-    queued = is_cluster()
-    command = [str(Path(sys.executable).with_name("dagster")), "job"]
-    command += ["launch", "-w", str(_WORKSPACE)] if queued else ["execute", "-m", "orchestration.definitions"]
+    command = ["job"]
+    if is_cluster():
+        command += ["launch", "-w", str(_WORKSPACE)]
+    else:
+        command += ["execute", "-m", "orchestration.definitions", "-d", str(PROJECT)]
     command += ["-j", job, "--tags", json.dumps(tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with log.open("wb") as output, NamedTemporaryFile("w", suffix=".yaml") as configuration:
+    with NamedTemporaryFile("w", suffix=".yaml") as configuration:
         if config:
             # JSON is YAML.
             json.dump(config, configuration)
             configuration.flush()
             command += ["-c", configuration.name]
-        home, published = deployment_folders()
-        # The process begins in another folder, so relative paths would lead elsewhere.
-        folders = {"STIRRED_HOME": str(home), "STIRRED_PUBLISHED": str(published)}
-        process = subprocess.Popen(
-            command, cwd=PROJECT, env=os.environ | folders, stdout=output, stderr=subprocess.STDOUT
-        )
-        try:
-            runs = _follow(instance, name, process, report, queued=queued)
-        finally:
-            # Dagster reports a run that is interrupted as canceled.
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
-                process.wait()
+        ended = Event()
+        with ThreadPoolExecutor(1) as threads:
+            following = threads.submit(_follow, instance, name, report, ended, queued=is_cluster())
+            try:
+                _run_dagster(command, log)
+            finally:
+                ended.set()
+            runs = following.result()
     last = runs[-1] if runs else None
     run_ids = frozenset(run.run_id for run in runs)
     return RunOutcome(last.run_id if last else "", bool(last and last.is_success), log, run_ids)
 
 
+def _run_dagster(arguments: Sequence[str], log: Path) -> None:
+    """Run the command `dagster` in this process. Its output goes to a file, and that of this command where it went."""
+    (command,) = entry_points(group="console_scripts", name="dagster")
+    main, given = command.load(), sys.argv
+    with log.open("wb") as file, _divert_output(file.fileno()), suppress(SystemExit):
+        sys.argv = [command.name, *arguments]
+        try:
+            main()
+        finally:
+            sys.argv = given
+
+
+@contextmanager
+def _divert_output(file: int) -> Iterator[None]:
+    """Have libraries and other processes write to a file, while `sys.stdout` keeps writing where it wrote before."""
+    sys.stdout.flush()
+    before = sys.stdout
+    errors = os.dup(2)
+    with os.fdopen(os.dup(1), "w", encoding=before.encoding) as screen:
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        sys.stdout = screen
+        try:
+            yield
+        finally:
+            screen.flush()
+            sys.stderr.flush()
+            sys.stdout = before
+            os.dup2(screen.fileno(), 1)
+            os.dup2(errors, 2)
+            os.close(errors)
+
+
 def _follow(
     instance: dg.DagsterInstance,
     name: str,
-    process: subprocess.Popen[bytes],
     report: Callable[[Step], None],
+    ended: Event,
     *,
     queued: bool,
 ) -> Sequence[dg.DagsterRun]:
-    """Report what happens until the process, or the queue, has ended with it; return the runs, the last one last."""
+    """Report what happens until Dagster's command or the queue has ended; return the runs, the last one last."""
     run_id, cursor, begun = "", None, dict[str, float]()
     while True:
-        over = process.poll() is not None
+        over = ended.is_set()
         runs = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if runs and runs[-1].run_id != run_id:
             run_id, cursor = runs[-1].run_id, None
@@ -166,14 +197,13 @@ def _follow(
             if not connection.has_more:
                 break
         if over:
-            # The run's own process may have written over it.
+            # The run itself may have written over it.
             _locate(instance, run_id)
             return instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
-        if queued:
+        if ended.is_set():
             time.sleep(_BETWEEN_LOOKS)
         else:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_BETWEEN_LOOKS)
+            ended.wait(_BETWEEN_LOOKS)
 
 
 def _locate(instance: dg.DagsterInstance, run_id: str) -> None:

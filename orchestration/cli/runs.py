@@ -198,7 +198,9 @@ def _run_job(
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    with open_instance() as instance, Progress(*columns, console=console, transient=True) as progress:
+    # What libraries print goes to the log.
+    options: Any = {"console": console, "transient": True, "redirect_stdout": False, "redirect_stderr": False}
+    with open_instance() as instance, Progress(*columns, **options) as progress:
         bar = progress.add_task("loading", total=None)
 
         def report(step: Step) -> None:

@@ -42,14 +42,6 @@ def test_help_imports_no_heavy_library(name: str, tmp_path: Path) -> None:
     assert not imported([*name.split(), "--help"], tmp_path) & HEAVY
 
 
-def test_a_launch_loads_no_declaration_beside_the_process_that_makes_the_release() -> None:
-    """The modules with which the command follows the process; the process itself loads everything."""
-    code = "import json, sys, orchestration.cli.runs; print(json.dumps(list(sys.modules)))"
-    ended = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
-    modules = set(json.loads(ended.stdout))
-    assert not modules & {"orchestration.components", "orchestration.definitions", "matplotlib", "numba", "pandas"}
-
-
 @pytest.mark.parametrize("command", ["status", "budget"])
 def test_what_only_shows_imports_nothing_that_draws_or_validates(command: str, tmp_path: Path) -> None:
     """DuckDB itself imports pandas for the parameters of a statement, once there is a database."""
