@@ -21,9 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from assets.planning.expectation import SLOPES, expectation, in_bytes, in_time
-from assets.planning.machine import Machine, this_machine
-from assets.planning.size import expected_size
+from assets.planning.expectation import (
+    SLOPES,
+    Machine,
+    expectation,
+    expected_size,
+    in_bytes,
+    in_time,
+    this_machine,
+)
 from benchmarks.processes import launch, sampled
 from benchmarks.slopes_jobs import CASE, RELEASES, Case
 from benchmarks.topdown_estimation import memory

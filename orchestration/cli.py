@@ -37,9 +37,8 @@ from assets.conventions import DRAW_ID, ZONE, in_one_piece
 from assets.gates.shared import all_gates
 from assets.ledger.page import last_replays
 from assets.ledger.population import populations
-from assets.planning.asset import lines_in_words, total_in_words
-from assets.planning.expectation import UnknownError, expectation, expected_in_words
-from assets.planning.machine import Machine, this_machine
+from assets.planning.asset import format_lines, format_total
+from assets.planning.expectation import Machine, UnknownError, expectation, format_expectation, this_machine
 from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.signature import (
     CERTIFICATE,
@@ -57,7 +56,7 @@ from assets.publication.withdrawal import withdraw as withdrawn
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.method import CHARGE, PLAN
 from assets.release.names import Name
-from assets.release.plan import Asked
+from assets.release.plan import PlanRequest
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, beside_finite, stated, symbol
 from mechanisms.refusal import RefusedError
@@ -75,7 +74,7 @@ from orchestration.explorer.launcher import ExplorerError
 from orchestration.explorer.launcher import explore as serve_explorer
 from orchestration.jobs import now
 from orchestration.launch import Ended, Step, launch, with_instance
-from orchestration.planning import Planned, planned, together
+from orchestration.planning import PlannedDeclaration, plan_declaration, together
 from orchestration.proposal import Proposal, propose_dataset, propose_swapping, propose_tables, proposed_name
 from resources.chain import RESERVE, SETTLE, Entry
 from resources.custody import CustodyError
@@ -516,7 +515,7 @@ def plan(
     The options say what to try in place of what is declared. Nothing changes; --yaml prints the file that declares it.
     """
     deployed = Deployed()
-    asked = Asked(
+    asked = PlanRequest(
         fields=_fields(tried),
         margins=dict(map(_margin, margin)),
         total=total,
@@ -524,7 +523,7 @@ def plan(
         records=records,
     )
     components = deployed.releases(release)
-    if len(components) > 1 and not (asked.is_nothing and not as_yaml):
+    if len(components) > 1 and not (asked.is_empty and not as_yaml):
         raise click.UsageError(f"{release} is declared as {_names(components)}; name one of them")
     found = [_plan_of(deployed, component, asked) for component in components]
     if as_yaml:
@@ -537,7 +536,7 @@ def plan(
     for each in found:
         if len(found) > 1:
             click.echo(f"\n{each.component.named}\n")
-        if asked.is_nothing:
+        if asked.is_empty:
             _show_stages(_stages(each))
         _show_plan(deployed, each, records)
 
@@ -563,12 +562,12 @@ def _margin(text: str) -> tuple[str, str]:
     return line.strip(), number.strip()
 
 
-def _plan_of(deployed: Deployed, component: ReleaseComponent, asked: Asked) -> Planned:
+def _plan_of(deployed: Deployed, component: ReleaseComponent, asked: PlanRequest) -> PlannedDeclaration:
     datasets = {each.name: each for each in deployed.declared[0]}
-    return planned(component, dataset_of(component.declaration, datasets), deployed.published, asked)
+    return plan_declaration(component, dataset_of(component.declaration, datasets), deployed.published, asked)
 
 
-def _plan_record(deployed: Deployed, found: Planned, records: int | None) -> dict[str, Any]:
+def _plan_record(deployed: Deployed, found: PlannedDeclaration, records: int | None) -> dict[str, Any]:
     """A plan for scripts."""
     plan = found.plan
     try:
@@ -577,7 +576,7 @@ def _plan_record(deployed: Deployed, found: Planned, records: int | None) -> dic
         expected = {"unknown": str(error)}
     left, refusal = _left(deployed, found)
     return {
-        "total": total_in_words(plan),
+        "total": format_total(plan),
         "exactly": None if plan.loss is None else plan.loss.as_record(),
         "is_bound": plan.is_bound,
         "left": left,
@@ -591,7 +590,7 @@ def _plan_record(deployed: Deployed, found: Planned, records: int | None) -> dic
     }
 
 
-def _left(deployed: Deployed, found: Planned) -> tuple[str, str]:
+def _left(deployed: Deployed, found: PlannedDeclaration) -> tuple[str, str]:
     """What remains of the cap, and why a charge would be refused."""
     try:
         return would_leave(found.method.release, found.plan.loss, deployed.ledger.read())
@@ -599,10 +598,10 @@ def _left(deployed: Deployed, found: Planned) -> tuple[str, str]:
         return f"What remains is not known: {error}", ""
 
 
-def _show_plan(deployed: Deployed, found: Planned, records: int | None) -> None:
+def _show_plan(deployed: Deployed, found: PlannedDeclaration, records: int | None) -> None:
     plan = found.plan
     if plan.lines:
-        header, rows = lines_in_words(plan)
+        header, rows = format_lines(plan)
         _table("Lines", list(header), [list(row) for row in rows])
         click.echo()
     for title, (header, rows) in plan.tables.items():
@@ -610,10 +609,10 @@ def _show_plan(deployed: Deployed, found: Planned, records: int | None) -> None:
         click.echo()
     _table("Facts", ["what", ""], [[name, words] for name, words in plan.facts.items()])
     click.echo()
-    told = expected_in_words(found.method, records, deployed.machine)
+    told = format_expectation(found.method, records, deployed.machine)
     _table("A launch on this machine", ["what", ""], [[name, words] for name, words in told.items()])
     left, refusal = _left(deployed, found)
-    click.echo(f"\nTotal: {total_in_words(plan)}")
+    click.echo(f"\nTotal: {format_total(plan)}")
     click.echo(left)
     if problem := plan.problem or refusal:
         click.echo(f"It would be refused: {problem}")
@@ -633,7 +632,7 @@ def _show_stages(found: Mapping[str, Any]) -> None:
     click.echo()
 
 
-def _stages(found: Planned) -> dict[str, Any]:
+def _stages(found: PlannedDeclaration) -> dict[str, Any]:
     """What launching a release will do, from its declaration alone: stages, gates and tables."""
     component, method = found.component, found.method
     order = {stage: position for position, stage in enumerate(method.stages)}

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
 from assets.release.numbers import positive_fraction
-from assets.release.plan import Asked, Line, Plan
+from assets.release.plan import Line, Plan, PlanRequest
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, fits, stated, total_like
 from mechanisms.accounting.infinite import InfiniteLoss
@@ -35,7 +35,7 @@ _WIDTH = 100
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedDeclaration:
     """A planned declaration, and what it would charge.
 
     Attributes:
@@ -53,7 +53,9 @@ class Planned:
     text: str
 
 
-def planned(component: "ReleaseComponent", dataset: DatasetDeclaration, published: Path, asked: Asked) -> Planned:
+def plan_declaration(
+    component: "ReleaseComponent", dataset: DatasetDeclaration, published: Path, asked: PlanRequest
+) -> PlannedDeclaration:
     """The plan of a release with other fields, wanted margins or a wanted total.
 
     Args:
@@ -95,7 +97,7 @@ def planned(component: "ReleaseComponent", dataset: DatasetDeclaration, publishe
     except ValueError as error:
         raise refuse(str(error)) from None
     attributes = plain(changed.attributes)
-    return Planned(
+    return PlannedDeclaration(
         changed,
         method,
         replace(plan, problem=plan.problem or _problem(method, plan)),

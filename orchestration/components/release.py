@@ -25,7 +25,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Declaration, given_text
 from assets.release.method import PLAN, Method
 from assets.release.names import ReleaseName
-from assets.release.plan import Asked, Plan
+from assets.release.plan import Plan, PlanRequest
 from assets.release.published import require_placeable
 from assets.release.release import DeclarationError, Release
 from assets.release.withheld import WithheldRecords
@@ -37,7 +37,7 @@ from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.environment import deployment_folders, published_address
-from orchestration.planning import Planned, planned
+from orchestration.planning import PlannedDeclaration, plan_declaration
 from resources.custody import CustodyMode
 
 COMPONENTS = "orchestration.components"
@@ -183,7 +183,7 @@ class ReleaseComponent(DeclaresReleases):
         """
         return replace(self, declaration=self.declared_by.model_validate(given))
 
-    def plan(self, method: Method[Any, Any, Any], asked: Asked) -> Plan:
+    def plan(self, method: Method[Any, Any, Any], asked: PlanRequest) -> Plan:
         """What the release would charge, and how exact it would be.
 
         Args:
@@ -205,7 +205,7 @@ class ReleaseComponent(DeclaresReleases):
         """
         raise ValueError("margins: this kind of release has no budget for each line")
 
-    def fields_for_total(self, method: Method[Any, Any, Any], total: Fraction, asked: Asked) -> Mapping[str, Any]:
+    def fields_for_total(self, method: Method[Any, Any, Any], total: Fraction, asked: PlanRequest) -> Mapping[str, Any]:
         """The fields of the declaration with which its charge is a total.
 
         Raises:
@@ -264,8 +264,8 @@ def release_definitions(component: ReleaseComponent, method: Method[Any, Any, An
     if method.charges:
         require_placeable(method.release, method.tables())
 
-    def plan_of(asked: Asked) -> Planned:
-        return planned(component, method.release.dataset, method.release.published, asked)
+    def plan_of(asked: PlanRequest) -> PlannedDeclaration:
+        return plan_declaration(component, method.release.dataset, method.release.published, asked)
 
     assets, checks = [build_plan(method, plan_of), *method.own_assets()], build_gates(method)
     if method.charges:

@@ -29,7 +29,7 @@ from assets.release.columns import Column
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
 from assets.release.numbers import FRACTION, Epsilon, SwapRate, exact_fraction, exact_swap_rate, shown
-from assets.release.plan import Asked, Plan
+from assets.release.plan import Plan, PlanRequest
 from assets.release.release import DeclarationError
 from assets.swapping.method import Swapping
 from assets.swapping.offered import WithheldSwap
@@ -301,10 +301,10 @@ class PermutationSwapping(ReleaseComponent):
     def release(self, dataset: DatasetDeclaration, published: Path) -> SwappingRelease:
         return build_release(self.declaration, dataset, published)
 
-    def plan(self, method: Method[Any, Any, Any], asked: Asked) -> Plan:
+    def plan(self, method: Method[Any, Any, Any], asked: PlanRequest) -> Plan:
         return swapping_plan(method.release, asked.largest_stratum)
 
-    def fields_for_total(self, method: Method[Any, Any, Any], total: Fraction, asked: Asked) -> Mapping[str, Any]:
+    def fields_for_total(self, method: Method[Any, Any, Any], total: Fraction, asked: PlanRequest) -> Mapping[str, Any]:
         """One rate: the smallest, in millionths, whose ε is at most the total; or one ε for all strata."""
         return {"swap_rate": rate_for(method.release, asked.largest_stratum, total)}
 

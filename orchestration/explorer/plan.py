@@ -14,10 +14,8 @@ import streamlit as st
 import yaml
 
 from assets.ledger.population import Population
-from assets.planning.expectation import UnknownError, expectation
-from assets.planning.machine import this_machine
-from assets.planning.size import expected_size
-from assets.release.plan import Asked, Curve, Line, Plan
+from assets.planning.expectation import UnknownError, expectation, expected_size, this_machine
+from assets.release.plan import Curve, Line, Plan, PlanRequest
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import Loss, stated
 from mechanisms.accounting.infinite import InfiniteLoss
@@ -33,7 +31,7 @@ from orchestration.explorer.reading import (
 )
 from orchestration.explorer.shown import axis_of, chosen, draw, height_of, table
 from orchestration.explorer.words import plain
-from orchestration.planning import Planned, planned
+from orchestration.planning import PlannedDeclaration, plan_declaration
 
 _AS_DECLARED, _TOTAL, _MARGIN = "As declared", "Another total", "Another margin of error"
 _TIMES = [Fraction(each) for each in (1, 2, 3, 4, 5, 10, 20, 50, 100)]
@@ -64,16 +62,16 @@ def show() -> None:
     st.query_params.from_dict(link)
     component = known[name]
     dataset = next(each for each in datasets if each.name == component.declaration.dataset)
-    declared_plan: Planned | None = None
+    declared_plan: PlannedDeclaration | None = None
     try:
-        declared_plan = planned(component, dataset, published(), Asked())
+        declared_plan = plan_declaration(component, dataset, published(), PlanRequest())
     except DeclarationError as error:
         st.info(plain(error))
     asked = _asked(component, declared_plan.plan if declared_plan else None, name)
     if asked is None:
         return
     try:
-        found = planned(component, dataset, published(), asked)
+        found = plan_declaration(component, dataset, published(), asked)
     except DeclarationError as error:
         st.error(plain(error))
         return
@@ -91,7 +89,7 @@ def show() -> None:
     st.code(found.text, language="yaml", wrap_lines=True)
 
 
-def _asked(component: ReleaseComponent, plan: Plan | None, name: str) -> Asked | None:
+def _asked(component: ReleaseComponent, plan: Plan | None, name: str) -> PlanRequest | None:
     """What to try, from the page's sliders and fields; None if something cannot be read."""
     st.subheader("What to try")
     fields: dict[str, Any] = {}
@@ -139,7 +137,7 @@ def _asked(component: ReleaseComponent, plan: Plan | None, name: str) -> Asked |
     except yaml.YAMLError:
         st.error("The other fields cannot be read: they are lines such as  swap_rate: 1/10")
         return None
-    return Asked(fields={**fields, **further}, **given)
+    return PlanRequest(fields={**fields, **further}, **given)
 
 
 def _declared_rate(component: ReleaseComponent) -> Fraction | None:
@@ -209,7 +207,7 @@ def _total(plan: Plan, population: str, name: str) -> None:
         )
 
 
-def _expected(found: Planned, name: str) -> None:
+def _expected(found: PlannedDeclaration, name: str) -> None:
     """What a launch is expected to take; where the number of records is not public, ask for it."""
     st.subheader("What a launch would take on this machine")
     records: int | None = None
