@@ -53,8 +53,8 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
     loss = _loss(design, b)
     facts = {} if design.noise else {"largest stratum b": _NOT_KNOWN if b is None else f"{b:,}, {words}"}
     if b and not design.noise:
-        least, rate = smallest_attainable(b)
-        facts["smallest ε attainable for this b"] = f"{least:.4f}, at p = {rate:.6f}"
+        least, rate_of_least = smallest_attainable(b)
+        facts["smallest ε attainable for this b"] = f"{least:.4f}, at p = {rate_of_least:.6f}"
         if b and design.plain_rate is not None:
             share = float(laws(b, design.plain_rate)[0])
             facts["expected share of records that move"] = f"{share:.4f} of the largest stratum"

@@ -73,7 +73,7 @@ def massachusetts() -> Certificate:
         "county": "county",
         "tenure": "tenure of the dwelling",
     }
-    named = swapping.in_words(design, words)
+    named = swapping.put_in_words(design, words)
     title = "Dwellings by county and tenure"
     return Certificate(
         publisher=OFFICE,
@@ -89,7 +89,7 @@ def massachusetts() -> Certificate:
         statement=Statement(
             mechanism=swapping.MECHANISM,
             mechanism_version="1",
-            method=swapping.method(named),
+            method=swapping.describe_method(named),
             parameters=swapping.parameters(named, B, 12),
             loss_source=swapping.LOSS_SOURCE,
             accuracy=swapping.accuracy(named, Moved(0.5, 0.4321)),
@@ -101,7 +101,7 @@ def massachusetts() -> Certificate:
             remark="They differ in at least two households.",
             fewest=swapping.FEWEST,
             also_exact=("One dwelling is alone in its cell.",),
-            evaluated=swapping.evaluated(design, B),
+            evaluated=swapping.evaluate_loss(design, B),
             equivalents=swapping.equivalents(named, specification.loss),
             papers=swapping.PAPERS,
             variables=words,
