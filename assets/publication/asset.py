@@ -34,21 +34,12 @@ from assets.conventions import (
 from assets.failures import stated_plainly
 from assets.gates.shared import all_gates
 from assets.ledger.asset import cap_problems
-from assets.publication.certificate import (
-    SCHEMA,
-    Certificate,
-    Check,
-    Edition,
-    LedgerReference,
-    Randomness,
-    schema,
-    to_html,
-    to_json,
-)
+from assets.publication.certificate import Certificate, to_html, to_json
 from assets.publication.listing import link, write_listing
 from assets.publication.package import DataFile, Source, data_package, write_data_files
 from assets.publication.placement import place_file, placed
 from assets.publication.reading import README, readme
+from assets.publication.record import SCHEMA, Check, Edition, LedgerReference, Randomness, schema
 from assets.publication.signature import (
     CHECKSUMS,
     PUBLIC_KEY,
@@ -443,8 +434,14 @@ def certify(
         ),
         edition=[each.draw_id for each in draws].index(draw.draw_id) + 1,
         editions=tuple(
-            Edition(number, each.sequence, each.declared().loss, each.recorded_at, withdrawals.get(each.draw_id))
-            for number, each in enumerate(draws, start=1)
+            Edition(
+                number,
+                entry.sequence,
+                entry.declared().loss,
+                datetime.fromisoformat(entry.recorded_at),
+                withdrawals.get(entry.draw_id),
+            )
+            for number, entry in enumerate(draws, start=1)
         ),
         code_versions={"stirred": version("stirred"), "duckdb": duckdb.__version__},
         checks=passed,

@@ -18,10 +18,10 @@ class Prose:
     """The texts of a Markdown file.
 
     Args:
-        module: the `__file__` of the module that the file lies beside, with the same stem.
+        path: the file, or the module beside it that has the same stem.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, path: str | Path) -> None:
         environment = Environment(undefined=StrictUndefined)
         environment.filters |= {
             "conjoin": conjoin,
@@ -29,7 +29,7 @@ class Prose:
             "sentence": start_sentence,
             "thousands": "{:,}".format,
         }
-        _, *sections = f"\n{Path(module).with_suffix('.md').read_text('utf-8')}".split(f"\n{_HEADING}")
+        _, *sections = f"\n{Path(path).with_suffix('.md').read_text('utf-8')}".split(f"\n{_HEADING}")
         self._texts = {}
         for heading, _, text in (section.partition("\n") for section in sections):
             paragraphs = (" ".join(paragraph.split("\n")) for paragraph in text.strip().split("\n\n"))

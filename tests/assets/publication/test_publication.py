@@ -16,8 +16,8 @@ import pytest
 from assets.gates.shared import all_gates
 from assets.publication import asset
 from assets.publication.asset import publication_problems, publish, require_gates
-from assets.publication.certificate import Check
 from assets.publication.placement import remove
+from assets.publication.record import Check
 from assets.publication.signature import checksums, file_sha256, pem, public_key, sign
 from assets.publication.withdrawal import Withdrawn, withdraw
 from assets.release.gate import ReleaseContext
