@@ -36,13 +36,7 @@ _GROUPS = {
 
 
 def phsafe_statement(release: PHSafeRelease, inputs: Inputs, output_version: str) -> Statement:
-    """The statement of the certificate about the mechanism.
-
-    Args:
-        release: the declared release.
-        inputs: the inputs of the draw.
-        output_version: the content hash of the noisy measurements.
-    """
+    """The statement of the certificate about the mechanism."""
     return Statement(
         mechanism=f"{MECHANISM}: truncated join, and noise for every count",
         mechanism_version=str(VERSION),

@@ -96,7 +96,6 @@ def plan_metadata(
     """A plan for the asset's page.
 
     Args:
-        planned: the plan.
         declared: what is declared, if the plan differs from it.
         ledger: the ledger, for what is left.
         records: the expected number of persons or units; None if it is not given.

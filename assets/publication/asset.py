@@ -165,9 +165,6 @@ def publication_problems(
     problem, even though it is signed.
 
     Args:
-        published: the folder of publications.
-        dataset: the name of the dataset.
-        release: the name of the release, which may be declared no longer.
         custody: the custody, whose signature counts.
         ledger: the ledger, with which the certificate is compared if it is intact.
         recorded_checksums: the SHA-256 of `SHA256SUMS` that Dagster recorded; None if it recorded none. It can only
@@ -191,9 +188,6 @@ def edition_problems(
     """What each intact edition of a release is, by its folder, and the problems of all editions.
 
     Args:
-        published: the folder of publications.
-        dataset: the name of the dataset.
-        release: the name of the release.
         key: the public key that the editions must be signed with.
         entries: an intact ledger, which must hold the draw of each edition; None to compare with none.
     """

@@ -113,7 +113,6 @@ def audit(
         methods: the declared releases that are charged.
         nodes: the asset graph of the deployment.
         ledger: the ledger, with the warehouse and the custody of the deployment.
-        published: the folder of publications.
         made_at: the time of the audit, as the report shows it.
 
     Returns:
@@ -320,7 +319,6 @@ def _draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> Iterable[Dra
 
 
 def _why_not(entry: Entry, state: str) -> str:
-    """Why a draw was not repeated."""
     if state != "drawn":
         return "not repeated: there is no output"
     if _is_ephemeral(entry):

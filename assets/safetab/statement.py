@@ -35,13 +35,7 @@ PAPERS = (
 
 
 def person_statement(release: SafeTabPRelease, inputs: Inputs, output_version: str) -> Statement:
-    """The statement of the certificate of SafeTab-P.
-
-    Args:
-        release: the declared release.
-        inputs: the inputs of the draw.
-        output_version: the content hash of the measurements.
-    """
+    """The statement of the certificate of SafeTab-P."""
     design = release.design
     share, chance = design.stage_1_share, design.zero_suppression_chance
     suppression = Parameter("Suppression", "None")
@@ -60,7 +54,7 @@ def person_statement(release: SafeTabPRelease, inputs: Inputs, output_version: s
 
 
 def household_statement(release: SafeTabHRelease, inputs: Inputs, output_version: str) -> Statement:
-    """The statement of the certificate of SafeTab-H, with the same arguments."""
+    """The statement of the certificate of SafeTab-H."""
     return _statement(
         release,
         "households",

@@ -45,13 +45,7 @@ change without changing a count that is held fixed."""
 
 
 def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_version: str) -> Statement:
-    """The statement of the certificate about the mechanism.
-
-    Args:
-        release: the release.
-        inputs: the inputs of the draw.
-        output_version: the content hash of the swapped data.
-    """
+    """The statement of the certificate about the mechanism."""
     names = variable_words(release)
     design = put_in_words(release.design, names)
     specification = design.specification(release.dataset.title, inputs.loss)

@@ -45,10 +45,7 @@ def hypercube_statement(
     """The statement of the certificate about the mechanism.
 
     Args:
-        release: the hypercube.
-        inputs: the inputs of the draw.
-        output_version: the content hash of the noisy measurements.
-        besides: the specification that the tables have besides, if they are counted from withheld records.
+        besides: the specification that the tables have too, if they are counted from withheld records.
     """
     design = release.design
     gaussian = design.noise is NoiseFamily.GAUSSIAN

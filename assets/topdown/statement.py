@@ -49,13 +49,7 @@ _UNITS_TOO = "each unit whose occupancy changes adds its own ρ"
 
 
 def topdown_statement(release: TopDownRelease, inputs: Inputs, output_version: str) -> Statement:
-    """The statement of the certificate about the mechanism.
-
-    Args:
-        release: the declared release.
-        inputs: the inputs of the draw.
-        output_version: the content hash of the noisy measurements.
-    """
+    """The statement of the certificate about the mechanism."""
     return Statement(
         mechanism=PROSE("mechanism", mechanism=MECHANISM),
         mechanism_version=str(VERSION),
