@@ -23,7 +23,6 @@ def readme(title: str, description: str, tables: Sequence[PublishedTable], files
     """The text of `README.txt`, in UTF-8.
 
     Args:
-        title: the title of the publication.
         description: what readers should know about it.
         tables: the published tables.
         files: their files, as `write_data_files` returns them.
