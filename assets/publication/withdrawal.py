@@ -41,7 +41,7 @@ class Withdrawal:
         numbers = ", ".join(str(entry.sequence) for entry in self.entries)
         removed = ", ".join((*self.schemas, *map(str, self.folders)))
         return (
-            f"Removal: {removed or 'nothing, because nothing was left'}. The ledger says so in "
+            f"Removed: {removed or 'nothing, because nothing was left'}. The ledger says so in "
             f"{f'its entries {numbers}' if numbers else 'no entry, because nothing was charged'}; what was charged "
             "stays charged."
         )
@@ -50,7 +50,7 @@ class Withdrawal:
 def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None, by: str) -> Withdrawal:
     """Withdraw a release, or a dataset with all its releases, whether or not they are still declared.
 
-    Removal are the tables in both zones, whose databases are rewritten so that nothing is left in them, the
+    Removed are the tables in both zones, whose databases are rewritten so that nothing is left in them, the
     publications with all editions, and ephemeral keys. The ledger keeps its entries and gets one for each draw.
 
     Args:
