@@ -5,20 +5,12 @@ from assets.pair_swapping.release import HOUSEHOLDS, PairSwappingRelease
 from assets.release.columns import titles
 from assets.release.draw import Draw, Inputs
 from assets.release.prose import Prose
-from assets.release.statement import Accuracy, DataVersion, Paper, Parameter, Statement
+from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Parameter, Statement
 from mechanisms.pair_swapping.pairing import VERSION, WEIGHTS
 
 PROSE = Prose(__file__)
 
 LOSS_SOURCE, WHY = PROSE("loss source"), PROSE("why")
-
-PAPERS = (
-    Paper(
-        "Bailie, Gong and Meng: A Refreshment Stirred, Not Shaken: Invariant-Preserving Deployments of Differential "
-        "Privacy for the U.S. Decennial Census (2025)",
-        "https://arxiv.org/abs/2501.08449",
-    ),
-)
 
 
 def pair_swapping_statement(release: PairSwappingRelease, draw: Draw[Inputs], output_version: str) -> Statement:
@@ -53,6 +45,6 @@ def pair_swapping_statement(release: PairSwappingRelease, draw: Draw[Inputs], ou
             DataVersion("swapped records", output_version, keyed=False),
         ),
         remark=WHY,
-        papers=PAPERS,
+        papers=(REFRESHMENT,),
         variables=names,
     )

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from assets.phsafe.release import PHSafeRelease
-from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, margins_by_budget
+from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_cell, margins_by_budget
 from assets.release.plan import Cells, Curve, Line, Plan
 from mechanisms.accounting.composition import compose_approximate
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
@@ -77,7 +77,7 @@ PLACES_OF_EPSILON = 4
 def phsafe_plan(release: PHSafeRelease) -> Plan:
     """What the release would charge, and how exact its counts would be."""
     design = release.design
-    facts = dict(format_totals(design, release.declaration.delta))
+    facts = format_totals(design, release.declaration.delta)
     if not release.declaration.private:
         facts["charge"] = "none: with private: false there is neither a draw nor a publication"
     return Plan(
@@ -118,7 +118,7 @@ def _tabulate_runs(design: PHSafeDesign) -> Cells:
     return header, [
         [
             f"{row['run']} {row['level']}",
-            _or_dash(row["truncation"]),
+            format_cell(row["truncation"]),
             str(row["stability"]),
             f"{row['share']:.4f}",
             f"{row['margin']:,.2f}",
@@ -135,7 +135,7 @@ def _tabulate_budgets(design: PHSafeDesign) -> Cells:
     for run, stability in dict.fromkeys((row["run"], row["stability"]) for row in rows):
         runs.setdefault(stability, []).append(run)
     return ["margin", "Δ", design.noise.symbol, "runs"], [
-        [f"±{margin:,}", str(stability), _or_dash(budgets.get((stability, margin))), ", ".join(names)]
+        [f"±{margin:,}", str(stability), format_cell(budgets.get((stability, margin))), ", ".join(names)]
         for margin in sorted({row["margin"] for row in rows})
         for stability, names in runs.items()
     ]
@@ -156,10 +156,6 @@ def _curve(design: PHSafeDesign) -> Curve:
         {f"Δ = {stability}: {', '.join(names)}": partial(margin_at, stability) for stability, names in runs.items()},
         [(line.label, line.budget, partial(margin_at, design.stability(line.run))) for line in design.released],
     )
-
-
-def _or_dash(value: object) -> str:
-    return "–" if value is None else str(value)
 
 
 def parameter_tables(release: PHSafeRelease) -> dict[Table, pa.Table]:
@@ -191,7 +187,7 @@ def _parameter_row(design: PHSafeDesign, released: Released, total: Fraction) ->
         "truncation": design.truncation(run),
         "stability": design.stability(run),
         "budget_exact": str(budget),
-        "budget": rounded_up(budget),
+        "budget": round_up(budget, PLACES),
         "share": _six_places(float(budget / total)),
         "variance": str(noise.exact_variance),
         "standard_deviation": _six_places(math.sqrt(noise.exact_variance)),
@@ -234,7 +230,7 @@ def grid(design: PHSafeDesign) -> list[dict[str, Any]]:
                         "stability": stability,
                         "margin": margin,
                         "budget_exact": str(budget),
-                        "budget": rounded_up(budget),
+                        "budget": round_up(budget, PLACES),
                     }
                 )
     return rows
@@ -259,10 +255,6 @@ def format_totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
         f"bounded (ε, δ) by {source}": f"ε = {epsilon} at δ = {format_decimal(delta)}"
         for source, epsilon in converted.items()
     }
-
-
-def rounded_up(budget: Fraction) -> Decimal:
-    return round_up(budget, PLACES)
 
 
 def _six_places(number: float) -> Decimal:

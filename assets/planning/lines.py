@@ -77,6 +77,11 @@ def margins_by_budget(
     )
 
 
+def format_cell(value: object) -> str:
+    """A value in a small table; a dash if there is none."""
+    return "–" if value is None else str(value)
+
+
 def format_exactly(loss: Loss) -> str:
     """A loss as a reader sees it, with its exact value."""
     return f"{format_loss(loss)} (exactly {loss})"

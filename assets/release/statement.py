@@ -90,6 +90,14 @@ class Paper:
     """Where it can be read."""
 
 
+REFRESHMENT = Paper(
+    "Bailie, Gong and Meng: A Refreshment Stirred, Not Shaken: Invariant-Preserving Deployments of Differential "
+    "Privacy for the U.S. Decennial Census (2025)",
+    "https://arxiv.org/abs/2501.08449",
+)
+"""The paper of specifications, which several mechanisms rest on."""
+
+
 @recorded(frozen=True, config=RECORDED)
 class DataVersion:
     """The content hash of one input or output."""

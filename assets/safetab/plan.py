@@ -3,7 +3,7 @@
 The stage `plan` stores a row for each line of the declared release in the table `parameters`, which is published.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -12,18 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.planning.lines import budgets_for_margins, format_exactly, margins_by_budget
+from assets.planning.lines import format_cell, format_exactly, margins_by_budget
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.safetab.release import PARAMETERS, SafeTabRelease
 from mechanisms.accounting.composition import compose_approximate
 from mechanisms.accounting.losses import format_loss
-from mechanisms.design import LARGEST_BUDGET
-from mechanisms.safetab.design import (
-    Measured,
-    MeasuredTable,
-    SafeTabPDesign,
-    noise_of_measurement,
-)
+from mechanisms.safetab.design import Measured, MeasuredTable, SafeTabPDesign, noise_of_measurement
 from mechanisms.safetab.details import DETAILS, cells
 from mechanisms.safetab.planning import Z, chances
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
@@ -79,19 +73,6 @@ def safetab_plan(release: SafeTabRelease) -> Plan:
     )
 
 
-def budgets_for(release: SafeTabRelease, margins: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """By line, the budgets of a design; the least, in millionths, of lines for which margins are wanted.
-
-    Args:
-        release: the release.
-        margins: by line, the wanted 90% margin of error.
-
-    Raises:
-        ValueError: if no budget gives a margin.
-    """
-    return budgets_for_margins(planned_lines(release), margins, LARGEST_BUDGET)
-
-
 def planned_lines(release: SafeTabRelease) -> Iterator[Line]:
     """A line for everything that is measured, in the order of the draw."""
     for measured in release.design.measured:
@@ -131,7 +112,7 @@ def _tabulate_margins(release: SafeTabRelease) -> Cells:
             f"{row['region_type']} {row['level']}, {row['part']}",
             f"{float(Fraction(row['budget_exact'])):g}",
             f"{row['margin']:,.2f}",
-            _or_dash(row.get("cut_off") if isinstance(release.design, SafeTabPDesign) else row["thresholds"]),
+            format_cell(row.get("cut_off") if isinstance(release.design, SafeTabPDesign) else row["thresholds"]),
         ]
         for row in parameters(release)
     ]
@@ -142,14 +123,14 @@ def _tabulate_chances(design: SafeTabPDesign) -> Cells:
     for measured in design.measured:
         lines_alike.setdefault((measured.thresholds, measured.stage_1), []).append(measured)
     return ["lines", "persons", "chances"], [
-        [", ".join(measured.label for measured in lines), f"{size:,}", _format_chances(lines[0], size)]
+        [
+            ", ".join(measured.label for measured in lines),
+            f"{size:,}",
+            " / ".join(f"{chance:.0%}" for chance in chances(lines[0], size).details[1:]),
+        ]
         for lines in lines_alike.values()
         for size in SIZES
     ]
-
-
-def _format_chances(measured: Measured, size: int) -> str:
-    return " / ".join(f"{chance:.0%}" for chance in chances(measured, size).details[1:])
 
 
 def _curve(release: SafeTabRelease) -> Curve:
@@ -172,10 +153,6 @@ def _curve(release: SafeTabRelease) -> Curve:
     )
 
 
-def _or_dash(value: object) -> str:
-    return "–" if value is None else str(value)
-
-
 def parameters_recipe(session: Session, release: SafeTabRelease) -> Recipe:
     """The recipe of the table, from the declaration alone."""
     (made,) = parameter_tables(release).values()
@@ -195,7 +172,7 @@ def parameters(release: SafeTabRelease) -> Iterator[dict[str, Any]]:
         totals_only = sum(bool(iteration.detailed_only) for iteration in universe)
         if isinstance(measured, MeasuredTable):
             row = _row(measured, measured.family, len(universe), measured.noise)
-            yield row | {"thresholds": _join(measured.thresholds)}
+            yield row | {"thresholds": ", ".join(map(str, measured.thresholds))}
             continue
         if totals_only:
             yield _row(measured, TOTALS_ONLY, totals_only, measured.total_only)
@@ -203,7 +180,7 @@ def parameters(release: SafeTabRelease) -> Iterator[dict[str, Any]]:
             yield _row(measured, ADAPTIVE, len(universe) - totals_only, measured.stage_2) | {
                 "first_variance": _decimal(float(measured.stage_1.exact_variance)),
                 "cut_off": measured.cut_off,
-                "thresholds": _join(measured.thresholds),
+                "thresholds": ", ".join(map(str, measured.thresholds)),
             }
 
 
@@ -231,7 +208,3 @@ def _row(measured: Measured | MeasuredTable, part: str, iterations: int, noise: 
 
 def _decimal(number: float) -> Decimal:
     return Decimal(f"{number:.{_PLACES}f}")
-
-
-def _join(thresholds: Sequence[int]) -> str:
-    return ", ".join(str(threshold) for threshold in thresholds)

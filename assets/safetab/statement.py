@@ -9,7 +9,7 @@ from math import sqrt
 from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
-from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
+from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.safetab.plan import noises
 from assets.safetab.release import GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
 from mechanisms.noise import Noise
@@ -26,11 +26,7 @@ PAPERS = (
         "Tumult Labs: SafeTab: DP Algorithms for 2020 Census Detailed DHC Race & Ethnicity (2022)",
         "https://www2.census.gov/about/partners/cac/sac/meetings/2022-03/dhc-attachment-1-safetab-dp-algorithms.pdf",
     ),
-    Paper(
-        "Bailie, Gong and Meng: A Refreshment Stirred, Not Shaken: Invariant-Preserving Deployments of Differential "
-        "Privacy for the U.S. Decennial Census (2025)",
-        "https://arxiv.org/abs/2501.08449",
-    ),
+    REFRESHMENT,
 )
 
 

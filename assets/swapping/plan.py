@@ -6,7 +6,7 @@ the invariants are published, b is a guess. An earlier edition with the same inv
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -40,7 +40,6 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
     """What a swap would charge, and what it does to counts.
 
     Args:
-        release: the release.
         largest_stratum: b of the strata that the loss follows from: those of the second stir if there is one. By
             default, that of the published edition.
 
@@ -54,7 +53,7 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
     if b and not design.noise:
         least, rate_of_least = smallest_attainable(b)
         facts["smallest ε attainable for this b"] = f"{least:.4f}, at p = {rate_of_least:.6f}"
-        if b and design.plain_rate is not None:
+        if design.plain_rate is not None:
             share = float(laws(b, design.plain_rate)[0])
             facts["expected share of records that move"] = f"{share:.4f} of the largest stratum"
     if design.noise:
@@ -183,16 +182,12 @@ def _tabulate_effects(b: int | None, rate: Fraction) -> Cells:
 
     c is the share of a count's deviation from independence that a swap keeps (`mechanisms.swapping.uncertainty`).
     """
-    header = ["records", "moved p̃", "kept c", "variance 1/c²"]
-    return header, [list(_effect(size, rate)) for size in sorted({*STRATA, *([b] if b else [])}) if size > 1]
-
-
-def _effect(size: int, rate: Fraction) -> Iterator[str]:
-    kept = float(moments(size, rate).kept)
-    yield f"{size:,}"
-    yield f"{float(laws(size, rate)[0]):.4f}"
-    yield f"{kept:.4f}"
-    yield "no estimate" if abs(kept) < LEAST_KEPT else f"{1 / kept**2:.4f}"
+    rows = []
+    for size in sorted({*STRATA, *([b] if b else [])}):
+        kept = float(moments(size, rate).kept)
+        growth = "no estimate" if abs(kept) < LEAST_KEPT else f"{1 / kept**2:.4f}"
+        rows.append([f"{size:,}", f"{float(laws(size, rate)[0]):.4f}", f"{kept:.4f}", growth])
+    return ["records", "moved p̃", "kept c", "variance 1/c²"], rows
 
 
 def _curve(b: int | None, rates: list[Fraction]) -> Curve:

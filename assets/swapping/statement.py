@@ -11,7 +11,7 @@ from typing import Any
 
 from assets.release.columns import titles
 from assets.release.prose import Prose, conjoin
-from assets.release.statement import Accuracy, DataVersion, Equivalent, EvaluatedLoss, Paper, Parameter, Statement
+from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, EvaluatedLoss, Parameter, Statement
 from assets.swapping.draw import SwappingInputs
 from assets.swapping.release import SwappingRelease
 from assets.swapping.unique import UniqueRecords, percent
@@ -27,14 +27,6 @@ PROSE = Prose(__file__)
 MECHANISM = "Permutation Swapping Algorithm (PSA)"
 
 LOSS_SOURCE = PROSE("loss source, Theorem 1")
-
-PAPERS = (
-    Paper(
-        "Bailie, Gong and Meng: A Refreshment Stirred, Not Shaken: Invariant-Preserving Deployments of Differential "
-        "Privacy for the U.S. Decennial Census (2025)",
-        "https://arxiv.org/abs/2501.08449",
-    ),
-)
 
 SWAP_KEY, LARGEST_STRATUM = "Swap key (match variables)", "Largest stratum b"
 """Labels in the certificate, from which a later plan reads b."""
@@ -74,7 +66,7 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
         also_exact=_also_exact(design, inputs.unique),
         evaluated=evaluate_loss(design, inputs.largest_stratum),
         equivalents=equivalents(design, specification.loss, inputs.losses),
-        papers=PAPERS,
+        papers=(REFRESHMENT,),
         variables=names,
         flavor=specification.flavor,
     )

@@ -15,7 +15,6 @@ from assets.topdown.release import TopDownRelease
 from mechanisms.accounting.conversions import canonne_kamath_steinke
 from mechanisms.accounting.losses import format_loss
 from mechanisms.accounting.rounding import format_decimal
-from mechanisms.accounting.semantics import Allocation
 from mechanisms.design import LARGEST_BUDGET
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import LARGEST_DENOMINATOR
@@ -78,13 +77,13 @@ def scaled(design: TopDownDesign, factor: Fraction) -> dict[str, dict[str, Any]]
         units = Fraction(math.floor(units * steps), steps)
         persons = total - 2 * units
     return {
-        histogram: {"rho": rho, "levels": dict(allocation.levels), "queries": _declared_queries(allocation)}
+        histogram: {
+            "rho": rho,
+            "levels": dict(allocation.levels),
+            "queries": {level: dict(shares) for level, shares in allocation.queries.items()},
+        }
         for (histogram, allocation), rho in zip(design.allocations.items(), (persons, units), strict=True)
     }
-
-
-def _declared_queries(allocation: Allocation) -> dict[str, dict[str, Fraction]]:
-    return {level: dict(shares) for level, shares in allocation.queries.items()}
 
 
 def _allocation(parts: Mapping[tuple[str, str], Fraction]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
-from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
+from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.topdown.microdata import ATTRIBUTE_WORDS
 from assets.topdown.release import PLACES as PLACES_INPUT
 from assets.topdown.release import TopDownRelease
@@ -28,11 +28,7 @@ PAPERS = (
         "Abowd et al.: The 2020 Census Disclosure Avoidance System TopDown Algorithm (2022)",
         "https://doi.org/10.1162/99608f92.529e3cb9",
     ),
-    Paper(
-        "Bailie, Gong and Meng: A Refreshment Stirred, Not Shaken: Invariant-Preserving Deployments of Differential "
-        "Privacy for the U.S. Decennial Census (2025)",
-        "https://arxiv.org/abs/2501.08449",
-    ),
+    REFRESHMENT,
 )
 
 _Z = 1.645

@@ -22,7 +22,7 @@ from assets.publication.package import DataFile
 from assets.publication.record import Check, Edition, LedgerReference, Randomness, schema
 from assets.publication.signature import Identity, identity
 from assets.release.publisher import UNDECLARED, Publisher
-from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
+from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.swapping import statement as swapping
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss
 from mechanisms.accounting.specification import Line, Specification
@@ -94,7 +94,7 @@ def massachusetts() -> Certificate:
             also_exact=("One dwelling is alone in its cell.",),
             evaluated=swapping.evaluate_loss(design, B),
             equivalents=swapping.equivalents(named, specification.loss),
-            papers=swapping.PAPERS,
+            papers=(REFRESHMENT,),
             variables=words,
             flavor=named.specification("Massachusetts 1940", B).flavor,
         ),
