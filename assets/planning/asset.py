@@ -20,7 +20,6 @@ from assets.planning.expectation import Machine, format_expectation, this_machin
 from assets.planning.lines import format_exactly
 from assets.release.method import PLAN, Method
 from assets.release.plan import Cells, Curve, Line, Plan, PlanRequest
-from assets.release.published import PublishedTable
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -50,7 +49,6 @@ def build_plan(
     """The asset `[dataset, release, "plan"]`.
 
     Args:
-        method: of the declared release.
         plan_declaration: plans the release for a request.
     """
     release = method.release
@@ -88,7 +86,6 @@ def plan_metadata(
 
     Args:
         declared: what is declared, if the plan differs from it.
-        ledger: the ledger, for what is left.
         records: the expected number of persons or units; None if it is not given.
         machine: the machine that the release would be made on; by default, this one.
     """
@@ -104,8 +101,7 @@ def plan_metadata(
         metadata["budget"], refusal = f"not known: {error}", ""
     if problem := plan.problem or refusal:
         metadata["refusal"] = problem
-    method = planned.method
-    warehouse = ledger.warehouse
+    method, warehouse = planned.method, ledger.warehouse
     machine = machine or this_machine(Path(warehouse.folder), method.release.published, in_lake=bool(warehouse.lake))
     metadata |= format_expectation(method, records, machine)
     if plan.lines:
@@ -159,22 +155,20 @@ def _store_tables(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[s
     tables = method.plan_tables()
     if not tables:
         return {}
-    published = {table.table: table for table in method.tables()} if method.charges else {}
+    published = method.tables() if method.charges else []
     with warehouse.session(writes=Zone.PUBLIC) as session:
         with session.transaction():
             for table, source in tables.items():
                 session.create(table, "warehouse/all", source=session.register(table.name, source))
         first = next(iter(tables))
+        columns = [column for table in published if table.table == first for column in table.columns]
+        descriptions = {column.name: column.description for column in columns}
         return {
             "version": session.content_version(list(tables)),
             "tables": ", ".join(map(named, tables)),
             "dagster/row_count": session.count(first),
-            "dagster/column_schema": table_schema(session.columns(first), _descriptions(published.get(first))),
+            "dagster/column_schema": table_schema(session.columns(first), descriptions),
         }
-
-
-def _descriptions(table: PublishedTable | None) -> dict[str, str]:
-    return {column.name: column.description for column in table.columns} if table else {}
 
 
 def _description(schema: str) -> str:

@@ -52,7 +52,6 @@ class Machine:
 
     Attributes:
         cores: the cores that this process may use.
-        memory: bytes of memory.
         reference_seconds: the duration of the reference work.
         free_home: the bytes that are free where the databases lie; without a bound if they are in a lake.
         free_published: the bytes that are free where the publications lie.
@@ -174,9 +173,7 @@ def expectation(
     """What a job that makes a release is expected to take: every stage from the source to the publication.
 
     Args:
-        method: how the release is made.
         records: the expected number of persons, or of units where there are none; None if it is not given.
-        machine: the machine.
         slopes: what was measured, by mechanism; by default, that of `slopes.json`.
 
     Raises:
@@ -284,7 +281,6 @@ def expected_size(dataset: DatasetDeclaration, records: int | None = None) -> Si
     """The expected size of a dataset; None if it is not known.
 
     Args:
-        dataset: the dataset.
         records: the expected number of persons, or of units if the dataset has none; None if it is not given. Of units
             and places, there are as many for each person as in the 2020 Census.
 

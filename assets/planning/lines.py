@@ -27,7 +27,6 @@ def budgets_for_margins(
     """By line, its budget: the least one that keeps a wanted margin, and otherwise its own.
 
     Args:
-        lines: the lines.
         margins: by line, the wanted 90% margin of error.
         most: the largest budget.
         as_shares: whether budgets are declared as shares of their sum. All are then multiples of one unit, of a

@@ -165,7 +165,6 @@ def publication_problems(
     problem, even though it is signed.
 
     Args:
-        custody: the custody, whose signature counts.
         ledger: the ledger, with which the certificate is compared if it is intact.
         recorded_checksums: the SHA-256 of `SHA256SUMS` that Dagster recorded; None if it recorded none. It can only
             add a problem: it shows that an earlier state of the same release was put back.
@@ -229,8 +228,8 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
         The certificate, and the SHA-256 of `SHA256SUMS`.
 
     Raises:
-        dagster.Failure: if a gate finds a problem, the draw is withdrawn meanwhile, or something else than a
-            publication of this deployment is in the way. Then nothing is published.
+        dagster.Failure: if a gate finds a problem, the draw is withdrawn meanwhile, something else than a publication
+            of this deployment is in the way, or a file or folder cannot be written. Then nothing is published.
     """
     release = context.release
     key = public_key(context.custody)
@@ -249,29 +248,17 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             require_gates(context)
             raise _refusal(context, [str(error)]) from None
         passed = require_gates(snapshot)
-        certificate, checksums = _write_release(snapshot, passed, key)
+        try:
+            place_file(release.published / PUBLIC_KEY, pem(key))
+            certificate, checksums = _place(snapshot, passed, key)
+        except OSError as error:
+            problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
+            words = f"{release.schema} is not published: {problem}. What was published before stays complete."
+            raise dg.Failure(description=words, allow_retries=False) from None
     # The release is published by now, with or without its line in the list.
     with contextlib.suppress(OSError):
         write_listing(release.published)
     return certificate, checksums
-
-
-def _write_release(
-    context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey
-) -> tuple[Certificate, str]:
-    """Put the public key and the files of the release in place; return the certificate and the hash of the checksums.
-
-    Raises:
-        dagster.Failure: if a file or folder cannot be written.
-    """
-    release = context.release
-    try:
-        place_file(release.published / PUBLIC_KEY, pem(key))
-        return _place(context, passed, key)
-    except OSError as error:
-        problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
-        words = f"{release.schema} is not published: {problem}. What was published before stays complete."
-        raise dg.Failure(description=words, allow_retries=False) from None
 
 
 def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey) -> tuple[Certificate, str]:

@@ -62,9 +62,7 @@ class Finding:
 
     Attributes:
         subject: what the claim is about: "The ledger", or a release.
-        name: the name of the claim.
         claim: the claim as a sentence.
-        verdict: whether it holds.
         details: problems or remarks, in words without confidential values.
     """
 
@@ -83,11 +81,8 @@ class DrawRecord:
         release: the dataset and the release.
         edition: the number of its edition; None if it was never settled.
         entry: the number of the ledger entry that charged it.
-        charged: the loss.
         unit: whose change the loss is for.
-        population: the population that was charged.
         recorded_at: when the entry was written, in UTC.
-        authorized_by: who authorized the charge.
         state: "charged, not drawn", "drawn" or "withdrawn", with the number of the entry that says so.
         replay: what the audit did to repeat the draw.
     """
@@ -112,7 +107,6 @@ def audit(
     Args:
         methods: the declared releases that are charged.
         nodes: the asset graph of the deployment.
-        ledger: the ledger, with the warehouse and the custody of the deployment.
         made_at: the time of the audit, as the report shows it.
 
     Returns:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -73,21 +73,11 @@ class Certificate:
     """Everything the certificate of a release states.
 
     Attributes:
-        publisher: who publishes.
-        dataset, dataset_title: the name of the dataset, and in words.
-        dataset_description: where the records come from.
         synthetic: whether the records are generated or public; if so, the page says it at the top.
-        release, release_title: the name of the release, and in words.
-        release_description: what is published, for readers.
-        statement: the statement of the mechanism.
         specification: the five building blocks; its loss is the loss charged.
-        randomness: the randomness of the draw.
         ledger: the charge.
-        edition: the number of this edition.
         editions: all settled draws of the release at publication, this one among them.
         code_versions: the versions of programs and libraries, by name.
-        checks: the checks that the release passed.
-        products: the data files.
         signing_key: the fingerprint of the public key that verifies the publication's signature.
     """
 
@@ -177,7 +167,9 @@ class Certificate:
             guarantee=guarantee(specification, statement),
             meaning=f"{_write('meaning', specification)} {statement.remark}".rstrip(),
             evaluated=evaluated
-            and record.Evaluated(rounded_up=_rounded_up(evaluated.epsilon), meaning=evaluated.meaning),
+            and record.Evaluated(
+                rounded_up=float(round_up(Fraction(evaluated.epsilon), DECIMALS)), meaning=evaluated.meaning
+            ),
             equivalents=_equivalents(statement),
             lines=[record.LineAmount.of(line.loss, LINE_DECIMALS, label=line.label) for line in specification.lines],
         )
@@ -288,10 +280,6 @@ def building_blocks(specification: Specification) -> tuple[record.BuildingBlock,
         record.BuildingBlock(block=block, question=question, answer=_write(block, specification, **further))
         for block, question in QUESTIONS.items()
     )
-
-
-def _rounded_up(epsilon: float) -> float:
-    return float(Decimal(epsilon).quantize(Decimal(1).scaleb(-DECIMALS), rounding=ROUND_CEILING))
 
 
 def _shown(value: object) -> str:

@@ -32,7 +32,6 @@ _NO_ROWS = SQL("publication/no_rows", "SELECT {{ columns | ids }} FROM {{ table 
 
 _PARQUET = "application/vnd.apache.parquet"
 
-
 _ROWS_OF_LISTS, _INTEGERS_OF_LISTS = 8192, 4_000_000
 """A Parquet row group of a table with lists ends when it has so many rows, or so many integers: it is in memory."""
 
@@ -196,8 +195,6 @@ class Source:
     Attributes:
         dataset: the title of the dataset.
         description: where its records come from.
-        publisher: who publishes.
-        edition: the number of the edition.
         created: when the edition was charged, ISO 8601 in UTC, which never changes for an edition.
     """
 
@@ -217,12 +214,9 @@ def data_package(
     in version 2.
 
     Args:
-        name: the name of the package: lowercase letters, digits, `.`, `_`, `-` and `/`.
-        title: the title of the package.
+        name: lowercase letters, digits, `.`, `_`, `-` and `/`.
         description: what readers should know about the package.
-        tables: the published tables.
         files: the result of `write_data_files` for these tables.
-        source: what the package is made from, and by whom.
     """
     publisher = source.publisher
     license_ = {"name": publisher.license, "path": publisher.license_url}

@@ -24,8 +24,7 @@ def readme(title: str, description: str, tables: Sequence[PublishedTable], files
 
     Args:
         description: what readers should know about it.
-        tables: the published tables.
-        files: their files, as `write_data_files` returns them.
+        files: the tables' files, as `write_data_files` returns them.
     """
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).resolve().parent),

@@ -145,9 +145,7 @@ def earlier_editions(folder: Path) -> list[Path]:
 def altered_files(folder: Path, key: Ed25519PublicKey) -> list[str]:
     """The problems of a signed folder: a missing or wrong signature, and files that are missing, altered or added.
 
-    Args:
-        folder: the folder of one edition; earlier editions in it are left out.
-        key: the public key.
+    Earlier editions in the folder are left out.
     """
     sums, signature = folder / CHECKSUMS, folder / SIGNATURE
     for path in (sums, signature):

@@ -54,9 +54,6 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     publications with all editions, and ephemeral keys. The ledger keeps its entries and gets one for each draw.
 
     Args:
-        ledger: the ledger, with the warehouse and the custody of the deployment.
-        published: the folder of publications.
-        dataset: the name of the dataset.
         release: the name of the release, or None for the whole dataset.
         by: who withdraws it.
 

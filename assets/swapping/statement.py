@@ -41,13 +41,14 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
     names = variable_words(release)
     design = put_in_words(release.design, names)
     specification = design.specification(release.dataset.title, inputs.loss)
+    unique = inputs.unique
     return Statement(
         mechanism=MECHANISM,
         mechanism_version=str(permutation.VERSION),
         method=describe_method(design),
         parameters=(
             *parameters(design, inputs.largest_stratum, inputs.strata, inputs.losses),
-            *unique_parameters(design, release.declaration.publishes_unique_records, inputs.unique),
+            *unique_parameters(design, release.declaration.publishes_unique_records, unique),
         ),
         loss_source=LOSS_SOURCE if inputs.losses is None else PROSE("loss source, extended"),
         accuracy=accuracy(design, inputs.moved),
@@ -63,7 +64,7 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
         ),
         remark=_remark(design, inputs.losses, [names[name] for name in release.columns_of_others]),
         fewest=1 if design.noise else FEWEST,
-        also_exact=_also_exact(design, inputs.unique),
+        also_exact=(_write("also exact", design, unique=unique),) if unique.holding or unique.swap else (),
         evaluated=evaluate_loss(design, inputs.largest_stratum),
         equivalents=equivalents(design, specification.loss, inputs.losses),
         papers=(REFRESHMENT,),
@@ -158,10 +159,7 @@ def describe_charge(design: SwappingDesign) -> str:
 def equivalents(design: SwappingDesign, charged: Loss, losses: SwapLosses | None = None) -> tuple[Equivalent, ...]:
     """The loss for one record and for the fewest in which data sets differ, and the loss in finer universes.
 
-    Args:
-        design: the design of the release.
-        charged: the loss that is charged.
-        losses: those of a swap that is not plain.
+    `losses` are those of a swap that is not plain.
     """
     source = "Theorem 1" if losses is None else PROSE("loss source, extended")
     equivalent_losses = [Equivalent(f"One {design.unit} (this is charged)", charged, source)]
@@ -215,19 +213,13 @@ def describe_estimates(design: SwappingDesign) -> str:
     return _write("estimates", design)
 
 
-def _also_exact(design: SwappingDesign, unique: UniqueRecords) -> tuple[str, ...]:
-    return (_write("also exact", design, unique=unique),) if unique.holding or unique.swap else ()
-
-
 def parameters(
     design: SwappingDesign, largest_stratum: int, strata: int, losses: SwapLosses | None = None
 ) -> tuple[Parameter, ...]:
     """The design, the number of strata, and b, on which the loss depends.
 
     Args:
-        design: the design of the release.
         largest_stratum: b, the size of the largest stratum with two distinct records; 0 if there is none.
-        strata: the number of strata.
         losses: those of a swap that is not plain.
     """
     if losses is None and design.plain_rate is None:
@@ -288,10 +280,7 @@ def unique_parameters(
 ) -> tuple[Parameter, ...]:
     """How many records the invariants publish exactly.
 
-    Args:
-        design: the design of the release.
-        most_unique: the greatest share that the release declares; None if it accepts any.
-        unique: the numbers.
+    `most_unique` is the greatest share that the release declares; None if it accepts any.
     """
     limit = "any number of them" if most_unique is None else f"at most {percent(most_unique)}"
 

@@ -263,7 +263,6 @@ def describe_p_table(p_table: PTable, declared: PureLoss | None) -> tuple[str, C
     """δ against ε of a p-table, beside the discrete Laplace of the same variance: in words, at some ε, and as a curve.
 
     Args:
-        p_table: the p-table.
         declared: ε of the table by all variables for one record added or removed; None if none is declared.
     """
     variance = max(row.variance for row in p_table.rows)
