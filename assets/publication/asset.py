@@ -34,6 +34,7 @@ from assets.conventions import (
 from assets.failures import stated_plainly
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
+from assets.publication import record
 from assets.publication.certificate import Certificate, to_html, to_json
 from assets.publication.listing import link, write_listing
 from assets.publication.package import DataFile, Source, data_package, write_data_files
@@ -394,13 +395,10 @@ def certify(
     last_charge = charges[-1].sequence
     return Certificate(
         publisher=release.publisher,
-        dataset=dataset.name,
-        dataset_title=dataset.title,
-        dataset_description=dataset.description,
-        synthetic=dataset.synthetic,
-        release=release.name,
-        release_title=release.title,
-        release_description=release.description,
+        dataset=record.Dataset(
+            name=dataset.name, title=dataset.title, description=dataset.description, synthetic=dataset.synthetic
+        ),
+        release=record.Release(name=release.name, title=release.title, description=release.description),
         statement=replace(
             context.method.statement(draw, settled.output_version or ""), errors=context.method.errors(session)
         ),

@@ -73,7 +73,6 @@ class Certificate:
     """Everything the certificate of a release states.
 
     Attributes:
-        synthetic: whether the records are generated or public; if so, the page says it at the top.
         specification: the five building blocks; its loss is the loss charged.
         ledger: the charge.
         editions: all settled draws of the release at publication, this one among them.
@@ -82,13 +81,8 @@ class Certificate:
     """
 
     publisher: Publisher
-    dataset: str
-    dataset_title: str
-    dataset_description: str
-    synthetic: bool
-    release: str
-    release_title: str
-    release_description: str
+    dataset: record.Dataset
+    release: record.Release
     statement: Statement
     specification: Specification
     randomness: Randomness
@@ -109,13 +103,8 @@ class Certificate:
         shown = replace(self.specification, flavor=statement.flavor or charged)
         return Record(
             publisher=self._publisher(),
-            dataset=record.Dataset(
-                name=self.dataset,
-                title=self.dataset_title,
-                description=self.dataset_description,
-                synthetic=self.synthetic,
-            ),
-            release=record.Release(name=self.release, title=self.release_title, description=self.release_description),
+            dataset=self.dataset,
+            release=self.release,
             mechanism=record.Mechanism(
                 name=statement.mechanism,
                 version=statement.mechanism_version,
@@ -149,7 +138,7 @@ class Certificate:
     def _publisher(self) -> record.Publisher:
         """Who publishes, when, and how to cite it. The date is that of the charge, which never changes."""
         publisher, charged = self.publisher, self.ledger.recorded_at.astimezone(UTC).date()
-        citation = f"{publisher.authority} ({charged.year}): {self.release_title}. Edition {self.edition}."
+        citation = f"{publisher.authority} ({charged.year}): {self.release.title}. Edition {self.edition}."
         return record.Publisher(
             authority=publisher.authority,
             contact=publisher.contact,

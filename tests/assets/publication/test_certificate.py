@@ -19,7 +19,7 @@ import pytest
 from assets.publication import certificate as certificate_module
 from assets.publication.certificate import Certificate, factor_text, to_html, to_json
 from assets.publication.package import DataFile
-from assets.publication.record import Check, Edition, LedgerReference, Randomness, schema
+from assets.publication.record import Check, Dataset, Edition, LedgerReference, Randomness, Release, schema
 from assets.publication.signature import Identity, identity
 from assets.release.publisher import UNDECLARED, Publisher
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
@@ -68,15 +68,19 @@ def massachusetts() -> Certificate:
     title = "Dwellings by county and tenure"
     return Certificate(
         publisher=OFFICE,
-        dataset="ma1940",
-        dataset_title="1940 Census of Massachusetts, dwellings",
-        dataset_description="Rebuilt from the published counts of owned and rented dwellings by county. Household "
-        "sizes beyond the published mode are spread independently of county and tenure.",
-        synthetic=True,
-        release="tenure_by_county",
-        release_title="Tenure by county, Massachusetts 1940",
-        release_description="How many dwellings in each county were owned and how many were rented, after half of "
-        "the households on average had their county swapped.",
+        dataset=Dataset(
+            name="ma1940",
+            title="1940 Census of Massachusetts, dwellings",
+            description="Rebuilt from the published counts of owned and rented dwellings by county. Household sizes "
+            "beyond the published mode are spread independently of county and tenure.",
+            synthetic=True,
+        ),
+        release=Release(
+            name="tenure_by_county",
+            title="Tenure by county, Massachusetts 1940",
+            description="How many dwellings in each county were owned and how many were rented, after half of the "
+            "households on average had their county swapped.",
+        ),
         statement=Statement(
             mechanism=swapping.MECHANISM,
             mechanism_version="1",
@@ -386,8 +390,10 @@ def test_the_page_says_that_the_loss_does_not_cover_the_invariants() -> None:
 
 
 def test_only_a_synthetic_dataset_is_labelled_synthetic() -> None:
-    assert "Synthetic data" in _page(massachusetts()).text
-    assert "Synthetic data" not in _page(replace(massachusetts(), synthetic=False)).text
+    certificate = massachusetts()
+    assert "Synthetic data" in _page(certificate).text
+    real = certificate.dataset.model_copy(update={"synthetic": False})
+    assert "Synthetic data" not in _page(replace(certificate, dataset=real)).text
 
 
 def test_custody_says_whether_the_draw_can_be_replayed() -> None:
