@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from assets.phsafe.release import PHSafeRelease
-from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_cell, margins_by_budget
+from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_cell, margins_by_budget, plan_line
 from assets.release.plan import Cells, Curve, Line, Plan
 from mechanisms.accounting.composition import compose_approximate
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
@@ -109,7 +109,7 @@ def planned_lines(design: PHSafeDesign) -> Iterator[Line]:
         truncation = design.truncation(run)
         kept = "" if truncation is None else f", at most {truncation} of a unit"
         noise_at = partial(noise_of_count, design.noise, design.stability(run))
-        yield Line.of_noise(released.label, f"{run.counts}{kept}", budget, noise_at, len(run.cells), level.name)
+        yield plan_line(released.label, f"{run.counts}{kept}", budget, noise_at, len(run.cells), level.name)
 
 
 def _tabulate_runs(design: PHSafeDesign) -> Cells:

@@ -1,16 +1,18 @@
-"""Budgets and charts that follow from planned lines, for the plans of all mechanisms.
+"""Planned lines of noise, and the budgets and charts that follow from them, for the plans of all mechanisms.
 
-A mechanism's `plan` module makes the lines. `mechanisms.sampling.margins` searches for one budget.
+A mechanism's `plan` module says which lines there are. `mechanisms.sampling.margins` searches for one budget.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from math import sqrt
 
 import numpy as np
 
 from assets.release.plan import Curve, Line
 from mechanisms.accounting.losses import Loss, format_loss
-from mechanisms.sampling.margins import MILLION, least_budget, rounded_up, unit_of
+from mechanisms.sampling.margins import MILLION, least_budget, margin_of_error, rounded_up, unit_of
+from mechanisms.sampling.quantiles import Uncapped
 
 LEAST_MARGIN = 0.5
 """Where a margin of 0 is drawn, because it has no logarithm."""
@@ -19,6 +21,19 @@ _STEPS = 60
 _BEYOND = 4
 """The factor by which curves extend beyond the least and the greatest budget, so that even a single budget spans more
 than a decade."""
+
+
+def plan_line(
+    name: str,
+    counted: str,
+    budget: Fraction,
+    noise_at: Callable[[Fraction], Uncapped],
+    numbers: int | None = None,
+    level: str = "",
+) -> Line:
+    """A line whose noise has a distribution without a cap, given by budget."""
+    error = sqrt(noise_at(budget).exact_variance)
+    return Line(name, counted, budget, error, lambda other: margin_of_error(noise_at(other)), numbers, level)
 
 
 def budgets_for_margins(

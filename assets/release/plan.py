@@ -7,16 +7,13 @@ other fields. `assets.planning` derives budgets and charts from lines, and shows
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import sqrt
-from typing import Any, Self
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import Specification
-from mechanisms.sampling.margins import margin_of_error
-from mechanisms.sampling.quantiles import Uncapped
 
 Cells = tuple[Sequence[str], Sequence[Sequence[str]]]
 """A small table for readers: its header and its rows."""
@@ -83,20 +80,6 @@ class Line:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "margin", float(self.margin_at(self.budget)))
-
-    @classmethod
-    def of_noise(
-        cls,
-        name: str,
-        counted: str,
-        budget: Fraction,
-        noise_at: Callable[[Fraction], Uncapped],
-        numbers: int | None = None,
-        level: str = "",
-    ) -> Self:
-        """A line whose noise has a distribution without a cap, given by budget."""
-        error = sqrt(noise_at(budget).exact_variance)
-        return cls(name, counted, budget, error, lambda other: margin_of_error(noise_at(other)), numbers, level)
 
 
 @dataclass(frozen=True)

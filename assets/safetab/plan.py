@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.planning.lines import format_cell, format_exactly, margins_by_budget
+from assets.planning.lines import format_cell, format_exactly, margins_by_budget, plan_line
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.safetab.release import PARAMETERS, SafeTabRelease
 from mechanisms.accounting.composition import compose_approximate
@@ -84,7 +84,7 @@ def planned_lines(release: SafeTabRelease) -> Iterator[Line]:
         else:
             counted, most = "persons: a total", 1
         noise_at = partial(_noise_at, release, measured)
-        yield Line.of_noise(measured.label, counted, measured.budget, noise_at, most, measured.region_type.value)
+        yield plan_line(measured.label, counted, measured.budget, noise_at, most, measured.region_type.value)
 
 
 def _noise_at(release: SafeTabRelease, measured: Measured | MeasuredTable, budget: Fraction) -> Uncapped:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_exactly
+from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_exactly, plan_line
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.topdown.release import TopDownRelease
 from mechanisms.accounting.conversions import canonne_kamath_steinke
@@ -99,7 +99,7 @@ def _allocation(parts: Mapping[tuple[str, str], Fraction]) -> dict[str, Any]:
 
 
 def _line(measured: Measured) -> Line:
-    return Line.of_noise(
+    return plan_line(
         measured.label,
         f"{measured.histogram} of every {words(measured.level)}",
         measured.loss.rho,

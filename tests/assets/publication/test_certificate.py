@@ -226,7 +226,6 @@ def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None
         name: f"{name} told apart" for name, value in vars(certificate).items() if isinstance(value, str)
     } | {
         "publisher": UNDECLARED,
-        "synthetic": False,
         "specification": replace(certificate.specification, loss=PureLoss.logarithm(5)),
         "randomness": replace(certificate.randomness, custody=CustodyMode.EPHEMERAL),
         "ledger": replace(certificate.ledger, cap=PureLoss(Fraction(41, 3))),
@@ -253,9 +252,14 @@ def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None
         "evaluated": replace(statement.evaluated, epsilon=3.0),  # type: ignore[type-var]
         "equivalents": (Equivalent("A part", PureLoss(Fraction(20)), "Lemma 7"),),
     }
-    assert changes.keys() | {"statement"} == vars(certificate).keys()
+    assert changes.keys() | {"statement", "dataset", "release"} == vars(certificate).keys()
     assert said.keys() == vars(statement).keys()
     variants = [(name, replace(certificate, **{name: value})) for name, value in changes.items()]
+    for part in ("dataset", "release"):
+        model = getattr(certificate, part)
+        for name, value in model:
+            other = model.model_copy(update={name: not value if name == "synthetic" else f"{name} told apart"})
+            variants.append((f"{part} {name}", replace(certificate, **{part: other})))
     variants += [
         (name, replace(certificate, statement=replace(statement, **{name: value}))) for name, value in said.items()
     ]

@@ -9,11 +9,12 @@ from assets.measurement.counts import build_counts
 from assets.measurement.declared import DeclaredCounts, DeclaredTable
 from assets.measurement.grid import Query
 from assets.measurement.method import COUNTS, MEASUREMENTS
+from assets.planning.lines import plan_line
 from assets.release.columns import described
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
-from assets.release.plan import Line, Plan
+from assets.release.plan import Plan
 from assets.release.published import PublishedColumn, PublishedTable
 from assets.release.statement import Accuracy, DataVersion, Parameter, Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
@@ -81,7 +82,7 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
         return Plan(
             self._specification,
             tuple(
-                Line.of_noise(
+                plan_line(
                     table.name,
                     "units",
                     design.budgets[table.name],
