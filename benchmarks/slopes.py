@@ -19,9 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from assets.planning.expectation import SLOPES, expectation, in_bytes, in_time
-from assets.planning.machine import Machine, this_machine
-from assets.planning.size import expected_size
+from assets.planning.expectation import (
+    SLOPES,
+    Machine,
+    expectation,
+    expected_size,
+    in_bytes,
+    in_time,
+    this_machine,
+)
 from benchmarks.harness import sample, sample_memory, temporary_home
 from benchmarks.jobs import RELEASES, Case
 

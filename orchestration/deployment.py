@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from assets.ledger.population import group_populations
 from assets.ledger.view import list_budget_records
-from assets.planning.machine import Machine, this_machine
+from assets.planning.expectation import Machine, this_machine
 from assets.publication.signature import CERTIFICATE, public_key, signed_identity
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.accounting.losses import format_loss

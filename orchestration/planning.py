@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
 from assets.release.numbers import positive_fraction
-from assets.release.plan import Asked, Line, Plan
+from assets.release.plan import Line, Plan, PlanRequest
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, compose_like, fits
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss, format_loss
@@ -79,17 +79,17 @@ class DeclaredRelease(ABC):
             ValidationError: if they are not valid.
         """
 
-    def plan(self, method: Method[Any, Any, Any], asked: Asked) -> Plan:
+    def plan(self, method: Method[Any, Any, Any], request: PlanRequest) -> Plan:
         """What the release would charge, and how exact it would be.
 
         Args:
             method: how it is made.
-            asked: what the plan asks, of which the fields of the declaration are there already.
+            request: what the plan asks, of which the fields of the declaration are there already.
 
         Raises:
             ValueError: if something is asked that there is not for this kind of release.
         """
-        if asked.largest_stratum is not None:
+        if request.largest_stratum is not None:
             raise ValueError("largest_stratum: only the loss of swapping depends on it")
         return method.plan()
 
@@ -101,7 +101,9 @@ class DeclaredRelease(ABC):
         """
         raise ValueError("margins: this kind of release has no budget for each line")
 
-    def fields_for_total(self, method: Method[Any, Any, Any], total: Fraction, asked: Asked) -> Mapping[str, Any]:
+    def fields_for_total(
+        self, method: Method[Any, Any, Any], total: Fraction, request: PlanRequest
+    ) -> Mapping[str, Any]:
         """The fields of the declaration with which its charge is a total.
 
         Raises:
@@ -124,7 +126,7 @@ C = TypeVar("C", bound=DeclaredRelease)
 
 
 @dataclass(frozen=True)
-class Planned(Generic[C]):
+class PlannedDeclaration(Generic[C]):
     """A planned declaration, and what it would charge.
 
     Attributes:
@@ -142,14 +144,16 @@ class Planned(Generic[C]):
     text: str
 
 
-def planned(component: C, dataset: DatasetDeclaration, published: Path, asked: Asked) -> Planned[C]:
+def plan_declaration(
+    component: C, dataset: DatasetDeclaration, published: Path, request: PlanRequest
+) -> PlannedDeclaration[C]:
     """The plan of a release with other fields, wanted margins or a wanted total.
 
     Args:
         component: the declared release.
         dataset: its dataset.
         published: the parent folder of all publications.
-        asked: what is tried.
+        request: what is tried.
 
     Raises:
         DeclarationError: if the planned declaration is not valid, or nothing meets what is asked. One sentence names
@@ -162,29 +166,29 @@ def planned(component: C, dataset: DatasetDeclaration, published: Path, asked: A
     def method_of(changed: C) -> Method[Any, Any, Any]:
         return changed.method(changed.release(dataset, published))
 
-    if asked.margins and asked.total is not None:
+    if request.margins and request.total is not None:
         raise refuse("give wanted margins or a wanted total, not both")
-    for field in asked.fields:
+    for field in request.fields:
         if field in _STAYS:
             raise refuse(f"{field}: the plan is one of this release, so it stays as it is")
-    changed = _with_fields(component, asked.fields)
+    changed = _with_fields(component, request.fields)
     method = method_of(changed)
     try:
         fields: Mapping[str, Any] = {}
-        if asked.margins:
-            fields = changed.fields_for_margins(method, _wanted(asked.margins, changed.plan(method, asked).lines))
-        elif asked.total is not None:
-            fields = changed.fields_for_total(method, _number("total", asked.total), asked)
+        if request.margins:
+            fields = changed.fields_for_margins(method, _wanted(request.margins, changed.plan(method, request).lines))
+        elif request.total is not None:
+            fields = changed.fields_for_total(method, _number("total", request.total), request)
         if fields:
             changed = _with_fields(changed, fields)
             method = method_of(changed)
-        plan = changed.plan(method, asked)
+        plan = changed.plan(method, request)
     except DeclarationError:
         raise
     except ValueError as error:
         raise refuse(str(error)) from None
     attributes = plain(changed.attributes)
-    return Planned(
+    return PlannedDeclaration(
         changed,
         method,
         replace(plan, problem=plan.problem or _problem(method, plan)),

@@ -5,15 +5,16 @@ The stage `plan` stores the rows of the declared release in two tables: `paramet
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from assets.phsafe.release import PHSafeRelease
+from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_cell, margins_by_budget, plan_line
 from assets.release.plan import Cells, Curve, Line, Plan
 from mechanisms.accounting.composition import compose_approximate
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
@@ -24,7 +25,6 @@ from mechanisms.noise import Noise
 from mechanisms.phsafe.design import PHSafeDesign, Released
 from mechanisms.phsafe.margins import PLACES, budget_for_margin, exact_margin, noise_of_count
 from mechanisms.phsafe.margins import margin_of_error as planned_margin
-from mechanisms.sampling.margins import MILLION, least_budget, margin_of_error
 from resources.statements import Table
 
 PARAMETERS, PLANNING = "parameters", "planning"
@@ -73,25 +73,18 @@ GRID = (10, 20, 50, 68, 100, 200, 500, 1000)
 
 PLACES_OF_EPSILON = 4
 
-_STEPS = 60
-_BEYOND = 4
-"""The factor by which curves extend beyond the least and the greatest budget, so that even a single budget spans more
-than a decade."""
-_LEAST_MARGIN = 0.5
-"""Where a margin of 0 is drawn, because it has no logarithm."""
-
 
 def phsafe_plan(release: PHSafeRelease) -> Plan:
     """What the release would charge, and how exact its counts would be."""
     design = release.design
-    facts = dict(totals(design, release.declaration.delta))
+    facts = format_totals(design, release.declaration.delta)
     if not release.declaration.private:
         facts["charge"] = "none: with private: false there is neither a draw nor a publication"
     return Plan(
         design.specification(release.dataset.name) if release.declaration.private else None,
-        tuple(_line(design, each) for each in design.released),
+        tuple(planned_lines(design)),
         facts,
-        {"Runs and levels": _runs(design), "Budget for a margin": _budgets(design)},
+        {"Runs and levels": _tabulate_runs(design), "Budget for a margin": _tabulate_budgets(design)},
         (_curve(design),),
     )
 
@@ -99,52 +92,33 @@ def phsafe_plan(release: PHSafeRelease) -> Plan:
 def budgets_for(design: PHSafeDesign, margins: Mapping[str, Fraction]) -> dict[str, dict[str, Fraction]]:
     """By run and level, the budgets of a design; the least, in millionths, of lines for which margins are wanted.
 
-    Args:
-        design: the design.
-        margins: by line, such as `PH3 state_A-G`, the wanted 90% margin of error.
-
     Raises:
         ValueError: if no budget gives a margin.
     """
+    by_line = budgets_for_margins(planned_lines(design), margins, LARGEST_BUDGET)
     budgets: dict[str, dict[str, Fraction]] = {}
-    for each in design.released:
-        budget = each.budget
-        if (wanted := margins.get(each.label)) is not None:
-            stability = design.stability(each.run)
-
-            def margin_of(budget: Fraction, stability: int = stability) -> float:
-                return margin_of_error(noise_of_count(design.noise, stability, budget))
-
-            try:
-                budget = least_budget(margin_of, wanted, budget, Fraction(1, MILLION), Fraction(LARGEST_BUDGET))
-            except ValueError as error:
-                raise ValueError(f"margins: {each.label}: {error}") from None
-        budgets.setdefault(each.run.name, {})[each.level.name] = budget
+    for released in design.released:
+        budgets.setdefault(released.run.name, {})[released.level.name] = by_line[released.label]
     return budgets
 
 
-def _line(design: PHSafeDesign, each: Released) -> Line:
-    run, level, budget = each
-    noise, truncation = design.noise_of(run, level), design.truncation(run)
-    kept = "" if truncation is None else f", at most {truncation} of a unit"
-    return Line(
-        each.label,
-        f"{run.counts}{kept}",
-        budget,
-        math.sqrt(noise.exact_variance),
-        margin_of_error(noise),
-        len(run.cells),
-        level.name,
-    )
+def planned_lines(design: PHSafeDesign) -> Iterator[Line]:
+    """A line for each released run and level, in their order."""
+    for released in design.released:
+        run, level, budget = released
+        truncation = design.truncation(run)
+        kept = "" if truncation is None else f", at most {truncation} of a unit"
+        noise_at = partial(noise_of_count, design.noise, design.stability(run))
+        yield plan_line(released.label, f"{run.counts}{kept}", budget, noise_at, len(run.cells), level.name)
 
 
-def _runs(design: PHSafeDesign) -> Cells:
+def _tabulate_runs(design: PHSafeDesign) -> Cells:
     """What the lines do not say: truncation, Δ, share, and the margin from which a declared `moe` makes budgets."""
     header = ["run, level", "τ", "Δ", "share", "1.645·Δ/√(2ρ)" if design.noise is Noise.GAUSSIAN else "margin"]
     return header, [
         [
             f"{row['run']} {row['level']}",
-            _or_dash(row["truncation"]),
+            format_cell(row["truncation"]),
             str(row["stability"]),
             f"{row['share']:.4f}",
             f"{row['margin']:,.2f}",
@@ -153,7 +127,7 @@ def _runs(design: PHSafeDesign) -> Cells:
     ]
 
 
-def _budgets(design: PHSafeDesign) -> Cells:
+def _tabulate_budgets(design: PHSafeDesign) -> Cells:
     """The budget that each margin takes: a row for each margin and Δ, because runs with the same Δ need the same."""
     rows = grid(design)
     budgets = {(row["stability"], row["margin"]): row["budget"] for row in rows}
@@ -161,7 +135,7 @@ def _budgets(design: PHSafeDesign) -> Cells:
     for run, stability in dict.fromkeys((row["run"], row["stability"]) for row in rows):
         runs.setdefault(stability, []).append(run)
     return ["margin", "Δ", design.noise.symbol, "runs"], [
-        [f"±{margin:,}", str(stability), _or_dash(budgets.get((stability, margin))), ", ".join(names)]
+        [f"±{margin:,}", str(stability), format_cell(budgets.get((stability, margin))), ", ".join(names)]
         for margin in sorted({row["margin"] for row in rows})
         for stability, names in runs.items()
     ]
@@ -169,30 +143,19 @@ def _budgets(design: PHSafeDesign) -> Cells:
 
 def _curve(design: PHSafeDesign) -> Curve:
     """The margin of error against the budget: a series for each Δ, with a mark for each run and level."""
-    budgets = [float(each.budget) for each in design.released]
-    steps = [Fraction(each) for each in np.geomspace(min(budgets) / _BEYOND, max(budgets) * _BEYOND, _STEPS)]
     runs: dict[int, list[str]] = {}
-    for stability, name in sorted({(design.stability(each.run), each.run.name) for each in design.released}):
+    for stability, name in sorted({(design.stability(line.run), line.run.name) for line in design.released}):
         runs.setdefault(stability, []).append(name)
-    symbol = design.noise.symbol
-    return Curve(
-        "Margin of error against budget",
-        f"{symbol} of a run at a level, for one person added or removed",
+
+    def margin_at(stability: int, budget: Fraction) -> float:
+        return max(LEAST_MARGIN, planned_margin(design.noise, stability, budget))
+
+    return margins_by_budget(
+        f"{design.noise.symbol} of a run at a level, for one person added or removed",
         "90% margin of error of one count",
-        {
-            f"Δ = {stability}: {', '.join(names)}": [
-                (float(budget), max(_LEAST_MARGIN, planned_margin(design.noise, stability, budget))) for budget in steps
-            ]
-            for stability, names in runs.items()
-        },
-        [(each.label, float(each.budget), max(_LEAST_MARGIN, margin_of(design, each))) for each in design.released],
-        log_x=True,
-        log_y=True,
+        {f"Δ = {stability}: {', '.join(names)}": partial(margin_at, stability) for stability, names in runs.items()},
+        [(line.label, line.budget, partial(margin_at, design.stability(line.run))) for line in design.released],
     )
-
-
-def _or_dash(value: object) -> str:
-    return "–" if value is None else str(value)
 
 
 def parameter_tables(release: PHSafeRelease) -> dict[Table, pa.Table]:
@@ -211,12 +174,12 @@ def parameter_tables(release: PHSafeRelease) -> dict[Table, pa.Table]:
 
 def parameters(design: PHSafeDesign) -> list[dict[str, Any]]:
     """One row for each released run and level, in their order."""
-    total = sum((each.budget for each in design.released), Fraction())
-    return [_parameters(design, each, total) for each in design.released]
+    total = sum((released.budget for released in design.released), Fraction())
+    return [_parameter_row(design, released, total) for released in design.released]
 
 
-def _parameters(design: PHSafeDesign, each: Released, total: Fraction) -> dict[str, Any]:
-    run, level, budget = each
+def _parameter_row(design: PHSafeDesign, released: Released, total: Fraction) -> dict[str, Any]:
+    run, level, budget = released
     noise = design.noise_of(run, level)
     return {
         "run": run.name,
@@ -224,38 +187,38 @@ def _parameters(design: PHSafeDesign, each: Released, total: Fraction) -> dict[s
         "truncation": design.truncation(run),
         "stability": design.stability(run),
         "budget_exact": str(budget),
-        "budget": rounded_up(budget),
+        "budget": round_up(budget, PLACES),
         "share": _six_places(float(budget / total)),
         "variance": str(noise.exact_variance),
         "standard_deviation": _six_places(math.sqrt(noise.exact_variance)),
-        "margin": _six_places(margin_of(design, each)),
+        "margin": _six_places(margin_of(design, released)),
         "exact_margin": exact_margin(noise),
         "groups": design.groups(level),
         "cells": len(run.cells),
-        "budget_for_half_the_margin": str(_budget_for_half(design, each)),
+        "budget_for_half_the_margin": str(_budget_for_half(design, released)),
     }
 
 
-def margin_of(design: PHSafeDesign, each: Released) -> float:
+def margin_of(design: PHSafeDesign, released: Released) -> float:
     """The 90% margin of error of a run's counts at a level."""
-    return planned_margin(design.noise, design.stability(each.run), each.budget)
+    return planned_margin(design.noise, design.stability(released.run), released.budget)
 
 
-def _budget_for_half(design: PHSafeDesign, each: Released) -> Fraction:
+def _budget_for_half(design: PHSafeDesign, released: Released) -> Fraction:
     """The budget that would halve a margin; if the margin is already 0, the budget itself.
 
     The planned margin of the discrete Gaussian is proportional to 1/√ρ, so this is 4ρ, without rounding.
     """
     if design.noise is Noise.GAUSSIAN:
-        return 4 * each.budget
-    margin = Fraction(margin_of(design, each))
-    return budget_for_margin(design.noise, design.stability(each.run), margin / 2) if margin else each.budget
+        return 4 * released.budget
+    margin = Fraction(margin_of(design, released))
+    return budget_for_margin(design.noise, design.stability(released.run), margin / 2) if margin else released.budget
 
 
 def grid(design: PHSafeDesign) -> list[dict[str, Any]]:
     """The budget that each released run needs for each margin of `GRID`; budgets beyond the largest are left out."""
     rows = []
-    for run in dict.fromkeys(each.run for each in design.released):
+    for run in dict.fromkeys(released.run for released in design.released):
         stability = design.stability(run)
         for margin in GRID:
             budget = budget_for_margin(design.noise, stability, Fraction(margin))
@@ -267,19 +230,14 @@ def grid(design: PHSafeDesign) -> list[dict[str, Any]]:
                         "stability": stability,
                         "margin": margin,
                         "budget_exact": str(budget),
-                        "budget": rounded_up(budget),
+                        "budget": round_up(budget, PLACES),
                     }
                 )
     return rows
 
 
-def totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
-    """The loss of the whole release, rounded up, by label: unbounded, bounded, and as (ε, δ).
-
-    Args:
-        design: the design of the release.
-        delta: the δ at which the loss is stated.
-    """
+def format_totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
+    """The loss of the whole release, rounded up, by label: unbounded, bounded, and as (ε, δ)."""
     symbol, bounded = design.noise.symbol, design.bounded
     stated = {
         f"unbounded {symbol}": f"{design.unbounded.round_up()} (exactly {design.unbounded})",
@@ -297,11 +255,6 @@ def totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
         f"bounded (ε, δ) by {source}": f"ε = {epsilon} at δ = {format_decimal(delta)}"
         for source, epsilon in converted.items()
     }
-
-
-def rounded_up(budget: Fraction) -> Decimal:
-    """A budget rounded up to six decimals."""
-    return round_up(budget, PLACES)
 
 
 def _six_places(number: float) -> Decimal:

@@ -1,4 +1,4 @@
-"""The part of a certificate that is specific to PHSafe: words and figures for readers.
+"""The part of a certificate that is specific to PHSafe: figures, with the texts of `statement.md`.
 
 The mathematics is in `mechanisms.phsafe` and `mechanisms.accounting`.
 """
@@ -9,6 +9,7 @@ from assets.measurement.method import COUNTS
 from assets.phsafe.grid import NOISE
 from assets.phsafe.release import PHSafeRelease
 from assets.release.draw import Inputs
+from assets.release.prose import Prose
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION, PHSafeDesign
@@ -16,6 +17,8 @@ from mechanisms.phsafe.margins import Z
 from mechanisms.phsafe.runs import LEVELS, RUN, Geography, Iterations, Level
 from mechanisms.phsafe.tables import SHELL, Part, Shell
 from mechanisms.states import STATES
+
+PROSE = Prose(__file__)
 
 PAPERS = (
     Paper(
@@ -31,37 +34,21 @@ _GROUPS = {
     Iterations.ETHNICITY: "by Hispanic origin",
 }
 
-LOSS_SOURCE = {
-    Noise.GAUSSIAN: "For bounded neighbors (one person's record changed in any way): twice the sum of the unbounded ρ "
-    "over all runs and levels; every line of the allocation is doubled likewise. Sexton et al., “PHSafe”, Theorems 3 "
-    "and 4",
-    Noise.LAPLACE: "For bounded neighbors (one person's record changed in any way): twice the sum of the unbounded ε "
-    "over all runs and levels, by group privacy for two changes; every line of the allocation is doubled likewise",
-}
-
 
 def phsafe_statement(release: PHSafeRelease, inputs: Inputs, output_version: str) -> Statement:
-    """The statement of the certificate about the mechanism.
-
-    Args:
-        release: the declared release.
-        inputs: the inputs of the draw.
-        output_version: the content hash of the noisy measurements.
-    """
+    """The statement of the certificate about the mechanism."""
     return Statement(
         mechanism=f"{MECHANISM}: truncated join, and noise for every count",
         mechanism_version=str(VERSION),
-        method="Persons were counted together with facts about their household, only so many of each household that "
-        "no household counts too much. Random noise was then added to every count, including those that are zero. The "
-        "published figures are estimates from the noisy counts, and the noisy counts are published too.",
+        method=PROSE("method"),
         parameters=_parameters(release),
-        loss_source=LOSS_SOURCE[release.design.noise],
+        loss_source=PROSE(f"loss source, {release.design.noise.value}"),
         accuracy=accuracy(release),
         data_versions=(
             DataVersion("exact counts", inputs.versions[COUNTS], keyed=True),
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
-        remark="Neighbors are two files that differ in one person's record, whatever this changes in units.",
+        remark=PROSE("remark"),
         delta=release.declaration.delta if release.design.noise is Noise.GAUSSIAN else None,
         equivalents=equivalents(release),
         papers=PAPERS,
@@ -90,17 +77,10 @@ def accuracy(release: PHSafeRelease) -> Accuracy:
                     rows.append((name, _level(level), len(margins), min(margins), max(margins)))
     margins = [margin for row in rows for margin in row[3:]]
     return Accuracy(
-        summary=f"The noise of a published count is within its margin of error with a probability of about 90%. The "
-        f"margins run from ±{math.ceil(min(margins)):,} to ±{math.ceil(max(margins)):,}, by table, level and cell. "
-        "Persons whom the truncation leaves out come on top, and no margin covers them."
-        if margins
-        else "Only noisy counts are published; the files state the variance of the noise of each.",
+        summary=PROSE("accuracy", margins=margins),
         columns=("Table", "Level", "Cells", "Least 90% margin (±)", "Greatest 90% margin (±)"),
         rows=tuple(rows),
-        note="A margin is 1.645 standard deviations of the noise of a cell before the estimation; they follow from the "
-        "declared parameters. Estimates are at least 0 and usually nearer. A cell that adds up several measured cells "
-        "has a greater margin. Averages divide two such counts; every row of a table of averages has its own interval. "
-        "Not covered: persons whom the truncation leaves out, and errors of the census itself.",
+        note=PROSE("accuracy, note"),
     )
 
 
@@ -115,7 +95,7 @@ def _counted(shell: Shell) -> list[tuple[str, list[Part]]]:
 
 def _margins(design: PHSafeDesign, parts: list[Part], level: Level) -> list[float]:
     """The margins of error of sums of measured cells, rounded up to hundredths; none if the level is not released."""
-    released = {(each.run.name, each.level.name) for each in design.released}
+    released = {(measured.run.name, measured.level.name) for measured in design.released}
     if any((part.run, level.name) not in released for part in parts):
         return []
     variances = [len(part.cells) * design.noise_of(RUN[part.run], level).exact_variance for part in parts]
@@ -137,18 +117,12 @@ def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
     )
     return (
         _regions(design),
-        Parameter("Noise", NOISE[design.noise], "Sampled exactly for every run, region, iteration and cell."),
-        Parameter(
-            "Truncation and stability",
-            thresholds,
-            "At most τ persons per unit are counted. One added or removed person changes at most Δ of the records "
-            "that a run counts: 2τ + 2 joined records (Sexton et al., Lemma 6), or 2 units.",
-        ),
+        Parameter("Noise", NOISE[design.noise], PROSE("Noise")),
+        Parameter("Truncation and stability", thresholds, PROSE("Truncation and stability")),
         Parameter(
             "Intervals",
             f"90%; for counts, {release.declaration.interval.value.replace('_', '-')} credible intervals",
-            "Intervals account for the noise but not for persons dropped by truncation. The interval of an average "
-            "contains the averages that are compatible with its two measurements.",
+            PROSE("Intervals"),
         ),
     )
 

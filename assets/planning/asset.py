@@ -16,44 +16,40 @@ from assets.charge.assessment import would_leave
 from assets.conventions import StageKind, attributes, named, one_click_away, preview, table_schema
 from assets.failures import stated_plainly
 from assets.pictures import picture
-from assets.planning.expectation import expected_in_words
-from assets.planning.machine import Machine, this_machine
+from assets.planning.expectation import Machine, format_expectation, this_machine
+from assets.planning.lines import format_exactly
 from assets.release.method import PLAN, Method
-from assets.release.plan import Asked, Cells, Curve, Line, Plan
-from assets.release.published import PublishedTable
-from mechanisms.accounting.losses import format_loss
+from assets.release.plan import Cells, Curve, Line, Plan, PlanRequest
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
 CODE_VERSION = "1"
 
-_NAMED = 5
-"""How many of the marks of a picture its words name."""
+_MARKS_IN_WORDS = 5
+"""The most marks that the words of a chart name."""
 
 
-class Planned(Protocol):
-    """A planned declaration (`orchestration.planning`)."""
-
-    @property
-    def method(self) -> Method[Any, Any, Any]:
-        """How its release would be made."""
+class PlannedDeclaration(Protocol):
+    """A draft declaration with its plan and its `defs.yaml` (`orchestration.planning`)."""
 
     @property
-    def plan(self) -> Plan:
-        """What it would charge, and how exact it would be."""
+    def method(self) -> Method[Any, Any, Any]: ...
 
     @property
-    def text(self) -> str:
-        """The `defs.yaml` that declares it."""
+    def plan(self) -> Plan: ...
+
+    @property
+    def text(self) -> str: ...
 
 
-def build_plan(method: Method[Any, Any, Any], planned: Callable[[Asked], Planned]) -> dg.AssetsDefinition:
+def build_plan(
+    method: Method[Any, Any, Any], plan_declaration: Callable[[PlanRequest], PlannedDeclaration]
+) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "plan"]`.
 
     Args:
-        method: of the declared release.
-        planned: the plan of the release for what is asked.
+        plan_declaration: plans the release for a request.
     """
     release = method.release
 
@@ -65,22 +61,23 @@ def build_plan(method: Method[Any, Any, Any], planned: Callable[[Asked], Planned
         **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "ledger", "matplotlib"}),
     )
     @stated_plainly(StageKind.PLAN)
-    def plan(config: Asked, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        found = planned(config)
-        declared = found if config.is_nothing else planned(Asked(largest_stratum=config.largest_stratum))
-        stored = _stored(method, warehouse)
+    def plan(config: PlanRequest, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
+        planned = declared = plan_declaration(config)
+        if not config.is_empty:
+            declared = plan_declaration(PlanRequest(largest_stratum=config.largest_stratum))
+        stored = _store_tables(method, warehouse)
         version = stored.pop("version", None) or sha256(declared.text.encode()).hexdigest()
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
-            metadata=plan_metadata(found, None if config.is_nothing else declared, ledger, config.records) | stored,
+            metadata=plan_metadata(planned, None if config.is_empty else declared, ledger, config.records) | stored,
         )
 
     return plan
 
 
 def plan_metadata(
-    planned: Planned,
-    declared: Planned | None,
+    planned: PlannedDeclaration,
+    declared: PlannedDeclaration | None,
     ledger: Ledger,
     records: int | None = None,
     machine: Machine | None = None,
@@ -88,16 +85,14 @@ def plan_metadata(
     """A plan for the asset's page.
 
     Args:
-        planned: the plan.
         declared: what is declared, if the plan differs from it.
-        ledger: the ledger, for what is left.
         records: the expected number of persons or units; None if it is not given.
         machine: the machine that the release would be made on; by default, this one.
     """
     plan, before = planned.plan, declared.plan if declared else None
-    metadata: dict[str, Any] = {"total": total_in_words(plan)}
+    metadata: dict[str, Any] = {"total": format_total(plan)}
     if before is not None:
-        metadata["total of what is declared"] = total_in_words(before)
+        metadata["total of what is declared"] = format_total(before)
     try:
         release = planned.method.release
         metadata["budget"], refusal = would_leave(release.dataset, release.name, plan.loss, ledger.read())
@@ -106,30 +101,29 @@ def plan_metadata(
         metadata["budget"], refusal = f"not known: {error}", ""
     if problem := plan.problem or refusal:
         metadata["refusal"] = problem
-    method = planned.method
-    warehouse = ledger.warehouse
+    method, warehouse = planned.method, ledger.warehouse
     machine = machine or this_machine(Path(warehouse.folder), method.release.published, in_lake=bool(warehouse.lake))
-    metadata |= expected_in_words(method, records, machine)
+    metadata |= format_expectation(method, records, machine)
     if plan.lines:
         lines = {line.name: line for line in before.lines} if before else {}
-        metadata["lines"] = _lines(plan, lines)
+        metadata["lines"] = _preview_lines(plan, lines)
     if plan.curves:
-        from assets.planning.charts import curve_picture
+        from assets.planning.charts import draw_curve
     for curve in plan.curves:
-        metadata[curve.title] = picture(curve_picture(curve), _words(curve))
+        metadata[curve.title] = picture(draw_curve(curve), _describe_curve(curve))
     metadata |= dict(plan.facts)
     metadata |= {title: preview(*cells) for title, cells in plan.tables.items()}
     return metadata | {"defs.yaml": one_click_away(f"```yaml\n{planned.text}```")}
 
 
-def total_in_words(plan: Plan) -> str:
-    """What is charged, as a reader sees it."""
+def format_total(plan: Plan) -> str:
+    """The charge of a plan, as a reader sees it."""
     if plan.loss is None:
         return "nothing, or not known without the records; see below"
-    return f"{'at most ' if plan.is_bound else ''}{format_loss(plan.loss)} (exactly {plan.loss})"
+    return f"{'at most ' if plan.is_bound else ''}{format_exactly(plan.loss)}"
 
 
-def lines_in_words(plan: Plan) -> Cells:
+def format_lines(plan: Plan) -> Cells:
     """The lines, as a reader sees them."""
     return ["line", "budget", "σ", "90% margin"], [
         [line.name, f"{float(line.budget):.6g}", f"{line.standard_error:,.2f}", f"±{line.margin:,.6g}"]
@@ -137,46 +131,44 @@ def lines_in_words(plan: Plan) -> Cells:
     ]
 
 
-def _words(curve: Curve) -> str:
+def _describe_curve(curve: Curve) -> str:
     """A curve for those who do not see it."""
-    marked = "".join(f" {name}: {y:.4g} at {x:.4g}." for name, x, y in curve.marks[:_NAMED])
+    marked = "".join(f" {name}: {y:.4g} at {x:.4g}." for name, x, y in curve.marks[:_MARKS_IN_WORDS])
     return f"{curve.y} against {curve.x}, as {len(curve.series)} lines: {'; '.join(curve.series)}.{marked}"
 
 
-def _lines(plan: Plan, declared: Mapping[str, Line]) -> dg.MetadataValue:
+def _preview_lines(plan: Plan, declared: Mapping[str, Line]) -> dg.MetadataValue:
     """The lines; of those that differ from the declared ones, these too."""
-    header, rows = lines_in_words(plan)
+    header, rows = format_lines(plan)
     shown = []
     for line, row in zip(plan.lines, rows, strict=True):
         shown.append(row)
         other = declared.get(line.name)
         if other is not None and (other.budget, other.margin) != (line.budget, line.margin):
-            (as_declared,) = lines_in_words(Plan(None, (other,)))[1]
+            (as_declared,) = format_lines(Plan(None, (other,)))[1]
             shown.append([f"{line.name}, as declared", *as_declared[1:]])
     return preview(header, shown)
 
 
-def _stored(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[str, Any]:
-    """Store the tables of the stage; what its page says of them, and their version."""
+def _store_tables(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[str, Any]:
+    """Store the tables of the stage. Returns their metadata and their version; nothing if there are none."""
     tables = method.plan_tables()
     if not tables:
         return {}
-    published = {each.table: each for each in method.tables()} if method.charges else {}
+    published = method.tables() if method.charges else []
     with warehouse.session(writes=Zone.PUBLIC) as session:
         with session.transaction():
             for table, source in tables.items():
                 session.create(table, "warehouse/all", source=session.register(table.name, source))
         first = next(iter(tables))
+        columns = [column for table in published if table.table == first for column in table.columns]
+        descriptions = {column.name: column.description for column in columns}
         return {
             "version": session.content_version(list(tables)),
             "tables": ", ".join(map(named, tables)),
             "dagster/row_count": session.count(first),
-            "dagster/column_schema": table_schema(session.columns(first), _descriptions(published.get(first))),
+            "dagster/column_schema": table_schema(session.columns(first), descriptions),
         }
-
-
-def _descriptions(table: PublishedTable | None) -> dict[str, str]:
-    return {column.name: column.description for column in table.columns} if table else {}
 
 
 def _description(schema: str) -> str:

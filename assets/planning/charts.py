@@ -9,19 +9,19 @@ from assets.pictures import GRID, INK, SERIES, VERMILION, blank, png, shades
 from assets.release.plan import Curve
 
 _LEGEND_LETTERS = 44
-_MOST_WITHIN = 4
+_MOST_SERIES_WITHIN = 4
 """The most series whose legend is within the axes; that of more is below."""
-_NAMED = 3
-"""The most marks that are named in the legend; further ones are marked alike."""
+_MARKS_IN_LEGEND = 3
+"""The most marks that the legend names; further ones are marked alike."""
 
 
-def curve_picture(curve: Curve) -> bytes:
+def draw_curve(curve: Curve) -> bytes:
     """Draw a curve: a line for each series, and diamonds for what is planned.
 
     Returns:
         PNG bytes, 1080 pixels wide.
     """
-    many = len(curve.series) > _MOST_WITHIN
+    many = len(curve.series) > _MOST_SERIES_WITHIN
     figure, axes = blank(curve.title, "Diamonds: what is planned." if curve.marks else "", height=6.0 if many else 5.0)
     axes.set_xscale("log" if curve.log_x else "linear")
     axes.set_yscale("log" if curve.log_y else "linear")
@@ -38,7 +38,7 @@ def curve_picture(curve: Curve) -> bytes:
             color=VERMILION,
             markeredgecolor="white",
             linestyle="none",
-            label=name if len(curve.marks) <= _NAMED else "planned" if number == 0 else None,
+            label=name if len(curve.marks) <= _MARKS_IN_LEGEND else "planned" if number == 0 else None,
             zorder=4,
         )
     for logarithmic, axis in ((curve.log_x, axes.xaxis), (curve.log_y, axes.yaxis)):

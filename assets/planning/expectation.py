@@ -1,20 +1,34 @@
-"""What a release is expected to take on a machine: time, memory and disk, from jobs that were measured.
+"""The time, memory and disk that a release is expected to take on a machine, from jobs that were measured.
 
 `slopes.json` beside this module has, for each kind of release, a constant and what each record and each noisy number
 adds. `python -m benchmarks.slopes` measures them. Times are scaled by the speed of the machine, and not by its cores.
+
+The number of confidential records is not public, so nothing here looks at the records, their file or its length: the
+size of a dataset follows from the parameters of a generated one, and else from the planner.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import cache
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from assets.planning.machine import Machine
-from assets.planning.size import expected_size
+import numpy as np
+
+from assets.cef.readers import MA1940_SIZES
+from assets.cef.survey import SyntheticSurveyDeclaration, survey_size
+from assets.cef.synthetic import SyntheticCensusDeclaration, synthetic_size
+from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.method import Method
+from assets.release.size import Size, like_2020
 
 SLOPES = Path(__file__).with_name("slopes.json")
 
@@ -27,6 +41,30 @@ _MINUTE, _HOUR = 60, 3600
 _MOST_SECONDS, _MOST_MINUTES = 100, 100
 """Up to these, a duration is stated in seconds, or in minutes."""
 
+_REPEATED = 5
+_SORTED, _HASHED, _LOOPED = 2**19, 2**23, 2**18
+_LIMIT_OF_CONTAINER = Path("/sys/fs/cgroup/memory.max")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine.
+
+    Attributes:
+        cores: the cores that this process may use.
+        reference_seconds: the duration of the reference work.
+        free_home: the bytes that are free where the databases lie; without a bound if they are in a lake.
+        free_published: the bytes that are free where the publications lie.
+        one_disk: whether both lie on one known disk, so that its free space is for both together.
+    """
+
+    cores: int
+    memory: int
+    reference_seconds: float
+    free_home: int
+    free_published: int
+    one_disk: bool
+
 
 @dataclass(frozen=True)
 class Slope:
@@ -37,7 +75,6 @@ class Slope:
     number: float
 
     def at(self, records: int, numbers: int) -> float:
-        """What it takes for so many records and numbers."""
         return self.constant + self.record * records + self.number * numbers
 
 
@@ -78,7 +115,7 @@ class Slopes:
         if records <= self.memory[0][0] or len(self.memory) == 1:
             return self.memory[0][1]
         segments = list(pairwise(self.memory))
-        (left, low), (right, high) = next((each for each in segments if records <= each[1][0]), segments[-1])
+        (left, low), (right, high) = next((segment for segment in segments if records <= segment[1][0]), segments[-1])
         line = low + (high - low) * (records - left) / (right - left)
         return min(line, high + LIMIT_OF_DUCKDB) if self.in_pieces else line
 
@@ -112,13 +149,13 @@ class Expectation:
         """The expectation as a reader sees it, by label."""
         numbers = f", {self.numbers:,} numbers with noise" if self.numbers else ""
         disk = f"{in_bytes(self.warehouse)} in the warehouse, {in_bytes(self.published)} published"
-        found = {
+        words = {
             "expected size": f"{self.records:,} records{numbers}",
             "expected time": f"about {in_time(self.seconds)}",
             "expected memory": f"{'at least' if self.memory_is_least else 'about'} {in_bytes(self.memory)}",
             "expected disk": f"about {disk}",
         }
-        return found | ({"warning": " ".join(self.warnings)} if self.warnings else {})
+        return words | ({"warning": " ".join(self.warnings)} if self.warnings else {})
 
     @property
     def record(self) -> dict[str, Any]:
@@ -136,9 +173,7 @@ def expectation(
     """What a job that makes a release is expected to take: every stage from the source to the publication.
 
     Args:
-        method: how the release is made.
         records: the expected number of persons, or of units where there are none; None if it is not given.
-        machine: the machine.
         slopes: what was measured, by mechanism; by default, that of `slopes.json`.
 
     Raises:
@@ -153,30 +188,24 @@ def expectation(
             f"Time, memory and disk depend on the number of {counted} of {dataset.name}, which is not public: give the "
             "number that you expect as records (stirred plan --records NUMBER)."
         )
-    found = (measured_slopes() if slopes is None else slopes).get(method.mechanism)
-    if found is None:
+    measured = (measured_slopes() if slopes is None else slopes).get(method.mechanism)
+    if measured is None:
         raise UnknownError(f"No job of this kind ({method.mechanism}) was measured, so its time is not known.")
     numbers = method.numbers(size)
     expected = Expectation(
         size.records,
         numbers,
-        found.seconds.at(size.records, numbers) * machine.reference_seconds / found.reference_seconds,
-        found.memory_at(size.records),
-        found.warehouse.at(size.records, numbers),
-        found.published.at(size.records, numbers),
-        memory_is_least=size.records > found.largest,
+        measured.seconds.at(size.records, numbers) * machine.reference_seconds / measured.reference_seconds,
+        measured.memory_at(size.records),
+        measured.warehouse.at(size.records, numbers),
+        measured.published.at(size.records, numbers),
+        memory_is_least=size.records > measured.largest,
     )
-    return Expectation(**asdict(expected) | {"warnings": tuple(_warnings(expected, machine, found))})
+    return replace(expected, warnings=tuple(_warnings(expected, machine, measured)))
 
 
-def expected_in_words(method: Method[Any, Any, Any], records: int | None, machine: Machine) -> dict[str, str]:
-    """An expectation as a reader sees it, by label; if there is none, why, and what to do.
-
-    Args:
-        method: how the release is made.
-        records: as in `expectation`.
-        machine: the machine.
-    """
+def format_expectation(method: Method[Any, Any, Any], records: int | None, machine: Machine) -> dict[str, str]:
+    """An expectation as a reader sees it, by label; if there is none, why, and what to do."""
     try:
         return expectation(method, records, machine).words
     except UnknownError as error:
@@ -197,8 +226,8 @@ def _warnings(expected: Expectation, machine: Machine, slopes: Slopes) -> Sequen
     if machine.one_disk:
         disks = [("the warehouse and the publications", machine.free_home, expected.warehouse + expected.published)]
     warnings += [
-        f"The disk of {what} has {in_bytes(free)} left, which is less than the {in_bytes(needed)} expected."
-        for what, free, needed in disks
+        f"The disk of {place} has {in_bytes(free)} left, which is less than the {in_bytes(needed)} expected."
+        for place, free, needed in disks
         if needed > free
     ]
     if machine.cores < slopes.cores:
@@ -213,15 +242,15 @@ def _warnings(expected: Expectation, machine: Machine, slopes: Slopes) -> Sequen
 
 @cache
 def measured_slopes() -> Mapping[str, Slopes]:
-    """What was measured, by mechanism."""
-    return {name: read_slopes(given) for name, given in json.loads(SLOPES.read_text("utf-8")).items()}
+    """The slopes in `slopes.json`, by mechanism."""
+    return {name: read_slopes(record) for name, record in json.loads(SLOPES.read_text("utf-8")).items()}
 
 
-def read_slopes(given: Mapping[str, Any]) -> Slopes:
+def read_slopes(record: Mapping[str, Any]) -> Slopes:
     """The slopes of one kind of release, as the file has them."""
-    memory = tuple((records, float(peak)) for records, peak in given["memory"])
-    slopes = {name: Slope(**given[name]) for name in ("seconds", "warehouse", "published")}
-    return Slopes(given["cores"], given["reference_seconds"], memory=memory, in_pieces=given["in_pieces"], **slopes)
+    memory = tuple((records, float(peak)) for records, peak in record["memory"])
+    slopes = {name: Slope(**record[name]) for name in ("seconds", "warehouse", "published")}
+    return Slopes(record["cores"], record["reference_seconds"], memory=memory, in_pieces=record["in_pieces"], **slopes)
 
 
 def in_time(seconds: float) -> str:
@@ -246,3 +275,83 @@ def in_bytes(number: float) -> str:
 def _two_digits(number: float) -> str:
     """A number to two digits, and without an exponent."""
     return f"{float(f'{number:.2g}'):,.10g}"
+
+
+def expected_size(dataset: DatasetDeclaration, records: int | None = None) -> Size | None:
+    """The expected size of a dataset; None if it is not known.
+
+    Args:
+        records: the expected number of persons, or of units if the dataset has none; None if it is not given. Of units
+            and places, there are as many for each person as in the 2020 Census.
+
+    Raises:
+        ValueError: if the number is not positive.
+    """
+    if records is not None:
+        if records < 1:
+            raise ValueError(f"records: {records} is not a number of records, 1 or more")
+        return Size(records, 0) if dataset.persons is None else like_2020(records)
+    if isinstance(dataset, SyntheticCensusDeclaration):
+        return synthetic_size(dataset.generated)
+    if isinstance(dataset, SyntheticSurveyDeclaration):
+        return survey_size(dataset.generated)
+    return Size(sum(MA1940_SIZES.values()), 0) if dataset.reader is Reader.MA1940 else None
+
+
+def this_machine(home: Path, published: Path, *, in_lake: bool = False) -> Machine:
+    """This machine.
+
+    Args:
+        home: the folder of the databases; it need not exist yet.
+        published: the same of the publications.
+        in_lake: whether the databases are in a lake, and not in that folder.
+    """
+    home, published = _nearest_existing(home), _nearest_existing(published)
+    return Machine(
+        _cores(),
+        _memory(),
+        reference_seconds(),
+        sys.maxsize if in_lake else shutil.disk_usage(home).free,
+        shutil.disk_usage(published).free,
+        not in_lake and home.stat().st_dev == published.stat().st_dev,
+    )
+
+
+@cache
+def reference_seconds() -> float:
+    """The seconds of one core that a small reference work takes, which is done once in a process.
+
+    It sorts, hashes and loops, for a tenth of a second. What other programs use at the time is not counted, and the
+    least of several times is taken, because they slow it down all the same.
+    """
+    return min(_durations())
+
+
+def _durations() -> Iterator[float]:
+    numbers = np.arange(_SORTED, dtype=np.int64) * 2_654_435_761 % (2**31 - 1)
+    text = bytes(_HASHED)
+    for _ in range(_REPEATED):
+        started = time.thread_time()
+        np.sort(numbers)
+        sha256(text).digest()
+        sums: dict[int, int] = {}
+        for number in range(_LOOPED):
+            sums[number & 1023] = sums.get(number & 1023, 0) + number
+        yield time.thread_time() - started
+
+
+def _nearest_existing(folder: Path) -> Path:
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _memory() -> int:
+    """The memory of the machine, or of the container if that is less."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # Without a limit, the file has the word max; elsewhere there is no such file.
+    with suppress(OSError, ValueError):
+        memory = min(memory, int(_LIMIT_OF_CONTAINER.read_text()))
+    return memory

@@ -34,21 +34,13 @@ from assets.conventions import (
 from assets.failures import stated_plainly
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
-from assets.publication.certificate import (
-    SCHEMA,
-    Certificate,
-    Check,
-    Edition,
-    LedgerReference,
-    Randomness,
-    schema,
-    to_html,
-    to_json,
-)
+from assets.publication import record
+from assets.publication.certificate import Certificate, to_html, to_json
 from assets.publication.listing import link, write_listing
 from assets.publication.package import DataFile, Source, data_package, write_data_files
-from assets.publication.placement import place_file, placed
+from assets.publication.placement import place_file, place_folder
 from assets.publication.reading import README, readme
+from assets.publication.record import SCHEMA, Check, Edition, LedgerReference, Randomness, schema
 from assets.publication.signature import (
     CHECKSUMS,
     PUBLIC_KEY,
@@ -106,7 +98,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
                 "edition": certificate.edition,
                 "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
                 "ledger entry": certificate.ledger.sequence,
-                "files": _files_shown(certificate),
+                "files": _preview_files(certificate),
                 DRAW_ID: in_groups(certificate.randomness.draw_id),
                 "randomness commitment": in_groups(certificate.randomness.commitment),
                 CHECKSUMS: in_groups(sums),
@@ -119,7 +111,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
     return publication, _files_as_published(release)
 
 
-def _files_shown(certificate: Certificate) -> dg.MetadataValue:
+def _preview_files(certificate: Certificate) -> dg.MetadataValue:
     """The data files with their numbers of rows; a table that there is in both formats is shown once."""
     paths = {file.path for file in certificate.products}
     rows = {}
@@ -174,10 +166,6 @@ def publication_problems(
     problem, even though it is signed.
 
     Args:
-        published: the folder of publications.
-        dataset: the name of the dataset.
-        release: the name of the release, which may be declared no longer.
-        custody: the custody, whose signature counts.
         ledger: the ledger, with which the certificate is compared if it is intact.
         recorded_checksums: the SHA-256 of `SHA256SUMS` that Dagster recorded; None if it recorded none. It can only
             add a problem: it shows that an earlier state of the same release was put back.
@@ -188,10 +176,10 @@ def publication_problems(
     # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
     reading = ledger.examine()
     entries = None if reading.problems else reading.entries
-    editions, found = edition_problems(published, dataset, release, key, entries)
+    editions, of_editions = edition_problems(published, dataset, release, key, entries)
     if folder in editions and recorded_checksums and file_sha256(folder / CHECKSUMS) != recorded_checksums:
         problems.append(f"{CHECKSUMS} is signed, but is not the one of the last materialization")
-    return problems + found
+    return problems + of_editions
 
 
 def edition_problems(
@@ -200,20 +188,17 @@ def edition_problems(
     """What each intact edition of a release is, by its folder, and the problems of all editions.
 
     Args:
-        published: the folder of publications.
-        dataset: the name of the dataset.
-        release: the name of the release.
         key: the public key that the editions must be signed with.
         entries: an intact ledger, which must hold the draw of each edition; None to compare with none.
     """
     editions, problems = verify(published / dataset / release, key)
-    for stated in editions.values():
-        if (stated.dataset, stated.release) != (dataset, release):
-            problems.append(f"the files are signed, but are those of {stated.dataset}/{stated.release}")
-        elif entries is not None and not _in_ledger(stated, settled_draws(entries, dataset, release)):
-            problems.append(f"edition {stated.edition} is signed, but the ledger holds no such draw that was settled")
-        elif entries is not None and (withdrawn := find(entries, WITHDRAW, stated.draw_id)):
-            problems.append(f"edition {stated.edition} is signed, but was withdrawn in entry {withdrawn.sequence}")
+    for edition in editions.values():
+        if (edition.dataset, edition.release) != (dataset, release):
+            problems.append(f"the files are signed, but are those of {edition.dataset}/{edition.release}")
+        elif entries is not None and not _in_ledger(edition, settled_draws(entries, dataset, release)):
+            problems.append(f"edition {edition.edition} is signed, but the ledger holds no such draw that was settled")
+        elif entries is not None and (withdrawn := find(entries, WITHDRAW, edition.draw_id)):
+            problems.append(f"edition {edition.edition} is signed, but was withdrawn in entry {withdrawn.sequence}")
     return editions, problems
 
 
@@ -228,12 +213,12 @@ def _key_problem(published: Path, key: Ed25519PublicKey) -> str:
         return str(error)
 
 
-def _in_ledger(stated: Identity, draws: Sequence[Entry]) -> bool:
-    entry = draws[stated.edition - 1] if 0 < stated.edition <= len(draws) else None
+def _in_ledger(edition: Identity, draws: Sequence[Entry]) -> bool:
+    entry = draws[edition.edition - 1] if 0 < edition.edition <= len(draws) else None
     return entry is not None and (entry.draw_id, entry.sequence, entry.hash) == (
-        stated.draw_id,
-        stated.ledger_entry,
-        stated.ledger_hash,
+        edition.draw_id,
+        edition.ledger_entry,
+        edition.ledger_hash,
     )
 
 
@@ -244,8 +229,8 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
         The certificate, and the SHA-256 of `SHA256SUMS`.
 
     Raises:
-        dagster.Failure: if a gate finds a problem, the draw is withdrawn meanwhile, or something else than a
-            publication of this deployment is in the way. Then nothing is published.
+        dagster.Failure: if a gate finds a problem, the draw is withdrawn meanwhile, something else than a publication
+            of this deployment is in the way, or a file or folder cannot be written. Then nothing is published.
     """
     release = context.release
     key = public_key(context.custody)
@@ -258,33 +243,23 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
     with ExitStack() as opened:
         # What the gates read stays as it is until the files are written, so the files have the content that passed.
         try:
-            held = opened.enter_context(context.snapshot(release.folder.parent))
+            snapshot = opened.enter_context(context.snapshot(release.folder.parent))
         except WarehouseError as error:
             # The gates say by name what is wrong.
             require_gates(context)
             raise _refusal(context, [str(error)]) from None
-        passed = require_gates(held)
-        certificate, checksums = _written(held, passed, key)
+        passed = require_gates(snapshot)
+        try:
+            place_file(release.published / PUBLIC_KEY, pem(key))
+            certificate, checksums = _place(snapshot, passed, key)
+        except OSError as error:
+            problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
+            words = f"{release.schema} is not published: {problem}. What was published before stays complete."
+            raise dg.Failure(description=words, allow_retries=False) from None
     # The release is published by now, with or without its line in the list.
     with contextlib.suppress(OSError):
         write_listing(release.published)
     return certificate, checksums
-
-
-def _written(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey) -> tuple[Certificate, str]:
-    """Put the public key and the files of the release in place; return the certificate and the hash of the checksums.
-
-    Raises:
-        dagster.Failure: if a file or folder cannot be written.
-    """
-    release = context.release
-    try:
-        place_file(release.published / PUBLIC_KEY, pem(key))
-        return _place(context, passed, key)
-    except OSError as error:
-        problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
-        words = f"{release.schema} is not published: {problem}. What was published before stays complete."
-        raise dg.Failure(description=words, allow_retries=False) from None
 
 
 def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey) -> tuple[Certificate, str]:
@@ -293,9 +268,11 @@ def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519
     tables = context.method.tables()
     with (
         context.warehouse.session(reads=[Zone.PUBLIC], folder=release.folder.parent) as session,
-        placed(
+        place_folder(
             release.folder,
-            lambda present: _kept_as(context, present, key, context.method.describe(session, context.custody).draw_id),
+            lambda present: _edition_name(
+                context, present, key, context.method.describe(session, context.custody).draw_id
+            ),
             lambda arriving: _require_signed(context, arriving, key),
         ) as folder,
     ):
@@ -346,7 +323,7 @@ def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
     return tuple(passed)
 
 
-def _kept_as(context: ReleaseContext[Any], present: Path, key: Ed25519PublicKey, draw_id: str) -> str | None:
+def _edition_name(context: ReleaseContext[Any], present: Path, key: Ed25519PublicKey, draw_id: str) -> str | None:
     """The name under which the present publication stays as an earlier edition; None if it is of this draw.
 
     Raises:
@@ -354,13 +331,13 @@ def _kept_as(context: ReleaseContext[Any], present: Path, key: Ed25519PublicKey,
     """
     release = context.release
     try:
-        stated: Identity | None = identity(present)
+        edition: Identity | None = identity(present)
     except VerificationError:
-        stated = None
-    if stated and stated.draw_id == draw_id:
+        edition = None
+    if edition and edition.draw_id == draw_id:
         return None
     problems = altered_files(present, key)
-    if stated is None or problems or (stated.dataset, stated.release) != (release.dataset.name, release.name):
+    if edition is None or problems or (edition.dataset, edition.release) != (release.dataset.name, release.name):
         raise dg.Failure(
             f"{release.schema} is not published: {present} holds something else than a signed edition of this release "
             f"({(problems or ['its certificate is of another release or version'])[0]}), so it cannot be kept as an "
@@ -368,7 +345,7 @@ def _kept_as(context: ReleaseContext[Any], present: Path, key: Ed25519PublicKey,
             "stay as they were.",
             allow_retries=False,
         )
-    return str(stated.edition)
+    return str(edition.edition)
 
 
 def _require_signed(context: ReleaseContext[Any], folder: Path, key: Ed25519PublicKey) -> None:
@@ -413,18 +390,15 @@ def certify(
     if problems := find_cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, reading):
         raise _refusal(context, problems)
     draws = reading.settled_draws(dataset.name, release.name)
-    withdrawals = {each.draw_id: each.sequence for each in reading.entries if each.kind == WITHDRAW}
-    charges = [each for each in of_population(reading.entries, dataset.population) if each.kind == RESERVE]
+    withdrawals = {other.draw_id: other.sequence for other in reading.entries if other.kind == WITHDRAW}
+    charges = [other for other in of_population(reading.entries, dataset.population) if other.kind == RESERVE]
     last_charge = charges[-1].sequence
     return Certificate(
         publisher=release.publisher,
-        dataset=dataset.name,
-        dataset_title=dataset.title,
-        dataset_description=dataset.description,
-        synthetic=dataset.synthetic,
-        release=release.name,
-        release_title=release.title,
-        release_description=release.description,
+        dataset=record.Dataset(
+            name=dataset.name, title=dataset.title, description=dataset.description, synthetic=dataset.synthetic
+        ),
+        release=record.Release(name=release.name, title=release.title, description=release.description),
         statement=replace(
             context.method.statement(draw, settled.output_version or ""), errors=context.method.errors(session)
         ),
@@ -441,10 +415,16 @@ def certify(
             dataset.population,
             reading.infinite_charges(dataset.population, through=last_charge),
         ),
-        edition=[each.draw_id for each in draws].index(draw.draw_id) + 1,
+        edition=[other.draw_id for other in draws].index(draw.draw_id) + 1,
         editions=tuple(
-            Edition(number, each.sequence, each.declared().loss, each.recorded_at, withdrawals.get(each.draw_id))
-            for number, each in enumerate(draws, start=1)
+            Edition(
+                number,
+                past.sequence,
+                past.declared().loss,
+                datetime.fromisoformat(past.recorded_at),
+                withdrawals.get(past.draw_id),
+            )
+            for number, past in enumerate(draws, start=1)
         ),
         code_versions={"stirred": version("stirred"), "duckdb": duckdb.__version__},
         checks=passed,

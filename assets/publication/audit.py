@@ -62,9 +62,7 @@ class Finding:
 
     Attributes:
         subject: what the claim is about: "The ledger", or a release.
-        name: the name of the claim.
         claim: the claim as a sentence.
-        verdict: whether it holds.
         details: problems or remarks, in words without confidential values.
     """
 
@@ -83,11 +81,8 @@ class DrawRecord:
         release: the dataset and the release.
         edition: the number of its edition; None if it was never settled.
         entry: the number of the ledger entry that charged it.
-        charged: the loss.
         unit: whose change the loss is for.
-        population: the population that was charged.
         recorded_at: when the entry was written, in UTC.
-        authorized_by: who authorized the charge.
         state: "charged, not drawn", "drawn" or "withdrawn", with the number of the entry that says so.
         replay: what the audit did to repeat the draw.
     """
@@ -112,8 +107,6 @@ def audit(
     Args:
         methods: the declared releases that are charged.
         nodes: the asset graph of the deployment.
-        ledger: the ledger, with the warehouse and the custody of the deployment.
-        published: the folder of publications.
         made_at: the time of the audit, as the report shows it.
 
     Returns:
@@ -132,13 +125,13 @@ def audit(
     ]
     replays: dict[str, str] = {}
     for method in methods:
-        findings += _of_release(method, nodes, ledger, entries, replays)
+        findings += _audit_release(method, nodes, ledger, entries, replays)
     if not problems:
-        findings.append(_of_pages(ledger, entries, {method.release.dataset.population for method in methods}))
-    findings += _of_publications(ledger, published, None if problems else entries)
-    findings.append(_of_keys(ledger, entries))
+        findings.append(_audit_pages(ledger, entries, {method.release.dataset.population for method in methods}))
+    findings += _audit_publications(ledger, published, None if problems else entries)
+    findings.append(_audit_keys(ledger, entries))
     draws = list(_draws(entries, replays))
-    findings.append(_of_replays(draws))
+    findings.append(_summarize_replays(draws))
     counted = Counter(finding.verdict for finding in findings)
     worst = next(verdict for verdict in (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS) if counted[verdict])
     try:
@@ -166,7 +159,7 @@ def write_report(record: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
     return written
 
 
-def _of_release(
+def _audit_release(
     method: Method[Any, Any, Any],
     nodes: Mapping[str, Node],
     ledger: Ledger,
@@ -188,12 +181,12 @@ def _of_release(
         details = _problems(gate.problems, replace(context))
         verdict = Verdict.FAILS if details else Verdict.HOLDS
         findings.append(Finding(subject, gate.name, gate.words, verdict, tuple(details)))
-        if gate.name == "replay" and (draw_id := _current(context)):
+        if gate.name == "replay" and (draw_id := _current_draw_id(context)):
             replays[draw_id] = "repeated, with the same output" if not details else "repeating it failed"
     return findings
 
 
-def _of_pages(ledger: Ledger, entries: Sequence[Entry], populations: Iterable[str]) -> Finding:
+def _audit_pages(ledger: Ledger, entries: Sequence[Entry], populations: Iterable[str]) -> Finding:
     """Whether the tables that show the ledger show what it holds."""
     words = "The tables of the ledger and of its compositions show what the ledger holds."
     try:
@@ -204,7 +197,7 @@ def _of_pages(ledger: Ledger, entries: Sequence[Entry], populations: Iterable[st
     return Finding("The ledger", "shown_as_charged", words, verdict, (*altered, *lagging))
 
 
-def _current(context: ReleaseContext[Any]) -> str | None:
+def _current_draw_id(context: ReleaseContext[Any]) -> str | None:
     try:
         with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
             return context.method.describe(session, context.custody).draw_id
@@ -222,10 +215,10 @@ def _problems(problems: Any, context: ReleaseContext[Any]) -> list[str]:
         return [f"it could not be evaluated ({type(error).__name__})"]
 
 
-def _of_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] | None) -> list[Finding]:
+def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] | None) -> list[Finding]:
     """The signatures, checksums and ledger entries of all published editions, of whatever release."""
     findings = []
-    found: dict[tuple[str, str], set[int]] = {}
+    published_editions: dict[tuple[str, str], set[int]] = {}
     for dataset, release in publications(published):
         subject = f"{dataset}/{release}"
         try:
@@ -233,8 +226,8 @@ def _of_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] |
             editions, _ = verify(published / dataset / release, public_key(ledger.custody))
         except CustodyError as error:
             problems, editions = [str(error)], {}
-        found[dataset, release] = {each.edition for each in editions.values()}
-        numbers = ", ".join(str(number) for number in sorted(found[dataset, release]))
+        published_editions[dataset, release] = {edition.edition for edition in editions.values()}
+        numbers = ", ".join(str(number) for number in sorted(published_editions[dataset, release]))
         findings.append(
             Finding(
                 subject,
@@ -252,7 +245,7 @@ def _of_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] |
             findings.append(Finding(subject, "latest", "The last draw is the one published.", Verdict.OPEN, (remark,)))
     for dataset, release in dict.fromkeys((entry.dataset, entry.release) for entry in entries or ()):
         due = {draw.edition for draw in _draws(entries or (), {}) if draw.release == f"{dataset}/{release}"}
-        missing = sorted({number for number in due if number} - found.get((dataset, release), set()))
+        missing = sorted({number for number in due if number} - published_editions.get((dataset, release), set()))
         if missing:
             remark = f"No verified folder holds edition {', '.join(map(str, missing))}: removed, or never published."
             words = "Every draw has been published, and its edition is there."
@@ -260,7 +253,7 @@ def _of_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] |
     return findings
 
 
-def _of_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:
+def _audit_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:
     """Whether the keys of all escrowed draws are those that were committed to, also of draws that are not repeated."""
     problems, unknown = [], []
     for entry in entries:
@@ -283,7 +276,7 @@ def _is_ephemeral(entry: Entry) -> bool:
     return bool(entry.known().draw.get("parameters", {}).get("custody") == CustodyMode.EPHEMERAL)
 
 
-def _of_replays(draws: Sequence[DrawRecord]) -> Finding:
+def _summarize_replays(draws: Sequence[DrawRecord]) -> Finding:
     """Whether every draw that can be repeated was repeated."""
     drawn = [draw for draw in draws if draw.state == "drawn"]
     left = [f"Entry {draw.entry}, {draw.release}: {draw.replay}." for draw in drawn if draw.replay.startswith("not")]
@@ -296,7 +289,7 @@ def _draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> Iterable[Dra
     withdrawn = {entry.draw_id: entry.sequence for entry in entries if entry.kind == WITHDRAW}
     number: dict[str, int] = {}
     for entry in settled:
-        same = [each for each in settled if (each.dataset, each.release) == (entry.dataset, entry.release)]
+        same = [other for other in settled if (other.dataset, other.release) == (entry.dataset, entry.release)]
         number[entry.draw_id] = same.index(entry) + 1
     for entry in entries:
         if entry.kind != RESERVE:
@@ -320,7 +313,6 @@ def _draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> Iterable[Dra
 
 
 def _why_not(entry: Entry, state: str) -> str:
-    """Why a draw was not repeated."""
     if state != "drawn":
         return "not repeated: there is no output"
     if _is_ephemeral(entry):

@@ -35,9 +35,6 @@ def link(release: Release, name: str = "") -> dg.MetadataValue:
 def write_listing(published: Path) -> None:
     """Write the page that lists all publications, with a link to each certificate.
 
-    Args:
-        published: the folder of publications.
-
     Raises:
         OSError: if it cannot be written.
     """

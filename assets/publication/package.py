@@ -12,15 +12,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import Field
+from pydantic.dataclasses import dataclass as recorded
 
 from assets.publication.signature import file_sha256
 from assets.release.published import CONFIDENCE, FIELD_TYPES, LIST, PublishedColumn, PublishedTable
 from assets.release.publisher import Publisher
+from assets.release.statement import RECORDED, Sha256
 from resources.statements import SQL, quote_literal
 from resources.warehouse import Session
 
@@ -29,7 +32,6 @@ _NO_ROWS = SQL("publication/no_rows", "SELECT {{ columns | ids }} FROM {{ table 
 
 _PARQUET = "application/vnd.apache.parquet"
 
-
 _ROWS_OF_LISTS, _INTEGERS_OF_LISTS = 8192, 4_000_000
 """A Parquet row group of a table with lists ends when it has so many rows, or so many integers: it is in memory."""
 
@@ -37,31 +39,28 @@ _ROWS_READ = 2048
 """The number of rows of a table with lists that are read at a time."""
 
 
-@dataclass(frozen=True)
+@recorded(frozen=True, config=RECORDED)
 class DataFile:
-    """A written data file.
+    """A written data file."""
 
-    Attributes:
-        product: the name of the published table.
-        title: the title of the published table.
-        path: the name of the file.
-        format: "csv" or "parquet".
-        rows: the number of rows, without the header.
-        bytes: the size of the file.
-        sha256: the SHA-256 of the file, 64 hexadecimal digits.
-        missing: the text that stands for a missing value; None if the format has nulls.
-        interval: by which method the 90% intervals of the table are made, or "".
-    """
-
-    product: str
+    product: Annotated[str, Field(serialization_alias="name")]
+    """The name of the published table."""
     title: str
+    """The title of the published table."""
     path: str
-    format: str
-    rows: int
-    bytes: int
-    sha256: str
-    missing: str | None
+    """The name of the file."""
+    format: Annotated[str, Field(exclude=True)]
+    """`csv` or `parquet`."""
+    rows: Annotated[int, Field(ge=0)]
+    """The number of rows, without the header."""
+    bytes: Annotated[int, Field(ge=0)]
+    """The size of the file."""
+    sha256: Sha256
+    """The SHA-256 of the file."""
+    missing: Annotated[str | None, Field(exclude=True)]
+    """The text that stands for a missing value; None if the format has nulls."""
     interval: str = ""
+    """By which method the 90% intervals of its estimates are made; empty if it has no errors."""
 
 
 def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedTable]) -> tuple[DataFile, ...]:
@@ -196,8 +195,6 @@ class Source:
     Attributes:
         dataset: the title of the dataset.
         description: where its records come from.
-        publisher: who publishes.
-        edition: the number of the edition.
         created: when the edition was charged, ISO 8601 in UTC, which never changes for an edition.
     """
 
@@ -217,12 +214,9 @@ def data_package(
     in version 2.
 
     Args:
-        name: the name of the package: lowercase letters, digits, `.`, `_`, `-` and `/`.
-        title: the title of the package.
+        name: lowercase letters, digits, `.`, `_`, `-` and `/`.
         description: what readers should know about the package.
-        tables: the published tables.
         files: the result of `write_data_files` for these tables.
-        source: what the package is made from, and by whom.
     """
     publisher = source.publisher
     license_ = {"name": publisher.license, "path": publisher.license_url}

@@ -30,7 +30,7 @@ from resources.keyfiles import flush_file, flush_folder
 
 
 @contextmanager
-def placed(
+def place_folder(
     target: Path, kept_as: Callable[[Path], str | None], verify: Callable[[Path], None] = lambda folder: None
 ) -> Iterator[Path]:
     """A folder to write a publication into; when the block ends, it is moved to `target`.
@@ -55,7 +55,7 @@ def placed(
     """
     _require_no_link(target.parent)
     _make_public(target.parent)
-    with _alone_in(target.parent):
+    with _lock(target.parent):
         _recover(target)
         _require_plain(target)
         arriving = _arriving(target)
@@ -81,7 +81,7 @@ def remove(target: Path) -> None:
     _require_no_link(target.parent)
     if not target.parent.is_dir():
         return
-    with _alone_in(target.parent):
+    with _lock(target.parent):
         _recover(target)
         if target.exists() or target.is_symlink():
             target.rename(_arriving(target))
@@ -92,7 +92,7 @@ def remove(target: Path) -> None:
 def place_file(target: Path, content: bytes) -> None:
     """Write a file that everyone can read, all of it or nothing; do nothing if it has this content already."""
     _make_public(target.parent)
-    with _alone_in(target.parent):
+    with _lock(target.parent):
         if target.is_file() and not target.is_symlink() and target.read_bytes() == content:
             return
         arriving = _arriving(target)
@@ -125,7 +125,7 @@ def copy_publications(published: Path, folder: Path) -> None:
         if path.is_file():
             shutil.copy2(path, folder, follow_symlinks=False)
             continue
-        with _alone_in(path):
+        with _lock(path):
             for leaving in path.glob(".*.leaving"):
                 _recover(path / leaving.name.removeprefix(".").removesuffix(".leaving"))
             _require_plain(path)
@@ -154,7 +154,7 @@ def _leaving(target: Path) -> Path:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     """Hold the folder's lock. The kernel releases it when the process ends, however it ends."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -185,10 +185,10 @@ def _make_public(folder: Path) -> None:
 
 
 def _open_to_all(folder: Path) -> None:
-    for _, _, files, here in os.fwalk(folder):
-        os.fchmod(here, 0o755)
+    for _, _, files, folder_descriptor in os.fwalk(folder):
+        os.fchmod(folder_descriptor, 0o755)
         for name in files:
-            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=here)
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder_descriptor)
             try:
                 os.fchmod(descriptor, 0o644)
             finally:
@@ -246,21 +246,21 @@ def _carry(source: Path, destination: Path, without: str | None = None) -> None:
     Raises:
         FileExistsError: if there is anything but files and folders.
     """
-    for place, folders, files, here in os.fwalk(source):
+    for place, folders, files, descriptor in os.fwalk(source):
         if without in folders and place == str(source):
             folders.remove(without)
         below = destination / Path(place).relative_to(source)
         below.mkdir()
         for name in (*folders, *files):
-            found = os.stat(name, dir_fd=here, follow_symlinks=False)
-            if not (stat.S_ISDIR(found.st_mode) if name in folders else stat.S_ISREG(found.st_mode)):
+            status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            if not (stat.S_ISDIR(status.st_mode) if name in folders else stat.S_ISREG(status.st_mode)):
                 raise FileExistsError(_IN_THE_WAY.format(f"{place}/{name}"))
         for name in files:
             try:
-                os.link(name, below / name, src_dir_fd=here, follow_symlinks=False)
+                os.link(name, below / name, src_dir_fd=descriptor, follow_symlinks=False)
             except OSError:
                 # Some network file systems have no hard links.
-                _copy(name, below / name, here)
+                _copy(name, below / name, descriptor)
             if not stat.S_ISREG((below / name).lstat().st_mode):
                 raise FileExistsError(_IN_THE_WAY.format(f"{place}/{name}"))
 

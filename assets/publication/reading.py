@@ -23,10 +23,8 @@ def readme(title: str, description: str, tables: Sequence[PublishedTable], files
     """The text of `README.txt`, in UTF-8.
 
     Args:
-        title: the title of the publication.
         description: what readers should know about it.
-        tables: the published tables.
-        files: their files, as `write_data_files` returns them.
+        files: the tables' files, as `write_data_files` returns them.
     """
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).resolve().parent),

@@ -111,28 +111,28 @@ def verify(folder: Path, key: Ed25519PublicKey) -> tuple[dict[Path, Identity], l
         What each intact edition is, by its folder, and the problems of all others. The earlier editions must be of the
         release that the current one is of, each in the folder of its number.
     """
-    found: dict[Path, Identity] = {}
+    editions: dict[Path, Identity] = {}
     problems = []
     for edition in (folder, *earlier_editions(folder)):
-        where = "" if edition == folder else f"{EDITIONS}/{edition.name}: "
+        prefix = "" if edition == folder else f"{EDITIONS}/{edition.name}: "
         if altered := altered_files(edition, key):
-            problems += [f"{where}{problem}" for problem in altered]
+            problems += [f"{prefix}{problem}" for problem in altered]
             continue
         try:
-            stated = identity(edition)
+            own = identity(edition)
         except VerificationError as error:
-            problems.append(f"{where}{error}")
+            problems.append(f"{prefix}{error}")
             continue
-        current = found.get(folder, stated)
-        if (stated.dataset, stated.release) != (current.dataset, current.release):
-            problems.append(f"{where}is signed, but is {stated}")
-        elif edition != folder and edition.name != str(stated.edition):
-            problems.append(f"{where}is signed, but is edition {stated.edition}")
+        current = editions.get(folder, own)
+        if (own.dataset, own.release) != (current.dataset, current.release):
+            problems.append(f"{prefix}is signed, but is {own}")
+        elif edition != folder and edition.name != str(own.edition):
+            problems.append(f"{prefix}is signed, but is edition {own.edition}")
         elif edition != folder and (edition / EDITIONS).exists():
-            problems.append(f"{where}{EDITIONS} is not part of the publication")
+            problems.append(f"{prefix}{EDITIONS} is not part of the publication")
         else:
-            found[edition] = stated
-    return found, problems
+            editions[edition] = own
+    return editions, problems
 
 
 def earlier_editions(folder: Path) -> list[Path]:
@@ -145,9 +145,7 @@ def earlier_editions(folder: Path) -> list[Path]:
 def altered_files(folder: Path, key: Ed25519PublicKey) -> list[str]:
     """The problems of a signed folder: a missing or wrong signature, and files that are missing, altered or added.
 
-    Args:
-        folder: the folder of one edition; earlier editions in it are left out.
-        key: the public key.
+    Earlier editions in the folder are left out.
     """
     sums, signature = folder / CHECKSUMS, folder / SIGNATURE
     for path in (sums, signature):
@@ -157,12 +155,12 @@ def altered_files(folder: Path, key: Ed25519PublicKey) -> list[str]:
         key.verify(signature.read_bytes(), text := sums.read_bytes())
     except InvalidSignature:
         return [f"{CHECKSUMS} was altered, or was not signed with the key {fingerprint(key)}"]
-    listed = {name: digest for digest, name in (line.split("  ", 1) for line in text.decode().splitlines())}
-    found = set(_everything(folder)) - _SEALING
-    altered = [f"{name} is missing" for name in sorted(listed.keys() - found)]
-    altered += [f"{name} is not part of the publication" for name in sorted(found - listed.keys())]
-    return altered + [
-        f"{name} was altered" for name in sorted(listed.keys() & found) if _digest(folder / name) != listed[name]
+    digests = {name: digest for digest, name in (line.split("  ", 1) for line in text.decode().splitlines())}
+    present = set(_everything(folder)) - _SEALING
+    problems = [f"{name} is missing" for name in sorted(digests.keys() - present)]
+    problems += [f"{name} is not part of the publication" for name in sorted(present - digests.keys())]
+    return problems + [
+        f"{name} was altered" for name in sorted(digests.keys() & present) if _digest(folder / name) != digests[name]
     ]
 
 

@@ -24,7 +24,7 @@ class WithdrawalError(Exception):
 
 
 @dataclass(frozen=True)
-class Withdrawn:
+class Withdrawal:
     """What a withdrawal recorded and removed.
 
     Attributes:
@@ -41,22 +41,19 @@ class Withdrawn:
         numbers = ", ".join(str(entry.sequence) for entry in self.entries)
         removed = ", ".join((*self.schemas, *map(str, self.folders)))
         return (
-            f"Removal: {removed or 'nothing, because nothing was left'}. The ledger says so in "
+            f"Removed: {removed or 'nothing, because nothing was left'}. The ledger says so in "
             f"{f'its entries {numbers}' if numbers else 'no entry, because nothing was charged'}; what was charged "
             "stays charged."
         )
 
 
-def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None, by: str) -> Withdrawn:
+def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None, by: str) -> Withdrawal:
     """Withdraw a release, or a dataset with all its releases, whether or not they are still declared.
 
-    Removal are the tables in both zones, whose databases are rewritten so that nothing is left in them, the
+    Removed are the tables in both zones, whose databases are rewritten so that nothing is left in them, the
     publications with all editions, and ephemeral keys. The ledger keeps its entries and gets one for each draw.
 
     Args:
-        ledger: the ledger, with the warehouse and the custody of the deployment.
-        published: the folder of publications.
-        dataset: the name of the dataset.
         release: the name of the release, or None for the whole dataset.
         by: who withdraws it.
 
@@ -71,8 +68,8 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         raise WithdrawalError(f"{name} is not withdrawn, because nobody is named who withdraws it (by)")
     warehouse, custody = ledger.warehouse, ledger.custody
     zones = [zone for zone in _ZONES if warehouse.holds(zone)]
-    schemas = {zone: _schemas(ledger, zone, dataset, release) for zone in zones}
-    folders = _folders(published, dataset, release)
+    schemas = {zone: _schemas_of(ledger, zone, dataset, release) for zone in zones}
+    folders = _folders_of(published, dataset, release)
     charged = any(
         entry.kind == RESERVE and entry.dataset == dataset and release in (None, entry.release)
         for entry in ledger.entries()
@@ -95,21 +92,21 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         with contextlib.suppress(OSError):
             write_listing(published)
     removed = tuple(f"{zone.value}.{schema}" for zone in zones for schema in schemas[zone])
-    return Withdrawn(entries, removed, tuple(folders))
+    return Withdrawal(entries, removed, tuple(folders))
 
 
-def _schemas(ledger: Ledger, zone: Zone, dataset: str, release: str | None) -> list[str]:
+def _schemas_of(ledger: Ledger, zone: Zone, dataset: str, release: str | None) -> list[str]:
     """The schemas of a release, or of a dataset and all its releases. No dataset's name contains two underscores."""
     with ledger.warehouse.session(reads=[zone]) as session:
-        found = session.schemas(zone)
+        schemas = session.schemas(zone)
     if release is not None:
-        return [schema for schema in found if schema == f"{dataset}__{release}"]
-    return [schema for schema in found if schema == dataset or schema.startswith(f"{dataset}__")]
+        return [schema for schema in schemas if schema == f"{dataset}__{release}"]
+    return [schema for schema in schemas if schema == dataset or schema.startswith(f"{dataset}__")]
 
 
-def _folders(published: Path, dataset: str, release: str | None) -> list[Path]:
+def _folders_of(published: Path, dataset: str, release: str | None) -> list[Path]:
     folder = published / dataset
     if not folder.is_dir():
         return []
-    found = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
-    return [path for path in found if release in (None, path.name)]
+    folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    return [path for path in folders if release in (None, path.name)]

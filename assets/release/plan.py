@@ -1,10 +1,10 @@
-"""What a plan asks and answers: a declaration that was not made yet, what it would charge, and how exact it would be.
+"""The values that plans exchange: what is tried, planned lines, charts, and the plan of a draft declaration.
 
 A plan reads no record. `Method.plan` makes one from a declaration, `orchestration.planning` from a declaration with
-other fields, and `assets.planning` shows it. This module defines the values that these exchange.
+other fields. `assets.planning` derives budgets and charts from lines, and shows plans.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -19,7 +19,7 @@ Cells = tuple[Sequence[str], Sequence[Sequence[str]]]
 """A small table for readers: its header and its rows."""
 
 
-class Asked(dg.Config):
+class PlanRequest(dg.Config):
     """What to try in place of what is declared. Neither the release nor its tables change."""
 
     fields: dict[str, Any] = Field(
@@ -50,9 +50,9 @@ class Asked(dg.Config):
     )
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether the plan is that of the declaration itself."""
-        return self.model_copy(update={"records": None}) == Asked()
+        return self.model_copy(update={"records": None}) == PlanRequest()
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class Line:
         name: the name by which a wanted margin is given, such as `PH3 state_A-G`.
         budget: ρ or ε as it is declared, exact: for one record added or removed, and in TopDown for one changed.
         standard_error: the standard deviation of the noise of one number, in what the numbers count.
-        margin: its noise is within this margin in at least 90% of draws.
+        margin: the noise of one number is within this margin in at least 90% of draws.
+        margin_at: the 90% margin of error of one number if the line had another budget; it does not grow with it.
         numbers: how many numbers are measured in one place or group; None if that is not known.
         level: the geographic level, for charts; "" if there is none.
     """
@@ -72,9 +73,13 @@ class Line:
     counted: str
     budget: Fraction
     standard_error: float
-    margin: float
+    margin: float = field(init=False)
+    margin_at: Callable[[Fraction], float | Fraction] = field(compare=False, repr=False)
     numbers: int | None = None
     level: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "margin", float(self.margin_at(self.budget)))
 
 
 @dataclass(frozen=True)

@@ -1,32 +1,44 @@
-"""The statement of a mechanism about itself in a certificate, as values."""
+"""The statement of a mechanism about itself in a certificate, as values.
+
+Parameters, figures, papers and versions stand in the record of a certificate as they are here. The texts below their
+fields describe them in its JSON Schema (`assets.publication.record`).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as recorded
 
 from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import Flavor
 
+RECORDED = ConfigDict(extra="forbid", use_attribute_docstrings=True, json_schema_serialization_defaults_required=True)
+"""The configuration of everything that is part of a record: its schema allows nothing else, and requires all of it."""
 
-@dataclass(frozen=True)
+Sha256 = Annotated[str, Field(json_schema_extra={"pattern": "^[0-9a-f]{64}$"})]
+Uri = Annotated[str, Field(json_schema_extra={"format": "uri"})]
+
+
+@recorded(frozen=True, config=RECORDED)
 class Parameter:
-    """A parameter of the mechanism, as shown in the certificate.
-
-    Attributes:
-        value: a text, a number, or several texts.
-        note: a sentence of explanation, or "".
-        exact: the same value as exact fractions, if `value` is rounded; they stand in the certificate's appendix.
-    """
+    """A parameter of the mechanism, as shown in the certificate."""
 
     label: str
+    """The name of the parameter."""
     value: str | int | float | tuple[str, ...]
+    """A text, a number, or several texts."""
     note: str = ""
+    """A sentence of explanation, or empty."""
     exact: tuple[str, ...] = ()
+    """The same value as exact fractions, if `value` is rounded; they stand in the certificate's appendix."""
 
 
 @dataclass(frozen=True)
 class EvaluatedLoss:
-    """A bound on ε that is reported in addition to the loss charged."""
+    """A bound on ε that is reported in addition to the loss charged, with a sentence that explains it."""
 
     epsilon: float
     meaning: str
@@ -46,52 +58,56 @@ class Equivalent:
     source: str
 
 
-@dataclass(frozen=True)
+@recorded(frozen=True, config=RECORDED)
 class Accuracy:
     """How accurate the published figures are. Everything in it follows from parameters and published statistics.
 
     Nothing here is compared with the confidential records, whose differences from the published figures would
     themselves need a charge.
-
-    Attributes:
-        summary: one or two sentences, for the first page.
-        rows: its rows: texts and numbers, one for each column.
-        note: what the figures mean, and what they leave out.
     """
 
     summary: str
+    """One or two sentences, for the first page."""
     columns: tuple[str, ...]
+    """The headings of the table."""
     rows: tuple[tuple[str | int | float, ...], ...]
+    """The rows, with a value for each heading."""
     note: str
+    """What the figures mean, and what they leave out."""
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):
             raise ValueError("every row of a table of accuracy has a value for each column")
 
 
-@dataclass(frozen=True)
+@recorded(frozen=True, config=RECORDED)
 class Paper:
-    """A publication that the mechanism or its guarantee comes from.
-
-    Attributes:
-        title: authors, title and year.
-    """
+    """A publication that the mechanism or its guarantee comes from."""
 
     title: str
-    url: str
+    """Authors, title and year."""
+    url: Uri
+    """Where it can be read."""
 
 
-@dataclass(frozen=True)
+REFRESHMENT = Paper(
+    "Bailie, Gong and Meng: A Refreshment Stirred, Not Shaken: Invariant-Preserving Deployments of Differential "
+    "Privacy for the U.S. Decennial Census (2025)",
+    "https://arxiv.org/abs/2501.08449",
+)
+"""The paper of specifications, which several mechanisms rest on."""
+
+
+@recorded(frozen=True, config=RECORDED)
 class DataVersion:
-    """The content hash of one input or output.
-
-    Attributes:
-        keyed: whether the hash is an HMAC, because it depends on confidential records.
-    """
+    """The content hash of one input or output."""
 
     name: str
+    """The name of the input or output."""
     version: str
+    """The hash."""
     keyed: bool
+    """Whether it is an HMAC, as it depends on confidential records; only the custodian can recompute it."""
 
 
 @dataclass(frozen=True)

@@ -3,30 +3,25 @@
 The stage `plan` stores a row for each line of the declared release in the table `parameters`, which is published.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from math import sqrt
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
+from assets.planning.lines import format_cell, format_exactly, margins_by_budget, plan_line
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.safetab.release import PARAMETERS, SafeTabRelease
 from mechanisms.accounting.composition import compose_approximate
 from mechanisms.accounting.losses import format_loss
-from mechanisms.design import LARGEST_BUDGET
-from mechanisms.safetab.design import (
-    Measured,
-    MeasuredTable,
-    SafeTabPDesign,
-    noise_of_measurement,
-)
+from mechanisms.safetab.design import Measured, MeasuredTable, SafeTabPDesign, noise_of_measurement
 from mechanisms.safetab.details import DETAILS, cells
 from mechanisms.safetab.planning import Z, chances
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.margins import MILLION, QUANTILE, least_budget, margin_of_error
+from mechanisms.sampling.margins import QUANTILE
 from mechanisms.sampling.quantiles import Uncapped
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
@@ -56,149 +51,106 @@ SIZES = (0, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 50_000, 150_
 """The true sizes of groups for which the chances of each detail are shown."""
 
 _OF_DETAILS = " or ".join(str(cells(detail)) for detail in DETAILS if detail)
-_STEPS = 60
-_BEYOND = 4
 
 
 def safetab_plan(release: SafeTabRelease) -> Plan:
     """What the release would charge, how exact its numbers would be, and in what detail groups would be published."""
     design = release.design
-    tables: dict[str, Cells] = {"95% margins, as declared by moe": _margins(release)}
+    tables: dict[str, Cells] = {"95% margins, as declared by moe": _tabulate_margins(release)}
     if isinstance(design, SafeTabPDesign):
-        tables["Chances of detail 1, 2, 3 by true size"] = _chances(design)
-    bounded, unbounded = design.bounded, design.unbounded
-    converted = compose_approximate([bounded], release.declaration.delta)
+        tables["Chances of detail 1, 2, 3 by true size"] = _tabulate_chances(design)
+    bounded = design.bounded
     return Plan(
         design.specification(release.dataset.name),
-        tuple(_line(release, each) for each in design.measured),
+        tuple(planned_lines(release)),
         {
-            "one record changed (charged)": f"{format_loss(bounded)} (exactly {bounded})",
-            "one record added or removed": f"{format_loss(unbounded)} (exactly {unbounded})",
-            "one record changed, as (ε, δ)": format_loss(converted),
+            "one record changed (charged)": format_exactly(bounded),
+            "one record added or removed": format_exactly(design.unbounded),
+            "one record changed, as (ε, δ)": format_loss(compose_approximate([bounded], release.declaration.delta)),
         },
         tables,
         (_curve(release),),
     )
 
 
-def budgets_for(release: SafeTabRelease, margins: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """By line, the budgets of a design; the least, in millionths, of lines for which margins are wanted.
-
-    Args:
-        release: the release.
-        margins: by line, the wanted 90% margin of error.
-
-    Raises:
-        ValueError: if no budget gives a margin.
-    """
-    budgets = {}
-    for each in release.design.measured:
-        budget = each.budget
-        if (wanted := margins.get(each.label)) is not None:
-
-            def margin_of(budget: Fraction, each: Measured | MeasuredTable = each) -> float:
-                return margin_of_error(_noise(release, each, budget))
-
-            try:
-                budget = least_budget(margin_of, wanted, budget, Fraction(1, MILLION), Fraction(LARGEST_BUDGET))
-            except ValueError as error:
-                raise ValueError(f"margins: {each.label}: {error}") from None
-        budgets[each.label] = budget
-    return budgets
+def planned_lines(release: SafeTabRelease) -> Iterator[Line]:
+    """A line for everything that is measured, in the order of the draw."""
+    for measured in release.design.measured:
+        most: int | None = None
+        if isinstance(measured, MeasuredTable):
+            counted = f"households by the cells of {measured.family}"
+        elif _is_adaptive(release, measured):
+            counted = f"persons: a total, or sex by age in {_OF_DETAILS} cells"
+        else:
+            counted, most = "persons: a total", 1
+        noise_at = partial(_noise_at, release, measured)
+        yield plan_line(measured.label, counted, measured.budget, noise_at, most, measured.region_type.value)
 
 
-def _noise(release: SafeTabRelease, each: Measured | MeasuredTable, budget: Fraction) -> Uncapped:
+def _noise_at(release: SafeTabRelease, measured: Measured | MeasuredTable, budget: Fraction) -> Uncapped:
     """The noise of one published number of a line, if the line had another budget.
 
     Where some groups are measured as totals only, whose noise is less, it is that of all others.
     """
     design = release.design
     part = budget
-    if isinstance(design, SafeTabPDesign) and _is_adaptive(release, each):
+    if isinstance(design, SafeTabPDesign) and _is_adaptive(release, measured):
         part *= 1 - design.stage_1_share
-    return noise_of_measurement(design.noise, each.stability, part)
+    return noise_of_measurement(design.noise, measured.stability, part)
 
 
-def _is_adaptive(release: SafeTabRelease, each: Measured | MeasuredTable) -> bool:
+def _is_adaptive(release: SafeTabRelease, measured: Measured | MeasuredTable) -> bool:
     """Whether some groups of a line are measured in two stages."""
-    universe = release.lists.universe(each.region_type, each.level)
-    return isinstance(each, Measured) and not all(iteration.detailed_only for iteration in universe)
+    universe = release.lists.universe(measured.region_type, measured.level)
+    return isinstance(measured, Measured) and not all(iteration.detailed_only for iteration in universe)
 
 
-def _line(release: SafeTabRelease, each: Measured | MeasuredTable) -> Line:
-    noise = _noise(release, each, each.budget)
-    most: int | None = None
-    if isinstance(each, MeasuredTable):
-        counted = f"households by the cells of {each.family}"
-    elif _is_adaptive(release, each):
-        counted = f"persons: a total, or sex by age in {_OF_DETAILS} cells"
-    else:
-        counted, most = "persons: a total", 1
-    margin, error = margin_of_error(noise), sqrt(noise.exact_variance)
-    return Line(each.label, counted, each.budget, error, margin, most, each.region_type.value)
-
-
-def _margins(release: SafeTabRelease) -> Cells:
+def _tabulate_margins(release: SafeTabRelease) -> Cells:
     last = "cut-off" if isinstance(release.design, SafeTabPDesign) else "more cells from"
     return ["line", release.design.noise.symbol, "95% margin", last], [
         [
             f"{row['region_type']} {row['level']}, {row['part']}",
             f"{float(Fraction(row['budget_exact'])):g}",
             f"{row['margin']:,.2f}",
-            _or_dash(row.get("cut_off") if isinstance(release.design, SafeTabPDesign) else row["thresholds"]),
+            format_cell(row.get("cut_off") if isinstance(release.design, SafeTabPDesign) else row["thresholds"]),
         ]
         for row in parameters(release)
     ]
 
 
-def _chances(design: SafeTabPDesign) -> Cells:
-    alike: dict[Any, list[Measured]] = {}
-    for each in design.measured:
-        alike.setdefault((each.thresholds, each.stage_1), []).append(each)
+def _tabulate_chances(design: SafeTabPDesign) -> Cells:
+    lines_alike: dict[Any, list[Measured]] = {}
+    for measured in design.measured:
+        lines_alike.setdefault((measured.thresholds, measured.stage_1), []).append(measured)
     return ["lines", "persons", "chances"], [
-        [", ".join(each.label for each in lines), f"{size:,}", _chances_in_detail(lines[0], size)]
-        for lines in alike.values()
+        [
+            ", ".join(measured.label for measured in lines),
+            f"{size:,}",
+            " / ".join(f"{chance:.0%}" for chance in chances(lines[0], size).details[1:]),
+        ]
+        for lines in lines_alike.values()
         for size in SIZES
     ]
 
 
-def _chances_in_detail(measured: Measured, size: int) -> str:
-    return " / ".join(f"{chance:.0%}" for chance in chances(measured, size).details[1:])
-
-
 def _curve(release: SafeTabRelease) -> Curve:
     """The margin of error of one number against the budget: a series for each Δ and kind of number."""
-    design = release.design
-    budgets = [float(each.budget) for each in design.measured]
-    steps = [Fraction(each) for each in np.geomspace(min(budgets) / _BEYOND, max(budgets) * _BEYOND, _STEPS)]
-    alike: dict[str, list[Measured | MeasuredTable]] = {}
-    for each in design.measured:
-        parts = " in two stages" if _is_adaptive(release, each) else ""
-        alike.setdefault(f"Δ = {each.stability}{parts}", []).append(each)
-    return Curve(
-        "Margin of error against budget",
-        f"{design.noise.symbol} of a line, for one record added or removed",
+    first: dict[str, Measured | MeasuredTable] = {}
+    for measured in release.design.measured:
+        parts = " in two stages" if _is_adaptive(release, measured) else ""
+        first.setdefault(f"Δ = {measured.stability}{parts}", measured)
+
+    def drawn_margin(measured: Measured | MeasuredTable, budget: Fraction) -> float:
+        """1.645σ, which has no steps, unlike the exact margin."""
+        noise = _noise_at(release, measured, budget)
+        return QUANTILE * sqrt(noise.variance if isinstance(noise, DiscreteGaussian) else noise.exact_variance)
+
+    return margins_by_budget(
+        f"{release.design.noise.symbol} of a line, for one record added or removed",
         "90% margin of error of one number",
-        {
-            name: [(float(step), _drawn_margin(_noise(release, lines[0], step))) for step in steps]
-            for name, lines in alike.items()
-        },
-        [
-            (each.label, float(each.budget), _drawn_margin(_noise(release, each, each.budget)))
-            for each in design.measured
-        ],
-        log_x=True,
-        log_y=True,
+        {name: partial(drawn_margin, measured) for name, measured in first.items()},
+        [(line.label, line.budget, partial(drawn_margin, line)) for line in release.design.measured],
     )
-
-
-def _drawn_margin(noise: Uncapped) -> float:
-    """1.645σ, which has no steps, unlike the exact margin."""
-    return QUANTILE * sqrt(noise.variance if isinstance(noise, DiscreteGaussian) else noise.exact_variance)
-
-
-def _or_dash(value: object) -> str:
-    return "–" if value is None else str(value)
 
 
 def parameters_recipe(session: Session, release: SafeTabRelease) -> Recipe:
@@ -215,39 +167,40 @@ def parameter_tables(release: SafeTabRelease) -> dict[Table, pa.Table]:
 
 def parameters(release: SafeTabRelease) -> Iterator[dict[str, Any]]:
     """The rows of the table, in the order of the draw."""
-    for each in release.design.measured:
-        universe = release.lists.universe(each.region_type, each.level)
+    for measured in release.design.measured:
+        universe = release.lists.universe(measured.region_type, measured.level)
         totals_only = sum(bool(iteration.detailed_only) for iteration in universe)
-        if isinstance(each, MeasuredTable):
-            yield _row(each, each.family, len(universe), each.noise) | {"thresholds": _texts(each.thresholds)}
+        if isinstance(measured, MeasuredTable):
+            row = _row(measured, measured.family, len(universe), measured.noise)
+            yield row | {"thresholds": ", ".join(map(str, measured.thresholds))}
             continue
         if totals_only:
-            yield _row(each, TOTALS_ONLY, totals_only, each.total_only)
+            yield _row(measured, TOTALS_ONLY, totals_only, measured.total_only)
         if totals_only < len(universe):
-            yield _row(each, ADAPTIVE, len(universe) - totals_only, each.stage_2) | {
-                "first_variance": _decimal(float(each.stage_1.exact_variance)),
-                "cut_off": each.cut_off,
-                "thresholds": _texts(each.thresholds),
+            yield _row(measured, ADAPTIVE, len(universe) - totals_only, measured.stage_2) | {
+                "first_variance": _decimal(float(measured.stage_1.exact_variance)),
+                "cut_off": measured.cut_off,
+                "thresholds": ", ".join(map(str, measured.thresholds)),
             }
 
 
-def noises(each: Measured | MeasuredTable) -> dict[str, Uncapped]:
+def noises(measured: Measured | MeasuredTable) -> dict[str, Uncapped]:
     """The noise of what is published of a line, by part."""
-    if isinstance(each, MeasuredTable):
-        return {each.family: each.noise}
-    adaptive = {ADAPTIVE: each.stage_2}
-    return {TOTALS_ONLY: each.total_only} | adaptive if each.region_type.detailed else adaptive
+    if isinstance(measured, MeasuredTable):
+        return {measured.family: measured.noise}
+    adaptive = {ADAPTIVE: measured.stage_2}
+    return {TOTALS_ONLY: measured.total_only} | adaptive if measured.region_type.detailed else adaptive
 
 
-def _row(each: Measured | MeasuredTable, part: str, iterations: int, noise: Uncapped) -> dict[str, Any]:
+def _row(measured: Measured | MeasuredTable, part: str, iterations: int, noise: Uncapped) -> dict[str, Any]:
     variance = float(noise.exact_variance)
     return {
-        "region_type": each.region_type.value,
-        "level": each.level,
+        "region_type": measured.region_type.value,
+        "level": measured.level,
         "part": part,
         "iterations": iterations,
-        "stability": each.stability,
-        "budget_exact": str(each.budget),
+        "stability": measured.stability,
+        "budget_exact": str(measured.budget),
         "variance": _decimal(variance),
         "margin": _decimal(float(Z) * sqrt(variance)),
     }
@@ -255,7 +208,3 @@ def _row(each: Measured | MeasuredTable, part: str, iterations: int, noise: Unca
 
 def _decimal(number: float) -> Decimal:
     return Decimal(f"{number:.{_PLACES}f}")
-
-
-def _texts(thresholds: Sequence[int]) -> str:
-    return ", ".join(str(threshold) for threshold in thresholds)

@@ -16,13 +16,12 @@ from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.swapping.cells import MECHANISM, SWAPPED, drawn_cells, read_version, swapped_version, write_cells
 from assets.swapping.draw import SwappingInputs, read_inputs
-from assets.swapping.extended_words import charged_for, further_steps, rate_in_words
 from assets.swapping.gates import swapping_gates
 from assets.swapping.invariants import build_invariants, counted_with, invariant_tables
 from assets.swapping.plan import swapping_plan
 from assets.swapping.published import published_tables
 from assets.swapping.release import SwappingRelease
-from assets.swapping.statement import swapping_statement
+from assets.swapping.statement import describe_charge, describe_further_steps, describe_rate, swapping_statement
 from assets.swapping.tables import describe_tables, first_rows, require_readable, table_recipes
 from assets.swapping.unique import require_few_stored
 from assets.swapping.utility import build_utility
@@ -172,7 +171,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     def charge_description(self) -> str:
         if self.release.design.plain_rate is None:
-            return f"{charged_for(self.release.design)}{self._protected()}"
+            return f"{describe_charge(self.release.design)}{self._protected()}"
         return f"""By Theorem 1 of Bailie, Gong and Meng,
 
     ε = ln(b + 1) − ln o   for 0 < p ≤ √(b+1) / (√(b+1) + 1),   else ln o;   o = p / (1 − p)
@@ -190,9 +189,9 @@ records, which is an invariant.{self._protected()}"""
         return f"""One draw of the Permutation Swapping Algorithm (Bailie, Gong and Meng, Algorithm 1).
 
 A stratum consists of the {design.unit}s that agree on {", ".join(design.match) or "nothing (there is one stratum)"}. In
-every stratum, each record is selected with {rate_in_words(design)}; the selection is repeated if exactly one
+every stratum, each record is selected with {describe_rate(design)}; the selection is repeated if exactly one
 record was selected. A uniformly drawn derangement then permutes the values of {", ".join(design.swap)} among the
-selected records.{further_steps(design)}
+selected records.{describe_further_steps(design)}
 
 The result is stored as the saturated contingency table [n_mhs], which has neither keys nor an order of records."""
 

@@ -6,7 +6,7 @@ the invariants are published, b is a guess. An earlier edition with the same inv
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -40,7 +40,6 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
     """What a swap would charge, and what it does to counts.
 
     Args:
-        release: the release.
         largest_stratum: b of the strata that the loss follows from: those of the second stir if there is one. By
             default, that of the published edition.
 
@@ -52,14 +51,14 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
     loss = _loss(design, b)
     facts = {} if design.noise else {"largest stratum b": _NOT_KNOWN if b is None else f"{b:,}, {words}"}
     if b and not design.noise:
-        least, rate = smallest_attainable(b)
-        facts["smallest ε attainable for this b"] = f"{least:.4f}, at p = {rate:.6f}"
-        if b and design.plain_rate is not None:
+        least, rate_of_least = smallest_attainable(b)
+        facts["smallest ε attainable for this b"] = f"{least:.4f}, at p = {rate_of_least:.6f}"
+        if design.plain_rate is not None:
             share = float(laws(b, design.plain_rate)[0])
             facts["expected share of records that move"] = f"{share:.4f} of the largest stratum"
     if design.noise:
         facts["ε"] = "that of the noise before the swap, whatever b is"
-    elif _varies(design):
+    elif _has_varying_rates(design):
         facts["ε"] = "at most this: rates differ, and ε depends on the sizes of all strata"
     if release.declaration.withheld:
         swap = "depends on b" if loss is None else format_loss(loss)
@@ -68,17 +67,16 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
     rates = _rates(design)
     tables: dict[str, Cells] = {}
     if not design.noise:
-        tables["ε by largest stratum and swap rate"] = _epsilons(b, rates)
-    tables |= {
-        f"What a swap with p = {float(rate):g} does, by size of stratum": _effects(b, rate) for rate in rates[:1]
-    }
+        tables["ε by largest stratum and swap rate"] = _tabulate_epsilons(b, rates)
+    for rate in rates[:1]:
+        tables[f"What a swap with p = {float(rate):g} does, by size of stratum"] = _tabulate_effects(b, rate)
     charged = None if loss is None or release.declaration.withheld else design.specification(release.dataset.name, loss)
     return Plan(
         charged,
         facts=facts,
         tables=tables,
         curves=() if design.noise else (_curve(b, rates),),
-        is_bound=_varies(design),
+        is_bound=_has_varying_rates(design),
     )
 
 
@@ -129,11 +127,11 @@ def published_stratum(release: SwappingRelease) -> int | None:
         record = json.loads((release.folder / CERTIFICATE).read_text(encoding="utf-8"))
         if tuple(record["invariants"]["as_charged"]) != release.design.invariants:
             return None
-        stated_there = {each["label"]: each["value"] for each in record["mechanism"]["parameters"]}
+        parameters = {parameter["label"]: parameter["value"] for parameter in record["mechanism"]["parameters"]}
         words = variable_words(release)
-        if stated_there[SWAP_KEY] != [words[name] for name in release.design.match]:
+        if parameters[SWAP_KEY] != [words[name] for name in release.design.match]:
             return None
-        b = stated_there[LARGEST_STRATUM]
+        b = parameters[LARGEST_STRATUM]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return b if isinstance(b, int) and release.design.second_stir is None else None
@@ -142,7 +140,7 @@ def published_stratum(release: SwappingRelease) -> int | None:
 _NOT_KNOWN = "it is not known before the invariants are published; give a guess, such as that of an earlier census"
 
 
-def _varies(design: SwappingDesign) -> bool:
+def _has_varying_rates(design: SwappingDesign) -> bool:
     """Whether the loss depends on more than b."""
     return not (design.noise or design.second_stir or design.swap_rate.is_single)
 
@@ -166,7 +164,7 @@ def _loss(design: SwappingDesign, b: int | None) -> PureLoss | None:
     return PureLoss() if b == 0 else PureLoss.logarithm(max((b + 1) / odds(rates[0]), odds(rates[-1])))
 
 
-def _epsilons(b: int | None, rates: list[Fraction]) -> Cells:
+def _tabulate_epsilons(b: int | None, rates: list[Fraction]) -> Cells:
     """ε by swap rate; if b is known, also for half of it and for twice as much, as it may be a guess."""
     sizes = sorted({max(2, b // 2), b, 2 * b}) if b else SIZES
     rows = [
@@ -179,21 +177,17 @@ def _epsilons(b: int | None, rates: list[Fraction]) -> Cells:
     ]
 
 
-def _effects(b: int | None, rate: Fraction) -> Cells:
+def _tabulate_effects(b: int | None, rate: Fraction) -> Cells:
     """By size of stratum: the share of records that move, c, and by which factor the variance of estimates grows.
 
     c is the share of a count's deviation from independence that a swap keeps (`mechanisms.swapping.uncertainty`).
     """
-    header = ["records", "moved p̃", "kept c", "variance 1/c²"]
-    return header, [list(_effect(size, rate)) for size in sorted({*STRATA, *([b] if b else [])}) if size > 1]
-
-
-def _effect(size: int, rate: Fraction) -> Iterator[str]:
-    kept = float(moments(size, rate).kept)
-    yield f"{size:,}"
-    yield f"{float(laws(size, rate)[0]):.4f}"
-    yield f"{kept:.4f}"
-    yield "no estimate" if abs(kept) < LEAST_KEPT else f"{1 / kept**2:.4f}"
+    rows = []
+    for size in sorted({*STRATA, *([b] if b else [])}):
+        kept = float(moments(size, rate).kept)
+        growth = "no estimate" if abs(kept) < LEAST_KEPT else f"{1 / kept**2:.4f}"
+        rows.append([f"{size:,}", f"{float(laws(size, rate)[0]):.4f}", f"{kept:.4f}", growth])
+    return ["records", "moved p̃", "kept c", "variance 1/c²"], rows
 
 
 def _curve(b: int | None, rates: list[Fraction]) -> Curve:

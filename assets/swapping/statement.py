@@ -1,18 +1,18 @@
-"""The part of a certificate that is specific to permutation swapping: words and figures for readers.
+"""The part of a certificate that is specific to permutation swapping: figures, with the texts of `statement.md`.
 
-The mathematics is in `mechanisms.swapping`.
+The mathematics is in `mechanisms.swapping`. The losses of a swap that is not plain are derived in
+`docs/mechanisms/swapping-extensions.md`; where a plain swap is described too, its words are those that it always had.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from assets.release.columns import titles
-from assets.release.statement import Accuracy, DataVersion, Equivalent, EvaluatedLoss, Paper, Parameter, Statement
-from assets.swapping import extended_words
+from assets.release.prose import Prose, conjoin
+from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, EvaluatedLoss, Parameter, Statement
 from assets.swapping.draw import SwappingInputs
-from assets.swapping.extended_words import SOURCE, counted_strata
 from assets.swapping.release import SwappingRelease
 from assets.swapping.unique import UniqueRecords, percent
 from mechanisms.accounting.losses import Loss
@@ -20,18 +20,13 @@ from mechanisms.accounting.specification import RECORDS_OF_OTHERS
 from mechanisms.swapping import loss, permutation
 from mechanisms.swapping.design import SwapLosses, SwappingDesign
 from mechanisms.swapping.moved import Moved
+from mechanisms.swapping.rates import Case
+
+PROSE = Prose(__file__)
 
 MECHANISM = "Permutation Swapping Algorithm (PSA)"
 
-LOSS_SOURCE = "Bailie, Gong & Meng, “A Refreshment Stirred, Not Shaken”, Theorem 1"
-
-PAPERS = (
-    Paper(
-        "Bailie, Gong and Meng: A Refreshment Stirred, Not Shaken: Invariant-Preserving Deployments of Differential "
-        "Privacy for the U.S. Decennial Census (2025)",
-        "https://arxiv.org/abs/2501.08449",
-    ),
-)
+LOSS_SOURCE = PROSE("loss source, Theorem 1")
 
 SWAP_KEY, LARGEST_STRATUM = "Swap key (match variables)", "Largest stratum b"
 """Labels in the certificate, from which a later plan reads b."""
@@ -42,44 +37,20 @@ change without changing a count that is held fixed."""
 
 
 def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_version: str) -> Statement:
-    """The statement of the certificate about the mechanism.
-
-    Args:
-        release: the release.
-        inputs: the inputs of the draw.
-        output_version: the content hash of the swapped data.
-    """
+    """The statement of the certificate about the mechanism."""
     names = variable_words(release)
-    design, remarks = in_words(release.design, names), []
-    if not design.noise:
-        remarks.append(
-            f"Data sets that agree on the invariants and differ at all differ in at least two {design.unit}s."
-        )
-    if design.exempt:
-        remarks.append(
-            f"{_start(design.unit)}s with {design.exempt_in_words} are exempt: for a change of one of them, the loss "
-            "is infinite."
-        )
-    if inputs.losses and inputs.losses.finer is not None:
-        remarks.append(
-            f"The charge needs no other counts. If {design.finer_invariant} is held fixed too, the smaller loss among "
-            "the equivalents holds."
-        )
-    if release.columns_of_others:
-        others = ", ".join(names[name] for name in release.columns_of_others)
-        remarks.append(
-            f"This bounds no change of a person: {RECORDS_OF_OTHERS}, because {others} may follow from its persons."
-        )
+    design = put_in_words(release.design, names)
     specification = design.specification(release.dataset.title, inputs.loss)
+    unique = inputs.unique
     return Statement(
         mechanism=MECHANISM,
         mechanism_version=str(permutation.VERSION),
-        method=method(design),
+        method=describe_method(design),
         parameters=(
             *parameters(design, inputs.largest_stratum, inputs.strata, inputs.losses),
-            *published_exactly(design, release.declaration.publishes_unique_records, inputs.unique),
+            *unique_parameters(design, release.declaration.publishes_unique_records, unique),
         ),
-        loss_source=LOSS_SOURCE if inputs.losses is None else SOURCE,
+        loss_source=LOSS_SOURCE if inputs.losses is None else PROSE("loss source, extended"),
         accuracy=accuracy(design, inputs.moved),
         data_versions=(
             DataVersion("confidential records", inputs.versions["records"], keyed=True),
@@ -91,12 +62,12 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
             DataVersion("margin of match and swap variables", inputs.versions["swap"], keyed=True),
             DataVersion("swapped data", output_version, keyed=False),
         ),
-        remark=" ".join(remarks),
+        remark=_remark(design, inputs.losses, [names[name] for name in release.columns_of_others]),
         fewest=1 if design.noise else FEWEST,
-        also_exact=_also_exact(design, inputs.unique),
-        evaluated=evaluated(design, inputs.largest_stratum),
+        also_exact=(_write("also exact", design, unique=unique),) if unique.holding or unique.swap else (),
+        evaluated=evaluate_loss(design, inputs.largest_stratum),
         equivalents=equivalents(design, specification.loss, inputs.losses),
-        papers=PAPERS,
+        papers=(REFRESHMENT,),
         variables=names,
         flavor=specification.flavor,
     )
@@ -110,13 +81,13 @@ def variable_words(release: SwappingRelease) -> dict[str, str]:
     return words
 
 
-def in_words(design: SwappingDesign, names: Mapping[str, str]) -> SwappingDesign:
+def put_in_words(design: SwappingDesign, names: Mapping[str, str]) -> SwappingDesign:
     """The same design with other names of its variables, for readers."""
 
     def words(role: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(names[name] for name in role)
 
-    def named(when: tuple[tuple[str, tuple[Any, ...]], ...]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    def conditions(when: tuple[tuple[str, tuple[Any, ...]], ...]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
         return tuple((names[name], values) for name, values in when)
 
     rates, stir = design.swap_rate, design.second_stir
@@ -128,133 +99,118 @@ def in_words(design: SwappingDesign, names: Mapping[str, str]) -> SwappingDesign
         persons=words(design.persons),
         swap_rate=replace(
             rates,
-            cases=tuple(replace(case, when=named(case.when)) for case in rates.cases),
+            cases=tuple(replace(case, when=conditions(case.when)) for case in rates.cases),
             rarity_of=None if rates.rarity_of is None else words(rates.rarity_of),
         ),
-        exempt=named(design.exempt),
+        exempt=conditions(design.exempt),
         second_stir=replace(stir, match=words(stir.match)) if stir else None,
         noise=tuple(replace(response, variable=names[response.variable]) for response in design.noise),
     )
 
 
-def method(design: SwappingDesign) -> str:
+def _write(heading: str, design: SwappingDesign, **values: Any) -> str:
+    return PROSE(heading, design=design, unit=design.unit, **values)
+
+
+def _remark(design: SwappingDesign, losses: SwapLosses | None, columns_of_others: Sequence[str]) -> str:
+    remarks = [] if design.noise else [_write("fewest that differ", design)]
+    if design.exempt:
+        remarks.append(_write("exempt", design))
+    if losses and losses.finer is not None:
+        remarks.append(_write("finer", design))
+    if columns_of_others:
+        others = ", ".join(columns_of_others)
+        remarks.append(_write("columns of others", design, records_of_others=RECORDS_OF_OTHERS, others=others))
+    return " ".join(remarks)
+
+
+def describe_method(design: SwappingDesign) -> str:
     """What swapping does, for readers who know no statistics."""
-    unit, moved = design.unit, _and(design.swap)
-    alike = f" that agree on {_and(design.match)}" if design.match else ""
-    follow = ", together with the persons in them," if design.persons else ""
-    rate = design.swap_rate.single_rate
-    chance = "with probabilities that differ" if rate is None else f"each with probability {_rate(rate)}"
-    exempt = f", except those with {design.exempt_in_words}" if design.exempt else ""
-    before = after = ""
+    return _write("method", design, rate=design.swap_rate.single_rate)
+
+
+def describe_rate(design: SwappingDesign) -> str:
+    """The rate of a record in the first stir, after "with"."""
+    rates = design.swap_rate
+    return _write("rate", design, rate=rates.single_rate, rates=rates, cases=list(map(format_case, rates.cases)))
+
+
+def format_case(case: Case) -> str:
+    """One case of the swap rate."""
+    conditions = [f"{name} {' or '.join(map(str, values))}" for name, values in case.when]
+    if case.at_most is not None:
+        conditions.append(f"at most {case.at_most:,} alike")
+    return f"{', '.join(conditions) or 'all others'}: {case.rate}"
+
+
+def describe_further_steps(design: SwappingDesign) -> str:
+    """The steps before and after the first stir, as paragraphs that follow another one."""
+    before = "\n\n" + _write("noise before", design) if design.noise else ""
+    return before + ("\n\n" + _write("second stir", design) if design.second_stir else "")
+
+
+def describe_charge(design: SwappingDesign) -> str:
+    """How the charge of a swap that is not plain follows, for its page."""
     if design.noise:
-        before = (
-            f"Every {unit} kept its {_and(tuple(response.variable for response in design.noise))} with a fixed "
-            "probability, and otherwise got a random other value. Then "
+        return _write("charge of noise", design)
+    return _write("charge of a second stir" if design.second_stir else "charge of rates", design)
+
+
+def equivalents(design: SwappingDesign, charged: Loss, losses: SwapLosses | None = None) -> tuple[Equivalent, ...]:
+    """The loss for one record and for the fewest in which data sets differ, and the loss in finer universes.
+
+    `losses` are those of a swap that is not plain.
+    """
+    source = "Theorem 1" if losses is None else PROSE("loss source, extended")
+    equivalent_losses = [Equivalent(f"One {design.unit} (this is charged)", charged, source)]
+    if not design.noise:
+        equivalent_losses.append(
+            Equivalent(
+                f"Two {design.unit}s, the fewest in which data sets differ that agree on what is held fixed",
+                charged.of_group(FEWEST),
+                "Group privacy: twice the loss for one",
+            )
         )
-    if design.second_stir:
-        coarse = f" that agree on {_and(design.second_stir.match)}" if design.second_stir.match else ""
-        again = f"each with probability {_rate(design.second_stir.swap_rate)}"
-        after = f" The same was done once more among {unit}s{coarse}, {again}."
-    subject = f"{unit}s" if before else f"{_start(unit)}s"
-    return (
-        f"{before}{subject}{exempt} were selected at random, {chance}, and "
-        f"exchanged their {moved}{follow} with other selected {unit}s{alike}.{after} Everything published was counted "
-        "from the result."
-    )
-
-
-def equivalents(design: SwappingDesign, loss: Loss, losses: SwapLosses | None = None) -> tuple[Equivalent, ...]:
-    """The loss for one record, and for the fewest in which two data sets of the universe differ."""
-    if losses is not None:
-        return extended_words.equivalents(design, losses, FEWEST)
-    return (
-        Equivalent(f"One {design.unit} (this is charged)", loss, "Theorem 1"),
-        Equivalent(
-            f"Two {design.unit}s, the fewest in which data sets differ that agree on what is held fixed",
-            loss.of_group(FEWEST),
-            "Group privacy: twice the loss for one",
-        ),
-    )
-
-
-def _and(words: tuple[str, ...]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
+    if losses and losses.finer is not None:
+        equivalent_losses.append(
+            Equivalent(
+                f"One {design.unit}, if {design.finer_invariant} is held fixed too",
+                losses.finer,
+                f"The smaller of the charge and the loss of the {'swap' if design.noise else 'first stir'}",
+            )
+        )
+    return tuple(equivalent_losses)
 
 
 def accuracy(design: SwappingDesign, moved: Moved) -> Accuracy:
-    """The shares of records that the swap is expected to move; they follow from the swap rate and the invariants."""
-    unit = design.unit
-    if moved.changed is None:
-        return _accuracy_of_selection(design, moved)
-    selected, changed = round(100 * moved.selected, 2), round(100 * moved.changed, 2)
-    return Accuracy(
-        summary=f"About {selected:.2f}% of the {unit}s are expected to be selected, and {changed:.2f}% to be published "
-        f"with another {_and(design.swap)} than their own. Which ones is not published. Counts that are held fixed "
-        "have no error.",
-        columns=("Expected share of records", "Percent"),
-        rows=(
-            (f"{unit}s selected for the exchange", selected),
-            (f"{unit}s whose {_and(design.swap)} differs after the exchange", changed),
-        ),
-        note="These shares follow from the swap rate and from counts that are held fixed, which the guarantee treats "
-        "as known. Within each stratum, "
-        f"swapping spreads every characteristic more evenly over {_and(design.swap)}, so that differences come out "
-        f"smaller than they are. {estimates_in_words(design)}",
-    )
+    """The shares of records that the swap is expected to move; they follow from the swap rate and the invariants.
 
-
-def _accuracy_of_selection(design: SwappingDesign, moved: Moved) -> Accuracy:
-    """The same for a swap that is not plain: how many records change does not follow from the invariants."""
-    unit = design.unit
-    rows: list[tuple[str | float, ...]] = [(f"{unit}s selected for the exchange", round(100 * moved.selected, 2))]
-    if moved.again is not None:
-        rows.append((f"{unit}s selected for the second exchange", round(100 * moved.again, 2)))
-    for response in design.noise:
-        changed = round(100 * (1 - float(response.keep)), 2)
-        rows.append((f"{unit}s whose {response.variable} is replaced by another value", changed))
+    Of a swap that is not plain, how many records change does not follow from the invariants.
+    """
+    unit, selected = design.unit, round(100 * moved.selected, 2)
+    rows: list[tuple[str | float, ...]] = [(f"{unit}s selected for the exchange", selected)]
+    changed = None
+    if moved.changed is not None:
+        changed = round(100 * moved.changed, 2)
+        rows.append((f"{unit}s whose {conjoin(design.swap)} differs after the exchange", changed))
+    else:
+        if moved.again is not None:
+            rows.append((f"{unit}s selected for the second exchange", round(100 * moved.again, 2)))
+        for response in design.noise:
+            replaced = round(100 * (1 - float(response.keep)), 2)
+            rows.append((f"{unit}s whose {response.variable} is replaced by another value", replaced))
+    heading = "accuracy of selection" if changed is None else "accuracy"
     return Accuracy(
-        summary=f"About {rows[0][1]:.2f}% of the {unit}s are expected to be selected for the exchange of "
-        f"{_and(design.swap)}. Which ones is not published. Counts that are held fixed have no error.",
+        summary=_write(heading, design, selected=selected, changed=changed),
         columns=("Expected share of records", "Percent"),
         rows=tuple(rows),
-        note="These shares follow from the declared rates and from counts that are held fixed, which the guarantee "
-        "treats as known. A selected record may get the same values as its own. Within each stratum, swapping spreads "
-        f"every characteristic more evenly over {_and(design.swap)}, so that differences come out smaller than they "
-        f"are. {estimates_in_words(design)}",
+        note=_write(f"{heading}, note", design, estimates=describe_estimates(design)),
     )
 
 
-def estimates_in_words(design: SwappingDesign) -> str:
+def describe_estimates(design: SwappingDesign) -> str:
     """What the columns beside the counts of products are, and how they are made."""
-    if design.without_estimates:
-        return f"The counts before the exchange are not estimated, because {design.without_estimates}."
-    return (
-        "Beside each count y of a product after the exchange stand an unbiased estimate of the count before it, its "
-        "standard error and a 90% interval. They are computed from what is published and the swap rates alone, without "
-        "further loss. The mean of y in a stratum is c x + (1 − c) F G / n, where x is the count before the exchange, "
-        f"F and G are what the counts held fixed say of the cell, n is the stratum's number of {design.unit}s, and "
-        "c = 1 − p̃ n / (n − 1) with the probability p̃ that one moves; the estimate solves this for x, and estimates of "
-        "strata are added up. The "
-        "standard error is from the exact variance of y, in which what is unknown is replaced by unbiased estimates. "
-        "The interval is the estimate ± 1.645 standard errors, wider by the greatest bias where one is stated, and cut "
-        "to what the counts held fixed allow. It is meant for counts of 20 or more."
-    )
-
-
-def _also_exact(design: SwappingDesign, unique: UniqueRecords) -> tuple[str, ...]:
-    if not unique.holding and not unique.swap:
-        return ()
-    unit = design.unit
-    if design.noise:
-        return (
-            f"Where only one {unit} has its values in these counts, those values are published unchanged: for "
-            f"{unique.swap:,} of {unique.records:,} {unit}s.",
-        )
-    return (
-        f"Where only one {unit} has its values in one of these counts, those values are published unchanged: for "
-        f"{unique.holding:,} of {unique.records:,} {unit}s in the first and {unique.swap:,} in the second.",
-    )
+    return _write("estimates", design)
 
 
 def parameters(
@@ -263,107 +219,88 @@ def parameters(
     """The design, the number of strata, and b, on which the loss depends.
 
     Args:
-        design: the design of the release.
         largest_stratum: b, the size of the largest stratum with two distinct records; 0 if there is none.
-        strata: the number of strata.
         losses: those of a swap that is not plain.
     """
-    unit, swap_rate = design.unit, design.plain_rate
-    if losses is not None:
-        rates = extended_words.parameters(design, losses)
-    elif swap_rate is not None:
-        rates = (
-            Parameter(
-                "Swap rate p",
-                float(swap_rate),
-                f"The probability with which a {unit} is selected.",
-                (str(swap_rate),),
-            ),
-        )
-    else:
+    if losses is None and design.plain_rate is None:
         raise ValueError("a swap that is not plain has losses of its own")
-    kept = "Every record keeps its values of these variables."
-    if design.noise:
-        kept = "They stay with the record; those that are not in the swap key are perturbed before."
     return (
-        Parameter("Records swapped", f"All {unit}s{', each with its persons' if design.persons else ''}"),
-        Parameter(SWAP_KEY, design.match, f"Only {unit}s that agree on these variables are swapped."),
-        Parameter("Swap variables", design.swap, "Their values are permuted among the selected records."),
-        Parameter("Holding variables", design.holding, kept),
-        *rates,
-        Parameter("Strata", strata, f"Groups of {unit}s that agree on the swap key."),
-        Parameter(
-            LARGEST_STRATUM,
-            largest_stratum,
-            f"The number of {unit}s in the largest stratum {counted_strata(design)}; 0 if there is none.",
-        ),
+        Parameter("Records swapped", _write("Records swapped", design)),
+        _parameter(design, SWAP_KEY, design.match),
+        _parameter(design, "Swap variables", design.swap),
+        _parameter(design, "Holding variables", design.holding),
+        _rates(design, losses),
+        *(_extended_parameters(design, losses) if losses else ()),
+        _parameter(design, "Strata", strata),
+        _parameter(design, LARGEST_STRATUM, largest_stratum),
     )
 
 
-def published_exactly(
+def _parameter(design: SwappingDesign, label: str, value: str | int | float | tuple[str, ...]) -> Parameter:
+    """A parameter whose note stands below its label."""
+    return Parameter(label, value, _write(label, design))
+
+
+def _rates(design: SwappingDesign, losses: SwapLosses | None) -> Parameter:
+    rates = design.swap_rate
+    rate = rates.single_rate
+    if rate is not None:
+        return Parameter("Swap rate p", float(rate), _write("Swap rate p", design), (str(rate),))
+    assert losses is not None, "without losses of its own, a swap is plain, and has a single rate"
+    attained = (losses.first.lowest, losses.first.highest)
+    distinct = sorted({rate for rate in attained if rate is not None})
+    shown = " to ".join(f"{float(rate):g}" for rate in distinct) or "none"
+    if rates.epsilon is not None:
+        return Parameter("Swap rates", shown, _write("Swap rates of strata", design, rates=rates))
+    note = _write("Swap rates of cases", design, rates=rates, range=shown)
+    return Parameter("Swap rates", tuple(map(format_case, rates.cases)), note)
+
+
+def _extended_parameters(design: SwappingDesign, losses: SwapLosses) -> tuple[Parameter, ...]:
+    """The parameters that a plain swap has not, besides its rates."""
+    extended = []
+    if design.exempt:
+        extended.append(Parameter(f"Exempt {design.unit}s", losses.first.exempt, _write("Exempt", design)))
+    if design.second_stir and losses.second:
+        label, rate = "Swap rate of the second stir", design.second_stir.swap_rate
+        match, largest = design.second_stir.match or ("none: all records",), losses.second.largest_stratum
+        extended += [
+            _parameter(design, "Swap key of the second stir", match),
+            Parameter(label, float(rate), _write(label, design), (str(rate),)),
+            _parameter(design, "Largest stratum of the second stir", largest),
+        ]
+    for response in design.noise:
+        note = _write("Noise", design, response=response)
+        extended.append(Parameter(f"Noise on {response.variable}", float(response.keep), note, (str(response.keep),)))
+    return tuple(extended)
+
+
+def unique_parameters(
     design: SwappingDesign, most_unique: Fraction | None, unique: UniqueRecords
 ) -> tuple[Parameter, ...]:
-    """How many records the invariants publish exactly, in words.
+    """How many records the invariants publish exactly.
 
-    Args:
-        design: the design of the release.
-        most_unique: the greatest share that the release declares; None if it accepts any.
-        unique: the numbers.
+    `most_unique` is the greatest share that the release declares; None if it accepts any.
     """
-    unit = design.unit
-    limit = f"at most {percent(most_unique)}" if most_unique is not None else "any number of them"
-    persons = f", with {unique.persons:,} persons" if design.persons else ""
-    theirs = ", and of its persons," if design.persons else ""
-    exact = (
-        "These counts are held fixed and treated as known, so these values of such a {unit} are known together, "
-        "unchanged, at any ε."
-    )
-    on_swap = Parameter(
-        "Unique on match and swap variables",
-        _of(unique, unique.swap, unit),
-        f"No other {unit} has the same values of match and swap variables as each of these. "
-        + exact.format(unit=unit)
-        + f" The release allows {limit}.",
-    )
+    limit = "any number of them" if most_unique is None else f"at most {percent(most_unique)}"
+
+    def parameter(label: str, number: int, further: str = "") -> Parameter:
+        of_all = f"{number:,} of {unique.records:,} {design.unit}s ({percent(unique.share(number))}){further}"
+        return Parameter(label, of_all, _write(label, design, limit=limit))
+
+    on_swap = parameter("Unique on match and swap variables", unique.swap)
     if design.noise:
         return (on_swap,)
+    persons = f", with {unique.persons:,} persons" if design.persons else ""
     return (
-        Parameter(
-            "Unique on the holding variables",
-            _of(unique, unique.holding, unit) + persons,
-            f"No other {unit} has the same values of the holding variables{theirs} as each of these. "
-            + exact.format(unit=unit)
-            + f" The release allows {limit}.",
-        ),
+        parameter("Unique on the holding variables", unique.holding, persons),
         on_swap,
-        Parameter(
-            "Unique and never changed",
-            _of(unique, unique.whole, unit),
-            f"All variables of these {unit}s are published exactly: nothing in their stratum differs that could be "
-            "exchanged.",
-        ),
+        parameter("Unique and never changed", unique.whole),
     )
 
 
-def _of(unique: UniqueRecords, number: int, unit: str) -> str:
-    return f"{number:,} of {unique.records:,} {unit}s ({percent(unique.share(number))})"
-
-
-def evaluated(design: SwappingDesign, largest_stratum: int) -> EvaluatedLoss | None:
+def evaluate_loss(design: SwappingDesign, largest_stratum: int) -> EvaluatedLoss | None:
     """The bound from the ratio in the proof of Theorem 1, with its explanation; None for a swap that is not plain."""
     if design.plain_rate is None:
         return None
-    return EvaluatedLoss(
-        loss.evaluated(largest_stratum, design.plain_rate),
-        "For information; never greater than what is charged. The ratio in the proof of Theorem 1 (Equation E.5) for "
-        "this b and p, without the relaxation of Lemma 6.",
-    )
-
-
-def _start(unit: str) -> str:
-    """A unit at the beginning of a sentence."""
-    return f"{unit[:1].upper()}{unit[1:]}"
-
-
-def _rate(swap_rate: Fraction) -> str:
-    return f"{float(swap_rate):g}"
+    return EvaluatedLoss(loss.evaluated(largest_stratum, design.plain_rate), _write("evaluated", design))

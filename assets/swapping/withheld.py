@@ -22,7 +22,6 @@ from assets.release.contents import cef_version, counted_from
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.seal import require_sealed, seal_stage
 from assets.swapping.cells import stage_decoded
-from assets.swapping.extended_words import further_steps, rate_in_words
 from assets.swapping.records import (
     HOLDING,
     SWAPPING,
@@ -33,6 +32,7 @@ from assets.swapping.records import (
     swap_variables,
 )
 from assets.swapping.release import SwappingRelease
+from assets.swapping.statement import describe_further_steps, describe_rate
 from assets.swapping.stirs import first_stir
 from assets.swapping.unique import require_few_alone
 from mechanisms.sampling.stream import RandomStream
@@ -102,7 +102,7 @@ def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
         description=f"""One draw of the Permutation Swapping Algorithm, which stays in the confidential zone.
 
 Among the {design.unit}s that agree on {", ".join(design.match) or "nothing"}, each is selected with
-{rate_in_words(design)}, and the selected ones exchange {", ".join(design.swap)}.{further_steps(design)}
+{describe_rate(design)}, and the selected ones exchange {", ".join(design.swap)}.{describe_further_steps(design)}
 
 Nothing is charged here, because nothing leaves the zone. A release that counts tables from these records adds noise to
 them and is charged.""",

@@ -3,7 +3,7 @@
 The stage `plan` stores what is declared of the measured tables, categories and the p-table, which is published.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from assets.measurement.grid import DISTRIBUTIONS
+from assets.planning.lines import budgets_for_margins
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.table_builder.asking import CATEGORIES, P_TABLE, TABLES
 from assets.table_builder.counting import categories, table_name
@@ -21,7 +22,6 @@ from assets.table_builder.perturbation import noise_of
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.accounting.losses import PureLoss, format_loss
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.margins import least_budget, rounded_up, unit_of
 from mechanisms.sampling.noise import Distribution, Perturbation
 from mechanisms.table_builder.asking import margin_of_one
 from mechanisms.table_builder.fitting import Fit
@@ -92,15 +92,15 @@ _LEAST_END = 3.0
 _LOWEST = 1e-12
 
 
-def rounded(number: float) -> Decimal:
+def round_planned(number: float) -> Decimal:
     """A number in the units of the table, to four decimals."""
     return Decimal(number).quantize(Decimal("0.0001"))
 
 
 def planned_tables(release: HypercubeRelease) -> dict[Table, pa.Table]:
     """The content of the stage's tables, from the declaration."""
-    rows = [_planned(release, table) for table in release.design.tables]
-    named = [
+    rows = [_table_row(release, table) for table in release.design.tables]
+    category_rows = [
         {
             "variable": name,
             "number": number,
@@ -110,25 +110,25 @@ def planned_tables(release: HypercubeRelease) -> dict[Table, pa.Table]:
         for name, values in categories(release)
         for number, value in enumerate(values.to_pylist())
     ]
-    planned = {
+    tables = {
         release.public(TABLES): _as_table(rows, TABLE_COLUMNS),
-        release.public(CATEGORIES): _as_table(named, CATEGORY_COLUMNS),
+        release.public(CATEGORIES): _as_table(category_rows, CATEGORY_COLUMNS),
     }
     if release.design.p_table is None:
-        return planned
-    changes = [
+        return tables
+    p_table_rows = [
         {"count": count, "change": change, "probability": str(probability)}
         for count, row in enumerate(release.design.p_table.rows)
         for change, probability in row.probabilities.items()
     ]
-    return planned | {release.public(P_TABLE): _as_table(changes, P_TABLE_COLUMNS)}
+    return tables | {release.public(P_TABLE): _as_table(p_table_rows, P_TABLE_COLUMNS)}
 
 
 def _as_table(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str, pa.DataType]]) -> pa.Table:
     return pa.Table.from_pylist(rows, pa.schema([(name, kind) for name, (_, _, kind) in columns.items()]))
 
 
-def _planned(release: HypercubeRelease, table: Variables) -> dict[str, Any]:
+def _table_row(release: HypercubeRelease, table: Variables) -> dict[str, Any]:
     design, noise, name = release.design, noise_of(release.design, table), table_name(table)
     loss = next((line.loss for line in design.lines if line.label == name), design.bounded)
     return {
@@ -141,11 +141,11 @@ def _planned(release: HypercubeRelease, table: Variables) -> dict[str, Any]:
         "parameter": _parameter(design, noise),
         "cap": design.cap,
         "margins": design.margins.value,
-        "grid": rounded(release.unit_of_cells),
+        "grid": round_planned(release.unit_of_cells),
         "least": design.least,
         "most": design.most,
-        "standard_error": rounded(sqrt(design.variance(table)) * release.unit_of_cells),
-        "margin": rounded(margin_of_one(design, table) * release.unit_of_cells),
+        "standard_error": round_planned(sqrt(design.variance(table)) * release.unit_of_cells),
+        "margin": round_planned(margin_of_one(design, table) * release.unit_of_cells),
     }
 
 
@@ -166,15 +166,17 @@ def hypercube_plan(release: HypercubeRelease) -> Plan:
         f"{design.total_sensitivity} in all; in steps of {release.grid_step}",
     }
     title = "σ of one cell by margins, at the same budget"
-    tables: dict[str, Cells] = {f"{title}, at most" if release.cube.structural_zeros else title: _by_margins(release)}
+    tables: dict[str, Cells] = {
+        f"{title}, at most" if release.cube.structural_zeros else title: _tabulate_by_margins(release)
+    }
     curves: tuple[Curve, ...] = ()
     if design.p_table is not None:
         declared = PureLoss(design.budget_of(design.inner)) if design.is_bounded else None
-        words, table, curve = loss_of_p_table(design.p_table, declared)
+        words, table, curve = describe_p_table(design.p_table, declared)
         facts["p-table"] = words
         if table and curve:
             tables["δ at some ε"], curves = table, (curve,)
-    return Plan(specification, tuple(_line(release, table) for table in design.tables), facts, tables, curves)
+    return Plan(specification, tuple(planned_lines(release)), facts, tables, curves)
 
 
 def budgets_for(release: HypercubeRelease, margins: Mapping[str, Fraction]) -> dict[Variables, Fraction]:
@@ -182,50 +184,40 @@ def budgets_for(release: HypercubeRelease, margins: Mapping[str, Fraction]) -> d
 
     The other tables keep theirs exactly if the shares can then be declared, and otherwise get the next billionth.
 
-    Args:
-        release: the hypercube.
-        margins: by line, the wanted 90% margin of error of one cell.
-
     Raises:
         ValueError: if the noise is that of a p-table, or no budget gives a margin.
     """
     design = release.design
     if design.p_table is not None:
         raise ValueError("margins: the noise is that of the p-table, so change p_table")
-    kept = [design.budget_of(table) for table in design.tables if table_name(table) not in margins]
-    unit = unit_of(kept)
-    limit = Fraction(LARGEST_RATE * design.sensitivity ** (2 if design.noise is NoiseFamily.GAUSSIAN else 1))
-    found = {}
-    for table in design.tables:
-        budget, name = design.budget_of(table), table_name(table)
-        if name not in margins:
-            found[table] = rounded_up(budget, unit)
-            continue
+    most = LARGEST_RATE * design.sensitivity ** (2 if design.noise is NoiseFamily.GAUSSIAN else 1)
+    budgets = budgets_for_margins(planned_lines(release), margins, most, as_shares=True)
+    return {table: budgets[table_name(table)] for table in design.tables}
 
-        def margin_of(budget: Fraction) -> float:
+
+def planned_lines(release: HypercubeRelease) -> Iterator[Line]:
+    """A line for each measured table, in their order."""
+    design = release.design
+
+    def margin_at(budget: Fraction) -> Fraction:
+        # The noise of a p-table follows from no budget, and that of a cell from the budget of its table alone.
+        single = design
+        if design.p_table is None:
             single = replace(design, sizes={"cell": 1}, margins=Margins.SUMMED, shares={}, budget=budget)
-            return margin_of_one(single, single.inner)
+        return Fraction(margin_of_one(single, single.inner)) * release.grid_step
 
-        try:
-            found[table] = least_budget(margin_of, margins[name] / release.grid_step, budget, unit, limit)
-        except ValueError as error:
-            raise ValueError(f"margins: {name}: {error}") from None
-    return found
-
-
-def _line(release: HypercubeRelease, table: Variables) -> Line:
-    design, step = release.design, release.unit_of_cells
-    return Line(
-        table_name(table),
-        release.quantity,
-        design.budget_of(table),
-        sqrt(design.variance(table)) * step,
-        margin_of_one(design, table) * step,
-        release.cells_of(table),
-    )
+    for table in design.tables:
+        yield Line(
+            table_name(table),
+            release.quantity,
+            design.budget_of(table),
+            sqrt(design.variance(table)) * release.unit_of_cells,
+            margin_at,
+            release.cells_of(table),
+        )
 
 
-def _by_margins(release: HypercubeRelease) -> Cells:
+def _tabulate_by_margins(release: HypercubeRelease) -> Cells:
     """σ of one cell of every table, if margins were made in each way with the same budget in equal shares.
 
     Structural zeros can only make it smaller, and are not taken into account.
@@ -238,7 +230,7 @@ def _by_margins(release: HypercubeRelease) -> Cells:
         except HypercubeError:
             # Fitted tables of a p-table, or a cap that a smaller budget does not allow.
             continue
-    variances = [_variances(each) for each in ways.values()]
+    variances = [_variances(design_of_way) for design_of_way in ways.values()]
     every = ways[Margins.INDEPENDENT].tables if Margins.INDEPENDENT in ways else (design.inner,)
     return ["table", *(margins.value for margins in ways)], [
         [
@@ -267,11 +259,10 @@ def _variances(design: Hypercube) -> Callable[[Variables], float]:
     return fitted
 
 
-def loss_of_p_table(p_table: PTable, declared: PureLoss | None) -> tuple[str, Cells | None, Curve | None]:
+def describe_p_table(p_table: PTable, declared: PureLoss | None) -> tuple[str, Cells | None, Curve | None]:
     """δ against ε of a p-table, beside the discrete Laplace of the same variance: in words, at some ε, and as a curve.
 
     Args:
-        p_table: the p-table.
         declared: ε of the table by all variables for one record added or removed; None if none is declared.
     """
     variance = max(row.variance for row in p_table.rows)
@@ -280,33 +271,33 @@ def loss_of_p_table(p_table: PTable, declared: PureLoss | None) -> tuple[str, Ce
     charged = None if declared is None else judge(p_table, declared)
     ratios = [ratio_below(PureLoss(epsilon)) for epsilon in SHOWN]
     deltas = list(zip(SHOWN, curve(p_table, ratios), strict=True))
-    beside = [discrete_laplace_delta(variance, ratio) for ratio in ratios]
+    laplace_deltas = [discrete_laplace_delta(variance, ratio) for ratio in ratios]
     smallest, laplace = smallest_epsilon(p_table), discrete_laplace_epsilon(variance)
     last, least = deltas[-1]
     pure = (
-        f"No ε holds without a δ, which is still {upwards(least)} at ε = {last}"
+        f"No ε holds without a δ, which is still {format_delta(least)} at ε = {last}"
         if smallest is None
         else f"From ε = {smallest.round_up(4)} on, δ is 0"
     )
     words = (
         "δ of the p-table for one record added or removed in one table. At ε = 0 it is "
-        f"{upwards(deltas[0][1])}. {pure}. A discrete Laplace distribution with the same variance, "
+        f"{format_delta(deltas[0][1])}. {pure}. A discrete Laplace distribution with the same variance, "
         f"{float(variance):.4g}, has δ = 0 from ε = {laplace.round_up(4)} on."
     )
     if charged:
         shown = charged.epsilon.round_up(4)
-        words += f" Declared for the table by all variables: ε = {shown}, δ = {upwards(charged.delta)}."
+        words += f" Declared for the table by all variables: ε = {shown}, δ = {format_delta(charged.delta)}."
     table = (
         ["ε", "p-table", "discrete Laplace"],
         [
-            [f"{float(epsilon):g}", upwards(ours), upwards(theirs)]
-            for (epsilon, ours), theirs in zip(deltas, beside, strict=True)
+            [f"{float(epsilon):g}", format_delta(delta), format_delta(laplace_delta)]
+            for (epsilon, delta), laplace_delta in zip(deltas, laplace_deltas, strict=True)
         ],
     )
-    return words, table, loss_against_epsilon(p_table, charged)
+    return words, table, p_table_curve(p_table, charged)
 
 
-def loss_against_epsilon(p_table: PTable, declared: Judgment | None = None) -> Curve:
+def p_table_curve(p_table: PTable, declared: Judgment | None = None) -> Curve:
     """δ(ε) of a p-table and of the discrete Laplace distribution with the greatest variance of its rows.
 
     Both are for one record added or removed in one table. A line ends where δ is 0 from there on.
@@ -322,13 +313,14 @@ def loss_against_epsilon(p_table: PTable, declared: Judgment | None = None) -> C
     if not variance:
         raise ValueError("a p-table that changes no count guarantees nothing, and has no discrete Laplace beside it")
     laplace, smallest = discrete_laplace_epsilon(variance), smallest_epsilon(p_table)
-    reach = [float(each) for each in (laplace, smallest, declared.epsilon if declared else None) if each is not None]
+    ends = (laplace, smallest, declared.epsilon if declared else None)
+    reach = [float(epsilon) for epsilon in ends if epsilon is not None]
     end = max(_LEAST_END, _FURTHER * max(reach))
     ratios = [Fraction(round(exp(epsilon) * _STEP), _STEP) for epsilon in np.linspace(0, end, _POINTS)]
     ratios = sorted({max(Fraction(1), ratio) for ratio in ratios})
     marks = []
     if declared is not None and declared.delta:
-        label = f"declared: ε = {declared.epsilon.round_up(3)}, δ = {upwards(declared.delta)}"
+        label = f"declared: ε = {declared.epsilon.round_up(3)}, δ = {format_delta(declared.delta)}"
         marks.append((label, float(declared.epsilon), float(declared.delta)))
     of_ratios = {
         "p-table": curve(p_table, ratios),
@@ -347,7 +339,7 @@ def loss_against_epsilon(p_table: PTable, declared: Judgment | None = None) -> C
     )
 
 
-def upwards(delta: Fraction) -> str:
+def format_delta(delta: Fraction) -> str:
     """A δ rounded up to four significant digits."""
     if not delta:
         return "0"

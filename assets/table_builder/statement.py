@@ -1,8 +1,9 @@
-"""The part of a certificate that is specific to the table builder: words and figures for readers.
+"""The part of a certificate that is specific to the table builder: figures, with the texts of `statement.md`.
 
 The mathematics is in `mechanisms.table_builder` and `mechanisms.accounting`.
 """
 
+from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 
@@ -10,6 +11,7 @@ from assets.measurement.grid import DISTRIBUTIONS
 from assets.measurement.method import COUNTS
 from assets.release.columns import titles
 from assets.release.draw import Inputs
+from assets.release.prose import Prose
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.table_builder.counting import table_name
 from assets.table_builder.perturbation import noise_of
@@ -20,6 +22,8 @@ from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS
 from mechanisms.sampling.noise import Perturbation
 from mechanisms.table_builder.asking import error_of_one, margin_of_one
 from mechanisms.table_builder.hypercube import VERSION, Consistency, Margins, NoiseFamily
+
+PROSE = Prose(__file__)
 
 MECHANISM = "Table builder: a hypercube with noise in every cell"
 
@@ -34,21 +38,6 @@ PAPERS = (
 RECORDS = "records"
 """The name of the version of all records among the inputs of a draw with cell consistency."""
 
-MARGINS = {
-    Margins.SUMMED: "Only the table by all variables was measured; every other table is a sum of its cells, with "
-    "the sum of their errors.",
-    Margins.INDEPENDENT: "Every margin was measured with noise of its own, so margins are not the sums of inner cells.",
-    Margins.FITTED: "Every margin was measured with noise of its own. Published are the tables that agree with each "
-    "other and fit all measurements best (weighted least squares).",
-}
-
-
-NOISE = {
-    Consistency.QUERY: "Sampled exactly and independently for every cell.",
-    Consistency.CELL: "A function of the set of the cell's records: the same set has the same noise in every table of "
-    "the hypercube.",
-}
-
 
 def hypercube_statement(
     release: HypercubeRelease, inputs: Inputs, output_version: str, besides: Specification | None = None
@@ -56,19 +45,16 @@ def hypercube_statement(
     """The statement of the certificate about the mechanism.
 
     Args:
-        release: the hypercube.
-        inputs: the inputs of the draw.
-        output_version: the content hash of the noisy measurements.
-        besides: the specification that the tables have besides, if they are counted from withheld records.
+        besides: the specification that the tables have too, if they are counted from withheld records.
     """
     design = release.design
     gaussian = design.noise is NoiseFamily.GAUSSIAN
-    remark = f"This bounds no change of a person: {RECORDS_OF_OTHERS}." if release.unit == PERSON_RECORD else ""
+    of_persons = release.unit == PERSON_RECORD
     return Statement(
         mechanism=MECHANISM,
         mechanism_version=str(VERSION),
         method=_method(release),
-        parameters=_parameters(release),
+        parameters=tuple(_parameters(release)),
         loss_source=_loss_source(release),
         accuracy=accuracy(release),
         data_versions=(
@@ -76,7 +62,7 @@ def hypercube_statement(
             *([DataVersion("records", inputs.versions[RECORDS], keyed=True)] if RECORDS in inputs.versions else []),
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
-        remark=remark,
+        remark=PROSE("person records", records_of_others=RECORDS_OF_OTHERS) if of_persons else "",
         delta=release.cube.delta if gaussian else None,
         equivalents=_equivalents(release, besides),
         papers=PAPERS,
@@ -138,101 +124,43 @@ def _with_least_delta(release: HypercubeRelease) -> tuple[Equivalent, ...]:
 
 
 def _method(release: HypercubeRelease) -> str:
-    words = _words(release)
-    what = f"{release.unit}s were counted"
-    if release.amount:
-        what = f"{words[release.amount.column]} of {release.unit}s was added up"
-    if release.withheld:
-        what += f" from the swapped records of {release.withheld.name}, which are withheld,"
-    by = " × ".join(words[name] for name in release.cube.variables)
-    return (
-        f"{what[:1].upper()}{what[1:]} by all combinations of {by}. {_perturbed(release)} "
-        f"{MARGINS[release.design.margins]}"
-    )
-
-
-def _perturbed(release: HypercubeRelease) -> str:
-    p_table = release.design.p_table
-    if p_table is None:
-        return "Random noise was added to every cell, also to those that are zero."
-    kept = ", which leaves zero as it is" if p_table.rows[0].variance == 0 else ""
-    return f"Every count was replaced by another one with the probabilities of a published p-table{kept}."
+    words, design = _words(release), release.design
+    variables = [words[name] for name in release.cube.variables]
+    margins = PROSE(f"margins, {design.margins.value}")
+    return PROSE("method", release=release, design=design, words=words, variables=variables, margins=margins)
 
 
 def _loss_source(release: HypercubeRelease) -> str:
     design = release.design
     if design.consistency is Consistency.CELL:
-        return (
-            "None: under cell consistency, equal noise in two tables says that they have the same records, which tells "
-            "neighbors apart with certainty (Bailie and Chien, 2019)"
-        )
+        return PROSE("loss source, none under cell consistency")
     if not design.is_bounded:
-        return "None is claimed: a p-table that keeps zero at zero tells an empty cell from any other"
-    several = f"; sequential composition over the {len(design.tables)} measured tables" if design.tables[1:] else ""
-    if design.noise is NoiseFamily.GAUSSIAN:
-        noise = "Gaussian mechanism on integers (Canonne, Kamath and Steinke, 2020, Theorem 4)"
-    elif design.p_table is not None:
-        noise = "the greatest hockey-stick divergence of the p-table between counts that differ by one"
-    elif design.cap is not None:
-        noise = (
-            "exponential mechanism with u(a, b) = −|a − b|, capped; δ is the probability of sums that only one of two "
-        )
-        noise += "neighbors can have"
-    else:
-        noise = "exponential mechanism with u(a, b) = −|a − b|"
-    changed = f"a changed {release.unit} is in two cells"
-    if release.withheld:
-        changed = f"a changed {release.unit} changes up to two swapped ones, each of which is in two cells"
-    return f"{noise[:1].upper()}{noise[1:]}{several}; {changed}"
+        return PROSE("loss source, none")
+    return PROSE("loss source", release=release, design=design, gaussian=design.noise is NoiseFamily.GAUSSIAN)
 
 
-def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
+def _parameters(release: HypercubeRelease) -> Iterator[Parameter]:
     design, amount, words = release.design, release.amount, _words(release)
     noise = noise_of(design, design.inner)
-    named = noise.name if isinstance(noise, Perturbation) else DISTRIBUTIONS[type(noise)]
+    distribution = noise.name if isinstance(noise, Perturbation) else DISTRIBUTIONS[type(noise)]
     capped = f", at most ±{design.cap:,}" if design.cap is not None else ""
-    found = [
-        Parameter("Counted", f"{release.unit}s"),
-        Parameter(
-            "Variables",
-            tuple(words[name] for name in release.cube.variables),
-            "Cells are the combinations of their categories.",
-        ),
-        Parameter("Noise", f"{named}{capped}", NOISE[design.consistency]),
-        Parameter("Margins", design.margins.value, MARGINS[design.margins]),
-    ]
+
+    def parameter(label: str, value: str | int | tuple[str, ...]) -> Parameter:
+        return Parameter(label, value, PROSE(label))
+
+    yield Parameter("Counted", f"{release.unit}s")
+    yield parameter("Variables", tuple(words[name] for name in release.cube.variables))
+    yield Parameter("Noise", f"{distribution}{capped}", PROSE(f"noise, {design.consistency.value}"))
+    yield Parameter("Margins", design.margins.value, PROSE(f"margins, {design.margins.value}"))
     if design.is_bounded:
-        found.append(
-            Parameter("Budget of each measured table", _budgets(release), "For one record added or removed, exact.")
-        )
+        yield parameter("Budget of each measured table", _budgets(release))
     if amount:
-        found.append(
-            Parameter(
-                "Added up",
-                f"{words[amount.column]}, from {float(amount.grid.lower):g} to {float(amount.grid.upper):g} in steps "
-                f"of {float(amount.grid.step):g}",
-                "Every amount is rounded to a multiple of the step and taken as the bound that it exceeds. Grid and "
-                "bounds were declared without looking at the records.",
-            )
-        )
+        lower, upper, step = (f"{float(end):g}" for end in (amount.grid.lower, amount.grid.upper, amount.grid.step))
+        yield parameter("Added up", f"{words[amount.column]}, from {lower} to {upper} in steps of {step}")
     if release.cube.structural_zeros:
-        inner = design.inner
-        found.append(
-            Parameter(
-                "Structural zeros",
-                design.cells(inner) - release.cells_of(inner),
-                "Cells that no record can be in, as declared. They are not measured and not published.",
-            )
-        )
+        yield parameter("Structural zeros", design.cells(design.inner) - release.cells_of(design.inner))
     if release.cube.suppress_below:
-        found.append(
-            Parameter(
-                "Not published",
-                f"estimates below {float(release.cube.suppress_below):g}",
-                "Decided from the noisy cells alone, so it discloses nothing further.",
-            )
-        )
-    return tuple(found)
+        yield parameter("Not published", f"estimates below {float(release.cube.suppress_below):g}")
 
 
 def _budgets(release: HypercubeRelease) -> str | tuple[str, ...]:
@@ -252,19 +180,9 @@ def accuracy(release: HypercubeRelease) -> Accuracy:
         error = ceil(error_of_one(release.design, table) * unit * 100) / 100
         rows.append((table_name(table), release.cells_of(table), error, ceil(margin * 100) / 100))
     margins = [row[-1] for row in rows]
-    fitted = release.design.margins is Margins.FITTED
     return Accuracy(
-        summary=f"The noise of a measured cell is within ±{min(margins):,g}"
-        + (f" to ±{max(margins):,g}, by table," if max(margins) > min(margins) else "")
-        + " with a probability of at least 90%."
-        + (
-            " The published estimates combine all measurements and are nearer; each has its own interval."
-            if fitted
-            else ""
-        ),
+        summary=PROSE("accuracy", margins=margins, fitted=release.design.margins is Margins.FITTED),
         columns=("Measured table", "Cells", "Standard error", "90% margin (±)"),
         rows=tuple(rows),
-        note="They follow from the declared noise alone. A sum of n measured cells of a table has √n times the "
-        "standard error of one; the command stirred table states the error of every table that it builds. Not covered: "
-        "errors of the records themselves, and amounts that were rounded or taken as a bound.",
+        note=PROSE("accuracy, note"),
     )

@@ -5,44 +5,42 @@ The errors of the estimates follow from the records too. They are seen in advanc
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_exactly, plan_line
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.topdown.release import TopDownRelease
 from mechanisms.accounting.conversions import canonne_kamath_steinke
 from mechanisms.accounting.losses import format_loss
 from mechanisms.accounting.rounding import format_decimal
-from mechanisms.accounting.semantics import Allocation
 from mechanisms.design import LARGEST_BUDGET
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.margins import LARGEST_DENOMINATOR, least_budget, margin_of_error, rounded_up, unit_of
+from mechanisms.sampling.margins import LARGEST_DENOMINATOR
 from mechanisms.topdown.design import SCHEMAS, Measured, TopDownDesign, words
 
 _PLACES = 4
-_LEAST_MARGIN = 0.5
-"""Where a margin of 0 is drawn, because it has no logarithm."""
 
 
 def topdown_plan(release: TopDownRelease) -> Plan:
     """What the release would charge, and how exact its measurements would be."""
     design = release.design
+    lines = [_line(measured) for measured in design.measured]
     epsilon = canonne_kamath_steinke(design.loss, release.declaration.delta, _PLACES)
     return Plan(
         design.specification(release.dataset.name),
-        tuple(_line(each) for each in design.measured),
+        tuple(lines),
         {
-            "any change of one person's record (charged)": f"{format_loss(design.loss)} (exactly {design.loss})",
-            "measurements of persons": f"{format_loss(design.persons)} (exactly {design.persons})",
-            "measurements of units, for one unit": f"{format_loss(design.units)} (exactly {design.units}); a move "
-            "may change two",
+            "any change of one person's record (charged)": format_exactly(design.loss),
+            "measurements of persons": format_exactly(design.persons),
+            "measurements of units, for one unit": f"{format_exactly(design.units)}; a move may change two",
             "charged, as (ε, δ)": f"ε = {epsilon} at δ = {format_decimal(release.declaration.delta)}",
             "errors of the estimates": "launch the same declaration on a SyntheticCensus of like size; its asset "
             "accuracy shows them",
         },
         {f"ρ by level of {histogram}": _levels(design, histogram) for histogram in SCHEMAS},
-        tuple(_curve(design, histogram) for histogram in SCHEMAS),
+        tuple(_curve(design, histogram, lines) for histogram in SCHEMAS),
     )
 
 
@@ -52,27 +50,18 @@ def allocations_for(design: TopDownDesign, margins: Mapping[str, Fraction]) -> d
     Such a query gets the least ρ that gives its margin. The others keep theirs exactly if that can be declared, and
     otherwise get the next billionth. Histograms without a wanted margin are left out.
 
-    Args:
-        design: the design.
-        margins: by line, such as `persons Block detailed`, the wanted 90% margin of error.
-
     Raises:
         ValueError: if no ρ gives a margin.
     """
-    found = {}
+    allocations = {}
     for histogram in SCHEMAS:
-        own = [each for each in design.measured if each.histogram == histogram]
-        if not any(each.label in margins for each in own):
-            continue
-        unit = unit_of(each.loss.rho for each in own if each.label not in margins)
-        parts = {
-            (each.level, each.query): _needed(each, margins[each.label], unit)
-            if each.label in margins
-            else rounded_up(each.loss.rho, unit)
-            for each in own
-        }
-        found[histogram] = _allocation(parts)
-    return found
+        own = [measured for measured in design.measured if measured.histogram == histogram]
+        if any(measured.label in margins for measured in own):
+            parts = budgets_for_margins(map(_line, own), margins, LARGEST_BUDGET, as_shares=True)
+            allocations[histogram] = _allocation(
+                {(measured.level, measured.query): parts[measured.label] for measured in own}
+            )
+    return allocations
 
 
 def scaled(design: TopDownDesign, factor: Fraction) -> dict[str, dict[str, Any]]:
@@ -88,23 +77,13 @@ def scaled(design: TopDownDesign, factor: Fraction) -> dict[str, dict[str, Any]]
         units = Fraction(math.floor(units * steps), steps)
         persons = total - 2 * units
     return {
-        histogram: {"rho": rho, "levels": dict(allocation.levels), "queries": _declared_queries(allocation)}
+        histogram: {
+            "rho": rho,
+            "levels": dict(allocation.levels),
+            "queries": {level: dict(shares) for level, shares in allocation.queries.items()},
+        }
         for (histogram, allocation), rho in zip(design.allocations.items(), (persons, units), strict=True)
     }
-
-
-def _declared_queries(allocation: Allocation) -> dict[str, dict[str, Fraction]]:
-    return {level: dict(shares) for level, shares in allocation.queries.items()}
-
-
-def _needed(each: Measured, wanted: Fraction, unit: Fraction) -> Fraction:
-    def margin_of(rho: Fraction) -> float:
-        return margin_of_error(DiscreteGaussian(1 / rho))
-
-    try:
-        return least_budget(margin_of, wanted, each.loss.rho, unit, Fraction(LARGEST_BUDGET))
-    except ValueError as error:
-        raise ValueError(f"margins: {each.label}: {error}") from None
 
 
 def _allocation(parts: Mapping[tuple[str, str], Fraction]) -> dict[str, Any]:
@@ -119,15 +98,14 @@ def _allocation(parts: Mapping[tuple[str, str], Fraction]) -> dict[str, Any]:
     return {"rho": rho, "levels": {level: part / rho for level, part in levels.items()}, "queries": queries}
 
 
-def _line(each: Measured) -> Line:
-    return Line(
-        each.label,
-        f"{each.histogram} of every {words(each.level)}",
-        each.loss.rho,
-        math.sqrt(each.noise.exact_variance),
-        margin_of_error(each.noise),
-        each.marginal.size,
-        each.level,
+def _line(measured: Measured) -> Line:
+    return plan_line(
+        measured.label,
+        f"{measured.histogram} of every {words(measured.level)}",
+        measured.loss.rho,
+        lambda rho: DiscreteGaussian(1 / rho),
+        measured.marginal.size,
+        measured.level,
     )
 
 
@@ -139,13 +117,13 @@ def _levels(design: TopDownDesign, histogram: str) -> Cells:
     ]
 
 
-def _curve(design: TopDownDesign, histogram: str) -> Curve:
+def _curve(design: TopDownDesign, histogram: str, lines: Sequence[Line]) -> Curve:
     """The margin of error of every query from the root to the finest level; queries that are measured alike are one."""
     queries: dict[str, list[tuple[float, float]]] = {}
-    for each in design.measured:
-        if each.histogram == histogram:
-            place = float(design.levels.index(each.level) + 1)
-            queries.setdefault(each.query, []).append((place, max(_LEAST_MARGIN, margin_of_error(each.noise))))
+    for measured, line in zip(design.measured, lines, strict=True):
+        if measured.histogram == histogram:
+            place = float(design.levels.index(measured.level) + 1)
+            queries.setdefault(measured.query, []).append((place, max(LEAST_MARGIN, line.margin)))
     alike: dict[tuple[tuple[float, float], ...], list[str]] = {}
     for query, points in queries.items():
         alike.setdefault(tuple(points), []).append(query)

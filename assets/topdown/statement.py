@@ -1,4 +1,4 @@
-"""The part of a certificate that is specific to TopDown: words and figures for readers.
+"""The part of a certificate that is specific to TopDown: figures, with the texts of `statement.md`.
 
 The mathematics is in `mechanisms.topdown` and `mechanisms.accounting`.
 """
@@ -11,7 +11,8 @@ from itertools import pairwise
 
 from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
-from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
+from assets.release.prose import Prose
+from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.topdown.microdata import ATTRIBUTE_WORDS
 from assets.topdown.release import PLACES as PLACES_INPUT
 from assets.topdown.release import TopDownRelease
@@ -20,16 +21,14 @@ from mechanisms.accounting.semantics import Allocation
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MECHANISM, VERSION, words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL
 
+PROSE = Prose(__file__)
+
 PAPERS = (
     Paper(
         "Abowd et al.: The 2020 Census Disclosure Avoidance System TopDown Algorithm (2022)",
         "https://doi.org/10.1162/99608f92.529e3cb9",
     ),
-    Paper(
-        "Bailie, Gong and Meng: A Refreshment Stirred, Not Shaken: Invariant-Preserving Deployments of Differential "
-        "Privacy for the U.S. Decennial Census (2025)",
-        "https://arxiv.org/abs/2501.08449",
-    ),
+    REFRESHMENT,
 )
 
 _Z = 1.645
@@ -44,38 +43,22 @@ _BOUNDS = {
 
 _UNITS_TOO = "each unit whose occupancy changes adds its own ρ"
 
-LOSS_SOURCE = (
-    "For bounded neighbors (one person's record changed in any way): the sum of ρ over all histograms, levels and "
-    "queries, where units count twice because a move may change the occupancy of two. Bailie, Gong and Meng, Theorem "
-    "2 and Appendix H; ρ = 1/σ² for a marginal in which one cell loses 1 and another gains 1 (Canonne, Kamath and "
-    "Steinke)"
-)
-
 
 def topdown_statement(release: TopDownRelease, inputs: Inputs, output_version: str) -> Statement:
-    """The statement of the certificate about the mechanism.
-
-    Args:
-        release: the declared release.
-        inputs: the inputs of the draw.
-        output_version: the content hash of the noisy measurements.
-    """
+    """The statement of the certificate about the mechanism."""
     return Statement(
-        mechanism=f"{MECHANISM}: noisy marginals of every place, made consistent from the root to the finest level",
+        mechanism=PROSE("mechanism", mechanism=MECHANISM),
         mechanism_version=str(VERSION),
-        method="Persons and housing units were counted in every place of every level, by their characteristics. Random "
-        "noise was added to every count, including those that are zero. From the noisy counts, whole numbers were "
-        "estimated that are not negative and add up over places, level by level from the largest to the smallest. The "
-        "tables are counted from them.",
+        method=PROSE("method"),
         parameters=_parameters(release),
-        loss_source=LOSS_SOURCE,
+        loss_source=PROSE("loss source"),
         accuracy=accuracy(release),
         data_versions=(
             DataVersion("exact histograms", inputs.versions[COUNTS], keyed=True),
             DataVersion("spine and invariants", inputs.versions[PLACES_INPUT], keyed=True),
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
-        remark="Neighbors are two files that differ in one person's record, whatever this changes in units.",
+        remark=PROSE("remark"),
         delta=release.declaration.delta,
         equivalents=tuple(equivalents(release)),
         papers=PAPERS,
@@ -96,31 +79,27 @@ def equivalents(release: TopDownRelease) -> Iterator[Equivalent]:
 def accuracy(release: TopDownRelease) -> Accuracy:
     """The standard deviation of the noise of each query at each level, before estimation."""
     rows = []
-    for each in release.design.measured:
-        deviation = float(each.noise.exact_variance) ** 0.5
+    for measured in release.design.measured:
+        deviation = float(measured.noise.exact_variance) ** 0.5
         margin = math.ceil(_Z * deviation * 100) / 100
-        rows.append((each.histogram, words(each.level), query_words(each.query), round(deviation, 2), margin))
+        query = query_words(measured.query)
+        rows.append((measured.histogram, words(measured.level), query, round(deviation, 2), margin))
     coarse, fine = release.levels[0], release.finest
     margins = {level: math.ceil(_total_margin(release, level)) for level in (coarse, fine)}
     shown = [f"±{margin:,} at the level of the {words(level)}" for level, margin in margins.items()]
     return Accuracy(
-        summary="The noisy counts alone tell the number of persons in a place to within "
-        f"{' and '.join(shown)}, with a probability of about 90%. The estimation combines all levels, so that totals "
-        "of large places are usually nearer. What is held fixed has no error.",
+        summary=PROSE("accuracy", margins=shown),
         columns=("Counted", "Level", "By", "σ of the noise", "90% margin (±)"),
         rows=tuple(rows),
-        note="σ is the standard deviation of the noise of each answer, which follows from the declared budgets; 90% of "
-        "such noise is within 1.645σ. The published tables are estimated from all answers together, so their errors "
-        "differ: totals of large places are usually nearer, and small counts are biased upwards, because no estimate "
-        "is negative. Not covered: errors of the census itself.",
+        note=PROSE("accuracy, note"),
     )
 
 
 def _total_margin(release: TopDownRelease, level: str) -> float:
     """1.645σ of the number of persons in a place, from the query of it with the least noise."""
     deviations = [
-        math.sqrt(each.marginal.size * each.noise.exact_variance)
-        for each in release.design.measured_at(PERSONS.name, level)
+        math.sqrt(measured.marginal.size * measured.noise.exact_variance)
+        for measured in release.design.measured_at(PERSONS.name, level)
     ]
     return math.ceil(_Z * min(deviations) * 100) / 100
 
@@ -159,32 +138,29 @@ def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
             tuple(
                 f"{query_words(query)}: {_percent(part)}" for query, part in allocation.queries[level].items() if part
             ),
-            f"{_percent(share)} of the {histogram}' ρ, divided among these queries.",
+            PROSE("Allocation", share=_percent(share), histogram=histogram),
             (str(share), *(f"{query}: {part}" for query, part in allocation.queries[level].items() if part)),
         )
         for histogram, allocation in design.allocations.items()
         for level, share in allocation.levels.items()
     )
+
+    def parameter(label: str, value: str | tuple[str, ...]) -> Parameter:
+        return Parameter(label, value, PROSE(label))
+
     return (
-        Parameter("Geographic spine", tuple(words(level) for level in release.levels), "From the root to the finest."),
-        Parameter("Invariants", design.multiverse, "Known exactly to everyone; the loss does not cover them."),
+        parameter("Geographic spine", tuple(words(level) for level in release.levels)),
+        parameter("Invariants", design.multiverse),
         *shares,
-        Parameter(
-            "Totals first",
-            tuple(map(words, design.total_first)),
-            "At these levels, the number of persons is estimated first, from its own query, and then fixed.",
-        ),
-        Parameter(
-            "Noise", "Discrete Gaussian", "Sampled exactly for every cell of every query in every place; σ² = 1/ρ."
-        ),
-        Parameter(
+        parameter("Totals first", tuple(map(words, design.total_first))),
+        parameter("Noise", "Discrete Gaussian"),
+        parameter(
             "Constraints",
             (
                 "every place is the sum of the places in it",
                 "no minors in nursing facilities",
-                *(words for name, words in _BOUNDS.items() if name in design.invariants),
+                *(bound for name, bound in _BOUNDS.items() if name in design.invariants),
             ),
-            "The constraints that estimates satisfy in addition to the invariants.",
         ),
     )
 

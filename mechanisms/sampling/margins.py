@@ -37,7 +37,7 @@ def margin_of_error(noise: Uncapped) -> float:
 
 
 def least_budget(
-    margin_of: Callable[[Fraction], float], wanted: Fraction, start: Fraction, unit: Fraction, most: Fraction
+    margin_of: Callable[[Fraction], float | Fraction], wanted: Fraction, start: Fraction, unit: Fraction, most: Fraction
 ) -> Fraction:
     """The least multiple of a unit, as a budget, with which a margin of error is not above the wanted one.
 

@@ -45,10 +45,10 @@ def plan(
 
     The options say what to try in place of what is declared. Nothing changes; --yaml prints the file that declares it.
     """
-    from assets.release.plan import Asked
+    from assets.release.plan import PlanRequest
     from orchestration.cli.plan_report import parse_fields, parse_margin, print_plans
 
-    request = Asked(
+    request = PlanRequest(
         fields=parse_fields(tried),
         margins=dict(map(parse_margin, margins)),
         total=total,

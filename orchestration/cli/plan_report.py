@@ -12,22 +12,22 @@ from assets.charge.assessment import would_leave
 from assets.charge.preflight import PREFLIGHT
 from assets.conventions import ZONE
 from assets.gates.shared import all_gates
-from assets.planning.asset import lines_in_words, total_in_words
-from assets.planning.expectation import UnknownError, expectation, expected_in_words
+from assets.planning.asset import format_lines, format_total
+from assets.planning.expectation import UnknownError, expectation, format_expectation
 from assets.release.method import PLAN
-from assets.release.plan import Asked
+from assets.release.plan import PlanRequest
 from orchestration.cli.printing import print_json, print_table
 from orchestration.components.release import ReleaseComponent, dataset_of, release_definitions
 from orchestration.deployment import Deployment, require_single
-from orchestration.planning import Planned, planned, together
+from orchestration.planning import PlannedDeclaration, plan_declaration, together
 from resources.ledger import LedgerError
 
 
-def print_plans(release: str, request: Asked, *, as_yaml: bool, as_json: bool) -> None:
+def print_plans(release: str, request: PlanRequest, *, as_yaml: bool, as_json: bool) -> None:
     """Print the plan of each release that is declared under a name."""
     deployment = Deployment()
     components = deployment.releases(release)
-    if as_yaml or not request.is_nothing:
+    if as_yaml or not request.is_empty:
         require_single(release, components)
     plans = [_plan(deployment, component, request) for component in components]
     if as_yaml:
@@ -40,7 +40,7 @@ def print_plans(release: str, request: Asked, *, as_yaml: bool, as_json: bool) -
     for plan in plans:
         if len(plans) > 1:
             click.echo(f"\n{plan.component.named}\n")
-        if request.is_nothing:
+        if request.is_empty:
             _print_stages(_list_stages(plan))
         _print_plan(deployment, plan, request.records)
 
@@ -67,12 +67,12 @@ def parse_margin(text: str) -> tuple[str, str]:
     return line.strip(), number.strip()
 
 
-def _plan(deployment: Deployment, component: ReleaseComponent, request: Asked) -> Planned:
+def _plan(deployment: Deployment, component: ReleaseComponent, request: PlanRequest) -> PlannedDeclaration:
     datasets = {dataset.name: dataset for dataset in deployment.declared[0]}
-    return planned(component, dataset_of(component.declaration, datasets), deployment.published, request)
+    return plan_declaration(component, dataset_of(component.declaration, datasets), deployment.published, request)
 
 
-def _plan_record(deployment: Deployment, planned: Planned, records: int | None) -> dict[str, Any]:
+def _plan_record(deployment: Deployment, planned: PlannedDeclaration, records: int | None) -> dict[str, Any]:
     """A plan for scripts."""
     plan = planned.plan
     try:
@@ -81,7 +81,7 @@ def _plan_record(deployment: Deployment, planned: Planned, records: int | None) 
         expected = {"unknown": str(error)}
     left, refusal = _assess(deployment, planned)
     return {
-        "total": total_in_words(plan),
+        "total": format_total(plan),
         "exactly": None if plan.loss is None else plan.loss.as_record(),
         "is_bound": plan.is_bound,
         "left": left,
@@ -95,7 +95,7 @@ def _plan_record(deployment: Deployment, planned: Planned, records: int | None) 
     }
 
 
-def _assess(deployment: Deployment, planned: Planned) -> tuple[str, str]:
+def _assess(deployment: Deployment, planned: PlannedDeclaration) -> tuple[str, str]:
     """What remains of the cap, and why a charge would be refused."""
     try:
         release = planned.method.release
@@ -104,20 +104,20 @@ def _assess(deployment: Deployment, planned: Planned) -> tuple[str, str]:
         return f"What remains is not known: {error}", ""
 
 
-def _print_plan(deployment: Deployment, planned: Planned, records: int | None) -> None:
+def _print_plan(deployment: Deployment, planned: PlannedDeclaration, records: int | None) -> None:
     plan = planned.plan
     if plan.lines:
-        print_table("Lines", *lines_in_words(plan))
+        print_table("Lines", *format_lines(plan))
         click.echo()
     for title, cells in plan.tables.items():
         print_table(title, *cells)
         click.echo()
     print_table("Facts", ["what", ""], plan.facts.items())
     click.echo()
-    expected = expected_in_words(planned.method, records, deployment.machine)
+    expected = format_expectation(planned.method, records, deployment.machine)
     print_table("A launch on this machine", ["what", ""], expected.items())
     left, refusal = _assess(deployment, planned)
-    click.echo(f"\nTotal: {total_in_words(plan)}")
+    click.echo(f"\nTotal: {format_total(plan)}")
     click.echo(left)
     if problem := plan.problem or refusal:
         click.echo(f"It would be refused: {problem}")
@@ -136,7 +136,7 @@ def _print_stages(record: dict[str, Any]) -> None:
     click.echo()
 
 
-def _list_stages(planned: Planned) -> dict[str, Any]:
+def _list_stages(planned: PlannedDeclaration) -> dict[str, Any]:
     """What launching a release will do, from its declaration alone: stages, gates and tables."""
     component, method = planned.component, planned.method
     order = {stage: position for position, stage in enumerate(method.stages)}

@@ -21,7 +21,7 @@ from assets.planning.asset import build_plan
 from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import PLAN, Method
-from assets.release.plan import Asked
+from assets.release.plan import PlanRequest
 from assets.release.published import require_placeable
 from assets.release.release import DeclarationError, Release, ReleaseDeclaration
 from assets.release.withheld import WithheldRecords
@@ -31,7 +31,7 @@ from orchestration.components.publisher import declared_publisher
 from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.environment import deployment_folders, published_address
 from orchestration.launch import PUBLICATION_OF
-from orchestration.planning import DeclaredRelease, Planned, planned
+from orchestration.planning import DeclaredRelease, PlannedDeclaration, plan_declaration
 
 COMPONENTS = "orchestration.components"
 """The package that files name components by."""
@@ -169,8 +169,8 @@ def release_definitions(component: ReleaseComponent, method: Method[Any, Any, An
     if method.charges:
         require_placeable(method.release, method.tables())
 
-    def plan_of(asked: Asked) -> Planned:
-        return planned(component, method.release.dataset, method.release.published, asked)
+    def plan_of(request: PlanRequest) -> PlannedDeclaration:
+        return plan_declaration(component, method.release.dataset, method.release.published, request)
 
     assets, checks = [build_plan(method, plan_of), *method.own_assets()], build_gates(method)
     if method.charges:

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+from assets.planning.lines import budgets_for_margins
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
 from assets.release.release import DeclarationError
@@ -14,8 +15,9 @@ from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from assets.safetab.household_method import SafeTabHMethod
 from assets.safetab.lists import ListsFileError, read_lists
 from assets.safetab.method import SafeTabPMethod
-from assets.safetab.plan import budgets_for
+from assets.safetab.plan import planned_lines
 from assets.safetab.release import SafeTabHRelease, SafeTabPRelease
+from mechanisms.design import LARGEST_BUDGET
 from mechanisms.safetab.lists import CodeLists
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
 from orchestration.environment import PROJECT
@@ -25,11 +27,12 @@ class _PlansByLine(ReleaseComponent):
     """What the plans of both mechanisms ask becomes the field `budgets`; none follows from a margin then."""
 
     def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
-        return {"budgets": budgets_for(method.release, margins), "moe": None}
+        budgets = budgets_for_margins(planned_lines(method.release), margins, LARGEST_BUDGET)
+        return {"budgets": budgets, "moe": None}
 
     def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
-        budgets = budgets_for(method.release, {})
-        return {"budgets": {line: factor * budget for line, budget in budgets.items()}, "moe": None}
+        budgets = {line.name: factor * line.budget for line in planned_lines(method.release)}
+        return {"budgets": budgets, "moe": None}
 
 
 @dataclass

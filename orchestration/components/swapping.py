@@ -8,7 +8,7 @@ from typing import Any
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
-from assets.release.plan import Asked, Plan
+from assets.release.plan import Plan, PlanRequest
 from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.method import Swapping
 from assets.swapping.offered import WithheldSwap
@@ -29,12 +29,14 @@ class PermutationSwapping(ReleaseComponent):
     def charges(self) -> bool:
         return not self.declaration.withheld
 
-    def plan(self, method: Method[Any, Any, Any], asked: Asked) -> Plan:
-        return swapping_plan(method.release, asked.largest_stratum)
+    def plan(self, method: Method[Any, Any, Any], request: PlanRequest) -> Plan:
+        return swapping_plan(method.release, request.largest_stratum)
 
-    def fields_for_total(self, method: Method[Any, Any, Any], total: Fraction, asked: Asked) -> Mapping[str, Any]:
+    def fields_for_total(
+        self, method: Method[Any, Any, Any], total: Fraction, request: PlanRequest
+    ) -> Mapping[str, Any]:
         """One rate: the smallest, in millionths, whose ε is at most the total; or one ε for all strata."""
-        return {"swap_rate": rate_for(method.release, asked.largest_stratum, total)}
+        return {"swap_rate": rate_for(method.release, request.largest_stratum, total)}
 
     def withheld_records(self, dataset: DatasetDeclaration, published: Path) -> WithheldSwap | None:
         return WithheldSwap(self.release(dataset, published)) if self.declaration.withheld else None

@@ -13,10 +13,8 @@ import pandas as pd
 import streamlit as st
 import yaml
 
-from assets.planning.expectation import UnknownError, expectation
-from assets.planning.machine import this_machine
-from assets.planning.size import expected_size
-from assets.release.plan import Asked, Curve, Line, Plan
+from assets.planning.expectation import UnknownError, expectation, expected_size, this_machine
+from assets.release.plan import Curve, Line, Plan, PlanRequest
 from assets.release.release import DeclarationError
 from mechanisms.accounting.losses import InfiniteLoss, format_loss
 from orchestration.components.release import ReleaseComponent
@@ -31,7 +29,7 @@ from orchestration.explorer.reading import (
     read_intact_entries,
 )
 from orchestration.explorer.words import escape
-from orchestration.planning import Planned, planned
+from orchestration.planning import PlannedDeclaration, plan_declaration
 
 _AS_DECLARED, _TOTAL, _MARGIN = "As declared", "Another total", "Another margin of error"
 _TIMES = [Fraction(times) for times in (1, 2, 3, 4, 5, 10, 20, 50, 100)]
@@ -62,16 +60,16 @@ def show() -> None:
     st.query_params.from_dict(link)
     component = known[name]
     dataset = next(candidate for candidate in datasets if candidate.name == component.declaration.dataset)
-    declared_plan: Planned | None = None
+    declared_plan: PlannedDeclaration | None = None
     try:
-        declared_plan = planned(component, dataset, find_published(), Asked())
+        declared_plan = plan_declaration(component, dataset, find_published(), PlanRequest())
     except DeclarationError as error:
         st.info(escape(error))
-    asked = _asked(component, declared_plan.plan if declared_plan else None, name)
-    if asked is None:
+    request = _read_request(component, declared_plan.plan if declared_plan else None, name)
+    if request is None:
         return
     try:
-        found = planned(component, dataset, find_published(), asked)
+        found = plan_declaration(component, dataset, find_published(), request)
     except DeclarationError as error:
         st.error(escape(error))
         return
@@ -89,7 +87,7 @@ def show() -> None:
     st.code(found.text, language="yaml", wrap_lines=True)
 
 
-def _asked(component: ReleaseComponent, plan: Plan | None, name: str) -> Asked | None:
+def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> PlanRequest | None:
     st.subheader("What to try")
     fields: dict[str, Any] = {}
     given: dict[str, Any] = {}
@@ -136,7 +134,7 @@ def _asked(component: ReleaseComponent, plan: Plan | None, name: str) -> Asked |
     except yaml.YAMLError:
         st.error("The other fields cannot be read: they are lines such as  swap_rate: 1/10")
         return None
-    return Asked(fields={**fields, **further}, **given)
+    return PlanRequest(fields={**fields, **further}, **given)
 
 
 def _declared_rate(component: ReleaseComponent) -> Fraction | None:
@@ -195,7 +193,7 @@ def _total(plan: Plan, population: str, name: str) -> None:
         )
 
 
-def _expected(found: Planned, name: str) -> None:
+def _expected(found: PlannedDeclaration, name: str) -> None:
     """What a launch is expected to take; where the number of records is not public, ask for it."""
     st.subheader("What a launch would take on this machine")
     records: int | None = None

@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 from assets.pair_swapping.declaration import PairSwappingDeclaration
 from assets.phsafe.declaration import PHSafeDeclaration
 from assets.release.dataset import DatasetDeclaration
-from assets.release.plan import Asked, Plan
+from assets.release.plan import Plan, PlanRequest
 from assets.release.release import DeclarationError
 from assets.swapping.plan import swapping_plan
 from assets.topdown.declaration import TopDownDeclaration
@@ -36,7 +36,7 @@ from orchestration import components
 from orchestration.components import PHSafe, SafeTabH, SafeTabP, TopDown
 from orchestration.components.pair_swapping import PairSwapping2010
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
-from orchestration.planning import Planned, planned
+from orchestration.planning import PlannedDeclaration, plan_declaration
 from tests.assets.safetab import examples as towns
 from tests.deployments import UNITS, small_dataset, small_release
 from tests.depth import examples
@@ -100,9 +100,9 @@ KINDS = {
 """Releases that are measured with noise."""
 
 
-def plan_of(kind: Kind, **asked: Any) -> Planned:
+def plan_of(kind: Kind, **asked: Any) -> PlannedDeclaration:
     component, dataset, _ = kind
-    return planned(component, dataset, NOWHERE, Asked(**asked))
+    return plan_declaration(component, dataset, NOWHERE, PlanRequest(**asked))
 
 
 @cache
@@ -111,7 +111,7 @@ def schema(declares: type[DeclaresReleases]) -> Draft202012Validator:
     return Draft202012Validator(declares.model().model_json_schema())
 
 
-def loaded(found: Planned, kind: Kind) -> Planned:
+def loaded(found: PlannedDeclaration, kind: Kind) -> PlannedDeclaration:
     """The plan of the file that a plan ends with, read as a declaration of a deployment."""
     _, dataset, beside = kind
     document = yaml.safe_load(found.text)
@@ -120,10 +120,10 @@ def loaded(found: Planned, kind: Kind) -> Planned:
     model = declares.model().model_validate(document["attributes"])
     together = declares.resolve_from_model(dg.ResolutionContext.default(), model)
     (component,) = (each for each in together.releases([together, *beside]) if each.named == found.component.named)
-    return planned(component, dataset, NOWHERE, Asked())
+    return plan_declaration(component, dataset, NOWHERE, PlanRequest())
 
 
-def requires_the_same(found: Planned, again: Planned) -> None:
+def requires_the_same(found: PlannedDeclaration, again: PlannedDeclaration) -> None:
     """Assert that two plans state the same, and that two declarations name the same draws."""
     assert again.plan.loss == found.plan.loss
     assert again.plan.specification == found.plan.specification
@@ -132,7 +132,7 @@ def requires_the_same(found: Planned, again: Planned) -> None:
     assert again.text == found.text
 
 
-def requires_as_charged(found: Planned) -> None:
+def requires_as_charged(found: PlannedDeclaration) -> None:
     """Assert that a plan states what a charge of its declaration states, which here needs nothing of the records."""
     charged = found.method.specification(None)
     assert found.plan.specification == charged
@@ -426,9 +426,10 @@ def test_fields_are_merged_null_removes_and_all_else_replaces() -> None:
 
 def test_another_hypercube_of_the_file_stays_as_it_is() -> None:
     one, other = hypercubes("village", TENURE, {"name": "sizes", "variables": ["size"], "epsilon": "1/3"})
-    found = planned(other, small_dataset(NOWHERE), NOWHERE, Asked(total=3))
+    found = plan_declaration(other, small_dataset(NOWHERE), NOWHERE, PlanRequest(total=3))
     assert [each["epsilon"] for each in found.attributes["hypercubes"]] == [2, 1.5]
-    assert planned(one, small_dataset(NOWHERE), NOWHERE, Asked()).attributes["hypercubes"][1]["epsilon"] == "1/3"
+    found = plan_declaration(one, small_dataset(NOWHERE), NOWHERE, PlanRequest())
+    assert found.attributes["hypercubes"][1]["epsilon"] == "1/3"
 
 
 def test_margins_summed_fitted_and_independent_are_compared_at_the_same_budget() -> None:

@@ -17,17 +17,18 @@ from assets.planning.expectation import (
     LIMIT_OF_DUCKDB,
     SLOPES,
     Expectation,
+    Machine,
     Slope,
     Slopes,
     UnknownError,
     expectation,
+    expected_size,
     in_bytes,
     in_time,
     measured_slopes,
     read_slopes,
+    this_machine,
 )
-from assets.planning.machine import Machine, this_machine
-from assets.planning.size import expected_size
 from assets.release.method import Method
 from assets.release.size import Size, like_2020
 from assets.safetab.declaration import SafeTabPDeclaration

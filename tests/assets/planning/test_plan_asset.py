@@ -13,11 +13,11 @@ from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.conventions import ZONE
 from assets.phsafe.declaration import PHSafeDeclaration
 from assets.planning.asset import build_plan, plan_metadata
-from assets.planning.charts import curve_picture
-from assets.planning.machine import Machine
-from assets.release.plan import Asked, Curve
+from assets.planning.charts import draw_curve
+from assets.planning.expectation import Machine
+from assets.release.plan import Curve, PlanRequest
 from orchestration.components import PHSafe
-from orchestration.planning import Planned, planned
+from orchestration.planning import PlannedDeclaration, plan_declaration
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -37,8 +37,8 @@ class Planner:
         custody = Custody(folder=str(root / "custody"), databases=self.warehouse.folder, variable="STIRRED_TEST_KEY")
         self.ledger = Ledger(warehouse=self.warehouse, custody=custody)
 
-        def plan_of(asked: Asked) -> Planned:
-            return planned(component, dataset, root / "published", asked)
+        def plan_of(asked: PlanRequest) -> PlannedDeclaration:
+            return plan_declaration(component, dataset, root / "published", asked)
 
         self.plan_of = plan_of
         self.asset = build_plan(self.method, plan_of)
@@ -58,7 +58,7 @@ class Planner:
 
     def page(self, machine: Machine | None = None, **asked: Any) -> dict[str, Any]:
         """The metadata of what is asked, without a run."""
-        found = plan_metadata(self.plan_of(Asked(**asked)), None, self.ledger, asked.get("records"), machine)
+        found = plan_metadata(self.plan_of(PlanRequest(**asked)), None, self.ledger, asked.get("records"), machine)
         return {name: getattr(value, "value", value) for name, value in found.items()}
 
     def run_page(self, **asked: Any) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def test_the_plan_is_public_and_reads_nothing(phsafe: Planner) -> None:
 
 def test_a_curve_is_a_png_of_the_usual_width_and_the_same_every_time() -> None:
     curve = Curve("A curve", "x", "y", {"one": [(1, 2), (10, 3)], "two": [(1, 3)]}, [("planned", 2, 2.5)], log_x=True)
-    once, again = curve_picture(curve), curve_picture(curve)
+    once, again = draw_curve(curve), draw_curve(curve)
     assert once.startswith(b"\x89PNG")
     assert int.from_bytes(once[16:20], "big") == 1080
     assert once == again

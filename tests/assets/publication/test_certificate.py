@@ -10,26 +10,19 @@ from fractions import Fraction
 from functools import reduce
 from hashlib import sha256
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
 from assets.publication import certificate as certificate_module
-from assets.publication.certificate import (
-    Certificate,
-    Check,
-    Edition,
-    LedgerReference,
-    Randomness,
-    factor_text,
-    schema,
-    to_html,
-    to_json,
-)
+from assets.publication.certificate import Certificate, factor_text, to_html, to_json
 from assets.publication.package import DataFile
+from assets.publication.record import Check, Dataset, Edition, LedgerReference, Randomness, Release, schema
+from assets.publication.signature import Identity, identity
 from assets.release.publisher import UNDECLARED, Publisher
-from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
+from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.swapping import statement as swapping
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss
 from mechanisms.accounting.specification import Line, Specification
@@ -71,23 +64,27 @@ def massachusetts() -> Certificate:
         "county": "county",
         "tenure": "tenure of the dwelling",
     }
-    named = swapping.in_words(design, words)
+    named = swapping.put_in_words(design, words)
     title = "Dwellings by county and tenure"
     return Certificate(
         publisher=OFFICE,
-        dataset="ma1940",
-        dataset_title="1940 Census of Massachusetts, dwellings",
-        dataset_description="Rebuilt from the published counts of owned and rented dwellings by county. Household "
-        "sizes beyond the published mode are spread independently of county and tenure.",
-        synthetic=True,
-        release="tenure_by_county",
-        release_title="Tenure by county, Massachusetts 1940",
-        release_description="How many dwellings in each county were owned and how many were rented, after half of "
-        "the households on average had their county swapped.",
+        dataset=Dataset(
+            name="ma1940",
+            title="1940 Census of Massachusetts, dwellings",
+            description="Rebuilt from the published counts of owned and rented dwellings by county. Household sizes "
+            "beyond the published mode are spread independently of county and tenure.",
+            synthetic=True,
+        ),
+        release=Release(
+            name="tenure_by_county",
+            title="Tenure by county, Massachusetts 1940",
+            description="How many dwellings in each county were owned and how many were rented, after half of the "
+            "households on average had their county swapped.",
+        ),
         statement=Statement(
             mechanism=swapping.MECHANISM,
             mechanism_version="1",
-            method=swapping.method(named),
+            method=swapping.describe_method(named),
             parameters=swapping.parameters(named, B, 12),
             loss_source=swapping.LOSS_SOURCE,
             accuracy=swapping.accuracy(named, Moved(0.5, 0.4321)),
@@ -99,9 +96,9 @@ def massachusetts() -> Certificate:
             remark="They differ in at least two households.",
             fewest=swapping.FEWEST,
             also_exact=("One dwelling is alone in its cell.",),
-            evaluated=swapping.evaluated(design, B),
+            evaluated=swapping.evaluate_loss(design, B),
             equivalents=swapping.equivalents(named, specification.loss),
-            papers=swapping.PAPERS,
+            papers=(REFRESHMENT,),
             variables=words,
             flavor=named.specification("Massachusetts 1940", B).flavor,
         ),
@@ -119,8 +116,8 @@ def massachusetts() -> Certificate:
         ),
         edition=2,
         editions=(
-            Edition(1, 3, PureLoss(Fraction(7, 2)), "2026-02-01T09:30:00+00:00", withdrawn=5),
-            Edition(2, 7, specification.loss, "2026-03-01T09:30:00+00:00"),
+            Edition(1, 3, PureLoss(Fraction(7, 2)), datetime.fromisoformat("2026-02-01T09:30:00+00:00"), withdrawn=5),
+            Edition(2, 7, specification.loss, datetime.fromisoformat("2026-03-01T09:30:00+00:00")),
         ),
         code_versions={"stirred": "0.1.0", "swapping": "1", "duckdb": "1.5.6", "dagster": "1.13.27"},
         checks=(
@@ -229,7 +226,6 @@ def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None
         name: f"{name} told apart" for name, value in vars(certificate).items() if isinstance(value, str)
     } | {
         "publisher": UNDECLARED,
-        "synthetic": False,
         "specification": replace(certificate.specification, loss=PureLoss.logarithm(5)),
         "randomness": replace(certificate.randomness, custody=CustodyMode.EPHEMERAL),
         "ledger": replace(certificate.ledger, cap=PureLoss(Fraction(41, 3))),
@@ -256,9 +252,14 @@ def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None
         "evaluated": replace(statement.evaluated, epsilon=3.0),  # type: ignore[type-var]
         "equivalents": (Equivalent("A part", PureLoss(Fraction(20)), "Lemma 7"),),
     }
-    assert changes.keys() | {"statement"} == vars(certificate).keys()
+    assert changes.keys() | {"statement", "dataset", "release"} == vars(certificate).keys()
     assert said.keys() == vars(statement).keys()
     variants = [(name, replace(certificate, **{name: value})) for name, value in changes.items()]
+    for part in ("dataset", "release"):
+        model = getattr(certificate, part)
+        for name, value in model:
+            other = model.model_copy(update={name: not value if name == "synthetic" else f"{name} told apart"})
+            variants.append((f"{part} {name}", replace(certificate, **{part: other})))
     variants += [
         (name, replace(certificate, statement=replace(statement, **{name: value}))) for name, value in said.items()
     ]
@@ -315,7 +316,9 @@ def test_a_loss_in_zcdp_is_written_in_rho_with_its_lines_and_meaning() -> None:
     specification = Specification(flavor, ConcentratedLoss(Fraction(1, 2)), lines)
     loss = specification.loss
     certificate = replace(certificate, statement=replace(certificate.statement, flavor=flavor, fewest=1))
-    ledger = replace(certificate.ledger, total=loss, total_at_publication=loss, cap=ConcentratedLoss(Fraction(20)))
+    ledger = replace(
+        certificate.ledger, total_after_this_charge=loss, total_at_publication=loss, cap=ConcentratedLoss(Fraction(20))
+    )
     certificate = replace(certificate, specification=specification, ledger=ledger)
     assert _missing(certificate) == []
     text = _page(certificate).text
@@ -332,7 +335,7 @@ def test_every_delta_is_shown_and_never_rounded_down() -> None:
     flavor = replace(certificate.specification.flavor, output_premetric=ApproximateLoss.output_premetric)
     parts = (Equivalent("A part", ApproximateLoss(PureLoss(Fraction(2)), Fraction(1, 7)), "Lemma 7"),)
     said = replace(certificate.statement, flavor=flavor, evaluated=None, equivalents=parts, fewest=1)
-    ledger = replace(certificate.ledger, total=loss, total_at_publication=loss, cap=loss)
+    ledger = replace(certificate.ledger, total_after_this_charge=loss, total_at_publication=loss, cap=loss)
     specification = Specification(flavor, loss)
     text = _page(replace(certificate, statement=said, specification=specification, ledger=ledger)).text
     text = text.replace("\xa0", " ")
@@ -354,8 +357,8 @@ def test_a_certificate_without_a_finite_loss_says_so_everywhere_and_guarantees_n
         certificate,
         statement=replace(certificate.statement, flavor=flavor, evaluated=None, equivalents=(), fewest=1),
         specification=Specification(flavor, InfiniteLoss()),
-        ledger=replace(certificate.ledger, infinite=2),
-        editions=(Edition(1, 7, InfiniteLoss(), "2026-03-01T09:30:00+00:00"),),
+        ledger=replace(certificate.ledger, infinite_charges=2),
+        editions=(Edition(1, 7, InfiniteLoss(), datetime.fromisoformat("2026-03-01T09:30:00+00:00")),),
     )
     text = to_json(certificate).decode()
     assert "Infinity" not in text, "which is no JSON"
@@ -391,8 +394,10 @@ def test_the_page_says_that_the_loss_does_not_cover_the_invariants() -> None:
 
 
 def test_only_a_synthetic_dataset_is_labelled_synthetic() -> None:
-    assert "Synthetic data" in _page(massachusetts()).text
-    assert "Synthetic data" not in _page(replace(massachusetts(), synthetic=False)).text
+    certificate = massachusetts()
+    assert "Synthetic data" in _page(certificate).text
+    real = certificate.dataset.model_copy(update={"synthetic": False})
+    assert "Synthetic data" not in _page(replace(certificate, dataset=real)).text
 
 
 def test_custody_says_whether_the_draw_can_be_replayed() -> None:
@@ -418,7 +423,7 @@ def test_the_same_release_has_the_same_certificate() -> None:
 
 
 def test_a_time_without_a_zone_is_refused() -> None:
-    with pytest.raises(ValueError, match="time zone"):
+    with pytest.raises(ValueError, match="timezone"):
         LedgerReference(
             1, _hash("entry"), datetime(2026, 3, 1), PureLoss(), 1, PureLoss(), PureLoss(Fraction(1)), "village"
         )
@@ -495,6 +500,17 @@ def test_the_record_is_valid_under_the_published_schema_which_allows_nothing_els
         part[name] = value
     record["loss"]["rounded_up"] = "12.4850"
     assert not validator.is_valid(record), "numbers are numbers"
+
+
+@pytest.mark.parametrize("version", ["2.1", "3.0"])
+def test_what_a_certificate_is_of_is_read_from_this_version_and_from_the_one_before(
+    tmp_path: Path, version: str
+) -> None:
+    record = massachusetts().as_record() | {"version": version}
+    if version == "2.1":
+        record["ledger"]["beside"] = record["ledger"].pop("note")
+    (tmp_path / "certificate.json").write_text(json.dumps(record))
+    assert identity(tmp_path) == Identity("ma1940", "tenure_by_county", 2, _hash("draw"), 7, _hash("entry"))
 
 
 def test_a_swap_is_guaranteed_for_two_records_because_no_list_differs_in_one() -> None:

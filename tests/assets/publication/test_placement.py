@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assets.publication import placement
-from assets.publication.placement import placed, publications, remove
+from assets.publication.placement import place_folder, publications, remove
 from tests.depth import deep_but
 
 OLD = {"table.csv": b"county,count\nDukes,1741\n", "inner/notes.txt": b"old"}
@@ -59,7 +59,7 @@ elif name == "unlink":
     # The only files removed are those of the old publication, one by one.
     os.unlink = killing(os.unlink, int(number))
 
-with placement.placed(target, lambda present: "2") as folder:
+with placement.place_folder(target, lambda present: "2") as folder:
     (folder / "table.csv").write_bytes(b"county,count\\nDukes,1025\\n")
     if name == "body":
         kill()
@@ -84,12 +84,12 @@ def _gives_way(present: Path) -> None:
 
 
 def _place(target: Path, files: Mapping[str, bytes], kept_as: str | None = None) -> None:
-    with placed(target, lambda present: kept_as) as folder:
+    with place_folder(target, lambda present: kept_as) as folder:
         _write(folder, files)
 
 
 def _fail(target: Path, error: type[BaseException]) -> None:
-    with placed(target, _gives_way) as folder:
+    with place_folder(target, _gives_way) as folder:
         _write(folder, {"table.csv": b"half"})
         raise error
 
@@ -114,7 +114,7 @@ def target(tmp_path: Path) -> Path:
 
 
 def test_a_publication_is_visible_only_when_it_is_complete(target: Path) -> None:
-    with placed(target, _gives_way) as folder:
+    with place_folder(target, _gives_way) as folder:
         _write(folder, NEW)
         assert _read(target) is None
         assert folder.parent == target.parent
@@ -144,7 +144,7 @@ def test_folders_above_a_publication_keep_their_modes(target: Path) -> None:
 
 def test_a_new_publication_replaces_the_old_one_completely(target: Path) -> None:
     _place(target, OLD)
-    with placed(target, _gives_way) as folder:
+    with place_folder(target, _gives_way) as folder:
         _write(folder, NEW)
         assert _read(target) == OLD
     assert _read(target) == NEW
@@ -171,7 +171,7 @@ def test_the_same_publication_leaves_the_target_untouched(target: Path) -> None:
 def test_the_smallest_difference_is_published(target: Path, other: dict[str, bytes]) -> None:
     _place(target, OLD)
     stamp = (target / "table.csv").stat()
-    with placed(target, _gives_way) as folder:
+    with place_folder(target, _gives_way) as folder:
         _write(folder, other)
         os.utime(folder / "table.csv", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     assert _read(target) == other
@@ -226,7 +226,7 @@ def test_what_may_not_be_kept_stays_in_place(target: Path) -> None:
         raise BrokenError
 
     _place(target, OLD)
-    with pytest.raises(BrokenError), placed(target, refuse) as folder:
+    with pytest.raises(BrokenError), place_folder(target, refuse) as folder:
         _write(folder, NEW)
     assert _read(target) == OLD
     assert _beside(target) == [target.name]
@@ -340,7 +340,7 @@ def test_a_link_that_is_planted_while_a_publication_is_written_is_not_followed(
     _place(target, OLD)
 
     def place() -> None:
-        with placed(target, lambda present: "2") as folder:
+        with place_folder(target, lambda present: "2") as folder:
             _write(folder, NEW)
             (target / planted).parent.mkdir(parents=True, exist_ok=True)
             (target / planted).symlink_to(custody / "master.key" if planted.endswith("key") else custody)
@@ -439,7 +439,7 @@ def test_another_writer_waits_for_a_live_one_and_keeps_its_files(target: Path) -
     entered, leave = threading.Event(), threading.Event()
 
     def write_slowly() -> None:
-        with placed(target, _gives_way) as folder:
+        with place_folder(target, _gives_way) as folder:
             _write(folder, OLD)
             entered.set()
             leave.wait(10)

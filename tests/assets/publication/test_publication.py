@@ -16,10 +16,10 @@ import pytest
 from assets.gates.shared import all_gates
 from assets.publication import asset
 from assets.publication.asset import publication_problems, publish, require_gates
-from assets.publication.certificate import Check
 from assets.publication.placement import remove
+from assets.publication.record import Check
 from assets.publication.signature import checksums, file_sha256, pem, public_key, sign
-from assets.publication.withdrawal import Withdrawn, withdraw
+from assets.publication.withdrawal import Withdrawal, withdraw
 from assets.release.gate import ReleaseContext
 from resources.custody import Custody
 from resources.ledger import Ledger, LedgerError, Reading
@@ -189,7 +189,7 @@ def test_a_withdrawal_while_the_first_edition_is_placed_removes_it(
     release, ledger = published.release, published.context.ledger
     remove(release.folder)
     with ThreadPoolExecutor(1) as other:
-        withdrawals: list[Future[Withdrawn]] = []
+        withdrawals: list[Future[Withdrawal]] = []
 
         def withdrawn_and_signed(folder: Path, custody: Custody) -> None:
             dataset = release.dataset.name

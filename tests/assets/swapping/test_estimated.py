@@ -17,7 +17,7 @@ from assets.swapping.product import ESTIMATED
 from assets.swapping.published import published_tables
 from assets.swapping.records import read_contingency, stage_records
 from assets.swapping.release import SwappingRelease
-from assets.swapping.statement import estimates_in_words
+from assets.swapping.statement import describe_estimates
 from assets.swapping.tables import table_recipes
 from mechanisms.swapping.permutation import Contingency
 from resources.statements import Zone
@@ -175,4 +175,4 @@ def test_products_without_estimates_say_why(small: Village, changes: Any, reason
     (described, *_) = published_tables(release)
     assert reason in described.description
     assert [column.name for column in described.columns][-1] == "count"
-    assert reason in estimates_in_words(release.design)
+    assert reason in describe_estimates(release.design)

@@ -20,7 +20,7 @@ from assets.cef.census import UNIT_COLUMNS, census_persons, census_units
 from assets.ledger.comparison import Comparison, compare
 from assets.ledger.page import describe_totals
 from assets.ledger.remarks import write_remarks
-from assets.publication.certificate import _building_blocks
+from assets.publication.certificate import building_blocks
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.draw import Draw
 from assets.swapping.declaration import SwappingDeclaration
@@ -218,7 +218,7 @@ def test_everything_that_states_the_guarantee_names_person_records() -> None:
         dict.fromkeys(("records", "holding", "swap"), ""), 1, 3, UniqueRecords(3, 0, 0, 0), Moved(0.5, 0.25)
     )
     stated = method.specification(inputs)
-    (granularity,) = (block["answer"] for block in _building_blocks(stated) if block["block"] == "Input premetric")
+    (granularity,) = (block.answer for block in building_blocks(stated) if block.block == "Input premetric")
     assert granularity == (
         "One person record: two data sets are as far apart as the number of person records in which they differ "
         "(Hamming distance). It bounds no change of a person: a change of one person can change the records of all "

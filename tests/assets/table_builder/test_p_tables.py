@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assets.table_builder.p_tables import PTableFileError, load_p_table
-from assets.table_builder.plan import loss_against_epsilon, loss_of_p_table, upwards
+from assets.table_builder.plan import describe_p_table, format_delta, p_table_curve
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.table_builder.judging import judge
 from mechanisms.table_builder.p_table import PTable, Row
@@ -48,7 +48,7 @@ TABLE = PTable((Row((0,), (1,)), Row((-1, 0, 1), (1, 2, 1))))
 
 def test_the_curve_has_delta_of_both_and_a_mark_for_what_is_declared() -> None:
     charged = judge(TABLE, PureLoss(Fraction(1)))
-    curve = loss_against_epsilon(TABLE, charged)
+    curve = p_table_curve(TABLE, charged)
     ours, theirs = curve.series.values()
     assert {delta for _, delta in ours} == {0.75}, "no ε holds without a δ"
     assert theirs[0] == (0, pytest.approx(0.5**0.5))
@@ -60,12 +60,12 @@ def test_the_curve_has_delta_of_both_and_a_mark_for_what_is_declared() -> None:
 def test_a_table_that_changes_nothing_has_no_curve() -> None:
     nothing = PTable((Row((0,), (1,)),))
     with pytest.raises(ValueError, match="changes no count"):
-        loss_against_epsilon(nothing)
-    assert loss_of_p_table(nothing, None) == ("The p-table changes no count, so it guarantees nothing.", None, None)
+        p_table_curve(nothing)
+    assert describe_p_table(nothing, None) == ("The p-table changes no count, so it guarantees nothing.", None, None)
 
 
 def test_the_page_states_delta_beside_the_laplace_of_the_same_variance() -> None:
-    words, table, curve = loss_of_p_table(TABLE, PureLoss(Fraction(1)))
+    words, table, curve = describe_p_table(TABLE, PureLoss(Fraction(1)))
     assert table is not None
     rows = table[1]
     # Count 1 becomes 1 or 2 in three of four cases, and count 0 never. The variance is 1/2, so q = 3 − 2√2 for the
@@ -79,5 +79,6 @@ def test_the_page_states_delta_beside_the_laplace_of_the_same_variance() -> None
 
 
 def test_a_delta_is_never_stated_below_itself() -> None:
-    assert [upwards(Fraction(each)) for each in ("0", "1/3", "1", "1/10000001")] == ["0", "0.3334", "1.000", "1.000E-7"]
-    assert all(Fraction(Decimal(upwards(Fraction(1, n)))) >= Fraction(1, n) for n in range(1, 3000, 7))
+    texts = [format_delta(Fraction(delta)) for delta in ("0", "1/3", "1", "1/10000001")]
+    assert texts == ["0", "0.3334", "1.000", "1.000E-7"]
+    assert all(Fraction(Decimal(format_delta(Fraction(1, n)))) >= Fraction(1, n) for n in range(1, 3000, 7))

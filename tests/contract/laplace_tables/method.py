@@ -1,7 +1,6 @@
 """What the mechanism brings to charge, draw, gates and publication; `DeclaredCounts` has the rest."""
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
 from typing import Any
 
 import dagster as dg
@@ -10,21 +9,22 @@ from assets.measurement.counts import build_counts
 from assets.measurement.declared import DeclaredCounts, DeclaredTable
 from assets.measurement.grid import Query
 from assets.measurement.method import COUNTS, MEASUREMENTS
+from assets.planning.lines import plan_line
 from assets.release.columns import described
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
-from assets.release.plan import Line, Plan
+from assets.release.plan import Plan
 from assets.release.published import PublishedColumn, PublishedTable
 from assets.release.statement import Accuracy, DataVersion, Parameter, Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
 from assets.tabulation.dictionary import published_column
 from mechanisms.accounting.specification import Specification
-from mechanisms.sampling.margins import margin_of_error
+from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 from tests.contract.laplace_tables.declaration import LaplaceProduct
-from tests.contract.laplace_tables.design import MECHANISM, VERSION
+from tests.contract.laplace_tables.design import MECHANISM, SENSITIVITY, VERSION
 from tests.contract.laplace_tables.release import LaplaceRelease
 
 
@@ -82,12 +82,11 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
         return Plan(
             self._specification,
             tuple(
-                Line(
+                plan_line(
                     table.name,
                     "units",
                     design.budgets[table.name],
-                    sqrt(design.noise_of(table.name).exact_variance),
-                    margin_of_error(design.noise_of(table.name)),
+                    lambda budget: DiscreteLaplace(SENSITIVITY / budget),
                     table.size,
                 )
                 for table in self.release.tables

@@ -1,0 +1,101 @@
+"""Planned lines of noise, and the budgets and charts that follow from them, for the plans of all mechanisms.
+
+A mechanism's `plan` module says which lines there are. `mechanisms.sampling.margins` searches for one budget.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+
+from assets.release.plan import Curve, Line
+from mechanisms.accounting.losses import Loss, format_loss
+from mechanisms.sampling.margins import MILLION, least_budget, margin_of_error, rounded_up, unit_of
+from mechanisms.sampling.quantiles import Uncapped
+
+LEAST_MARGIN = 0.5
+"""Where a margin of 0 is drawn, because it has no logarithm."""
+
+_STEPS = 60
+_BEYOND = 4
+"""The factor by which curves extend beyond the least and the greatest budget, so that even a single budget spans more
+than a decade."""
+
+
+def plan_line(
+    name: str,
+    counted: str,
+    budget: Fraction,
+    noise_at: Callable[[Fraction], Uncapped],
+    numbers: int | None = None,
+    level: str = "",
+) -> Line:
+    """A line whose noise has a distribution without a cap, given by budget."""
+    error = sqrt(noise_at(budget).exact_variance)
+    return Line(name, counted, budget, error, lambda other: margin_of_error(noise_at(other)), numbers, level)
+
+
+def budgets_for_margins(
+    lines: Iterable[Line], margins: Mapping[str, Fraction], most: int | Fraction, *, as_shares: bool = False
+) -> dict[str, Fraction]:
+    """By line, its budget: the least one that keeps a wanted margin, and otherwise its own.
+
+    Args:
+        margins: by line, the wanted 90% margin of error.
+        most: the largest budget.
+        as_shares: whether budgets are declared as shares of their sum. All are then multiples of one unit, of a
+            millionth or less: other lines keep their budgets exactly if such shares can be declared, and otherwise get
+            the next billionth. If not, the least budgets are multiples of a millionth.
+
+    Raises:
+        ValueError: if no budget gives a margin.
+    """
+    lines = list(lines)
+    unit = unit_of(line.budget for line in lines if line.name not in margins) if as_shares else Fraction(1, MILLION)
+    budgets = {}
+    for line in lines:
+        if line.name not in margins:
+            budgets[line.name] = rounded_up(line.budget, unit) if as_shares else line.budget
+            continue
+        try:
+            budgets[line.name] = least_budget(line.margin_at, margins[line.name], line.budget, unit, Fraction(most))
+        except ValueError as error:
+            raise ValueError(f"margins: {line.name}: {error}") from None
+    return budgets
+
+
+def margins_by_budget(
+    x: str,
+    y: str,
+    series: Mapping[str, Callable[[Fraction], float]],
+    marks: Sequence[tuple[str, Fraction, Callable[[Fraction], float]]],
+) -> Curve:
+    """Margins of error against budgets.
+
+    Args:
+        x, y: the axes, in words.
+        series: by name, the margin that a budget gives.
+        marks: of each line, its name, its budget, and the margin that a budget gives.
+    """
+    budgets = [float(budget) for _, budget, _ in marks]
+    steps = [Fraction(step) for step in np.geomspace(min(budgets) / _BEYOND, max(budgets) * _BEYOND, _STEPS)]
+    return Curve(
+        "Margin of error against budget",
+        x,
+        y,
+        {name: [(float(step), margin_at(step)) for step in steps] for name, margin_at in series.items()},
+        [(name, float(budget), margin_at(budget)) for name, budget, margin_at in marks],
+        log_x=True,
+        log_y=True,
+    )
+
+
+def format_cell(value: object) -> str:
+    """A value in a small table; a dash if there is none."""
+    return "–" if value is None else str(value)
+
+
+def format_exactly(loss: Loss) -> str:
+    """A loss as a reader sees it, with its exact value."""
+    return f"{format_loss(loss)} (exactly {loss})"

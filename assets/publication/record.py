@@ -1,0 +1,388 @@
+"""The record of a certificate as models: what `certificate.json` contains, and its JSON Schema.
+
+The descriptions of the fields are those of the schema. `certificate` fills the models in; the parts that a mechanism
+states are in `assets.release.statement`.
+"""
+
+import datetime
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, GetPydanticSchema, PlainSerializer, computed_field
+from pydantic.dataclasses import dataclass
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
+
+from assets.publication.package import DataFile
+from assets.publication.signature import CHECKSUMS, SIGNATURE
+from assets.release.prose import Prose
+from assets.release.statement import RECORDED, Accuracy, DataVersion, Paper, Parameter, Sha256, Uri
+from mechanisms.accounting.composition import warn_of_infinite
+from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss
+from mechanisms.accounting.rounding import DECIMALS
+from resources.custody import CustodyMode
+from resources.ledger import remaining
+
+VERSION = "3.0"
+"""The version of the record. The first part grows when a program that reads the record could fail on a new one."""
+
+SCHEMA: Final = "certificate.schema.json"
+"""The name of the JSON Schema of the record, in every publication."""
+
+
+PROSE = Prose(Path(__file__).with_name("certificate.md"))
+
+
+class Part(BaseModel):
+    """A part of the record."""
+
+    model_config = ConfigDict(frozen=True, **RECORDED)
+
+
+class Delta(Part):
+    """A probability δ."""
+
+    value: float = Field(description="The probability.")
+    exact: str = Field(description="The same as a fraction.")
+
+    @classmethod
+    def of(cls, delta: Fraction) -> Self:
+        return cls(value=float(delta), exact=str(delta))
+
+
+class Amount(Part):
+    """A protection loss."""
+
+    symbol: Literal["ε", "ρ"] = Field(
+        description="The letter of the loss: ε of pure or approximate DP, ρ of zCDP.",
+    )
+    rounded_up: float | None = Field(description="The loss, rounded up; null if it is infinite.")
+    exact: str = Field(
+        description="The loss without rounding: a fraction, the logarithm of a fraction, or a sum of both; ∞ if it is "
+        "infinite."
+    )
+    delta: Delta | None = Field(description="δ of an approximate loss; null for others.")
+
+    @classmethod
+    def of(cls, loss: Loss, places: int = DECIMALS, **further: Any) -> Self:
+        """A loss, with further fields of the model."""
+        exact, delta = (loss.epsilon, loss.delta) if isinstance(loss, ApproximateLoss) else (loss, None)
+        amount: dict[str, Any] = {
+            "symbol": loss.symbol,
+            # JSON has no infinite number.
+            "rounded_up": None if isinstance(loss, InfiniteLoss) else float(loss.round_up(places)),
+            "exact": str(exact),
+            "delta": None if delta is None else Delta.of(delta),
+        }
+        return cls(**amount, **further)
+
+
+RecordedLoss = Annotated[
+    Loss,
+    GetPydanticSchema(lambda _, __: core_schema.any_schema()),
+    PlainSerializer(Amount.of, return_type=Amount),
+]
+"""An exact loss, which is recorded as an `Amount`."""
+
+UtcTime = Annotated[
+    AwareDatetime,
+    PlainSerializer(
+        lambda time: time.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z"),
+        return_type=Annotated[str, Field(json_schema_extra={"format": "date-time"})],
+    ),
+]
+"""A time with a zone, which is recorded in UTC."""
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class Publisher(Part):
+    """Who publishes, and when."""
+
+    authority: str | None = Field(description="The office that publishes; null if the deployment does not declare it.")
+    contact: str | None = Field(description="How to reach it.")
+    license: str | None = Field(description="The license of the data, by its SPDX identifier.")
+    license_url: str | None = Field(description="Where the text of the license is.")
+    date: datetime.date = Field(description="The day of the charge of this edition, in UTC.")
+    citation: str | None = Field(description="How to cite this edition; null if no authority is declared.")
+
+
+class Dataset(Part):
+    """What it is made from."""
+
+    name: str = Field(description="Its name.")
+    title: str = Field(description="Its name in words.")
+    description: str = Field(description="Where the records come from.")
+    synthetic: bool = Field(description="Whether the records are generated, or were public before.")
+
+
+class Release(Part):
+    """What is published."""
+
+    name: str = Field(description="Its name.")
+    title: str = Field(description="Its name in words.")
+    description: str = Field(description="What is published.")
+
+
+class Mechanism(Part):
+    """How it is protected."""
+
+    name: str = Field(description="The mechanism.")
+    version: str = Field(description="Its version, which the draw id contains.")
+    method: str = Field(description="What it does, for readers who know no statistics.")
+    parameters: tuple[Parameter, ...]
+    papers: tuple[Paper, ...]
+
+
+class BuildingBlock(Part):
+    """A building block of a DP specification (Bailie, Gong and Meng, Section 2.2)."""
+
+    block: str = Field(description="The building block.")
+    question: str = Field(description="The question that it answers.")
+    answer: str = Field(description="The answer for this release.")
+
+
+class Invariants(Part):
+    """What is exact."""
+
+    held_fixed: tuple[str, ...] = Field(
+        description="The statistics that are published exactly, in the words of the data dictionary."
+    )
+    as_charged: tuple[str, ...] = Field(description="The same in the words of the ledger's entry.")
+    also_exact: tuple[str, ...] = Field(description="What else is exact because of them, in sentences.")
+    note: str = Field(description="What the loss does not cover.")
+
+
+class Variable(Part):
+    """A variable that the certificate names."""
+
+    name: str = Field(description="The name in the files.")
+    words: str = Field(description="The words for it in this certificate.")
+
+
+class Guarantee(Part):
+    """The guarantee in plain words."""
+
+    sentence: str = Field(description="The guarantee in plain words.")
+    number: str = Field(description="What the number means.")
+    units: Count = Field(description="k: the number of units in which the compared data sets differ.")
+    factor: float | None = Field(
+        description="The greatest factor between the probabilities of the same publication under both, rounded up; "
+        "null if it is 10^300 or more, or if the loss is infinite."
+    )
+    delta: Delta | None = Field(
+        description="What is added to the factor times the other probability; null for pure DP."
+    )
+
+
+class Evaluated(Part):
+    """A smaller bound that is not what is charged."""
+
+    rounded_up: float = Field(description="ε, rounded up.")
+    meaning: str = Field(description="What it is.")
+
+
+class Conversion(Part):
+    """A conversion of ρ into (ε, δ)."""
+
+    authors: str = Field(description="Whose conversion of ρ into (ε, δ).")
+    url: Uri
+
+
+class EquivalentAmount(Amount):
+    """The loss of a part of the release, or of some changes."""
+
+    of_what: str = Field(alias="of", description="What it is the loss of.")
+    epsilons: tuple[float, ...] = Field(description="ε by each of the conversions, in their order.")
+    source: str = Field(description="What it follows from.")
+
+
+class Equivalents(Part):
+    """The loss of parts of the release and of some changes."""
+
+    delta: Delta | None = Field(description="δ of all ε below; null if the loss is not in zCDP.")
+    conversions: tuple[Conversion, ...]
+    losses: tuple[EquivalentAmount, ...]
+
+
+class LineAmount(Amount):
+    """The loss of an independent measurement."""
+
+    label: str = Field(description="The measurement.")
+
+
+class ChargedAmount(Amount):
+    """The protection loss that was charged."""
+
+    source: str = Field(description="The theorem that gives the loss.")
+    guarantee: Guarantee
+    meaning: str = Field(description="The guarantee for k units.")
+    evaluated: Evaluated | None = Field(
+        description="A smaller bound that is not what is charged; null if there is none."
+    )
+    equivalents: Equivalents
+    lines: tuple[LineAmount, ...] = Field(
+        description="What each independent measurement costs; empty if there is one draw only."
+    )
+
+
+@dataclass(frozen=True, config=RECORDED)
+class Randomness:
+    """The randomness of the draw."""
+
+    custody: CustodyMode
+    """What happens to the draw's key after the draw."""
+    draw_id: Sha256
+    """The identifier of the draw."""
+    commitment: Sha256
+    """The SHA-256 of the draw's key."""
+    generator: str = "AES-256-CTR (OpenSSL)"
+    """The generator that expands the key into random words."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def replay(self) -> str:
+        """Whether the draw can be replayed."""
+        return PROSE(self.custody.value)
+
+
+@dataclass(frozen=True, config=RECORDED)
+class LedgerReference:
+    """The charge in the budget ledger."""
+
+    sequence: Count
+    """The number of the entry of the charge."""
+    entry_hash: Sha256
+    """Its hash, which the next entry contains."""
+    recorded_at: UtcTime
+    """When it was written, in UTC."""
+    total_after_this_charge: RecordedLoss
+    """The total of the finite charges to the population up to and including this entry."""
+    last_charge_at_publication: Count
+    """The number of the population's last charge at publication."""
+    total_at_publication: RecordedLoss
+    """The total of the finite charges to the population up to and including that charge."""
+    cap: RecordedLoss
+    """The cap of the population."""
+    population: str
+    """The population that is charged."""
+    infinite_charges: Annotated[int, Field(ge=0)] = 0
+    """How many of the population's charges are infinite then. No total counts them, and no cap bounds them."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def note(self) -> str:
+        """What infinite charges mean, as a sentence; empty if there is none."""
+        return warn_of_infinite(self.infinite_charges)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def left_at_publication(self) -> float:
+        """What is left under the cap, in the cap's letter, rounded down."""
+        return float(remaining(self.total_at_publication, self.cap))
+
+
+@dataclass(frozen=True, config=RECORDED)
+class Edition:
+    """A settled draw of the release."""
+
+    number: Count
+    """Its number, in the order of settlement."""
+    ledger_entry: Count
+    """The entry of its charge."""
+    charged: RecordedLoss
+    """The loss that was charged."""
+    recorded_at: UtcTime
+    """When that entry was written, in UTC."""
+    withdrawn: int | None = None
+    """The entry that withdrew it; null if it stands."""
+
+
+class Editions(Part):
+    """The edition."""
+
+    number: Count = Field(description="The number of this edition.")
+    all: tuple[Edition, ...] = Field(description="All settled draws of the release.")
+    note: str = Field(default_factory=lambda: PROSE("editions"), description="What an edition is.")
+
+
+class DataVersions(Part):
+    """The versions of the data."""
+
+    versions: tuple[DataVersion, ...]
+    note: str = Field(default_factory=lambda: PROSE("versions"), description="What a version is.")
+
+
+@dataclass(frozen=True, config=RECORDED)
+class Check:
+    """A blocking check that the release passed."""
+
+    name: str
+    """The check."""
+    description: str
+    """Its rule."""
+
+
+class Signature(Part):
+    """The signature of the files."""
+
+    algorithm: Literal["Ed25519"] = "Ed25519"
+    file: str = Field(default=SIGNATURE, description="The file of the signature.")
+    signs: str = Field(default=CHECKSUMS, description="The file that is signed.")
+    public_key: Sha256 = Field(description="The SHA-256 of the public key in DER.")
+    note: str = Field(default_factory=lambda: PROSE("signature"), description="What is signed.")
+
+
+class Record(Part):
+    """What a publication guarantees, and how that can be checked. Rounded numbers are numbers; beside each, the member
+    exact has the same number without rounding, as text. Losses are rounded up, and what is left is rounded down.
+    """
+
+    format: Literal["certificate.schema.json"] = Field(default=SCHEMA, alias="$schema")
+    version: str = Field(
+        default=VERSION,
+        description="The version of this format. The second part grows with additions, the first with changes that a "
+        "program could fail on.",
+        json_schema_extra={"pattern": rf"^{VERSION.partition('.')[0]}\.[0-9]+$"},
+    )
+    publisher: Publisher
+    dataset: Dataset
+    release: Release
+    mechanism: Mechanism
+    specification: Annotated[tuple[BuildingBlock, ...], Field(min_length=5, max_length=5)] = Field(
+        description="The five building blocks of the DP specification."
+    )
+    invariants: Invariants
+    variables: tuple[Variable, ...] = Field(description="The variables that the certificate names.")
+    loss: ChargedAmount
+    accuracy: Accuracy = Field(
+        description="How accurate the published figures are, from parameters and published statistics alone."
+    )
+    errors: Accuracy | None = Field(
+        description="The errors of the published figures, estimated from what is published; null if they are not."
+    )
+    randomness: Randomness
+    ledger: LedgerReference
+    edition: Editions
+    data_versions: DataVersions
+    code_versions: dict[str, str] = Field(description="The versions of programs and libraries, by name.")
+    checks: tuple[Check, ...] = Field(description="The checks that the release passed before it was published.")
+    products: tuple[DataFile, ...] = Field(description="The data files.")
+    signature: Signature
+
+
+class _WithoutTitles(GenerateJsonSchema):
+    """Leaves out titles of fields, which repeat their names."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False
+
+
+def schema() -> bytes:
+    """The JSON Schema of the record."""
+    described = Record.model_json_schema(mode="serialization", schema_generator=_WithoutTitles)
+    title = f"Disclosure avoidance certificate, version {VERSION.partition('.')[0]}"
+    described |= {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, "title": title}
+    return (json.dumps(described, ensure_ascii=False, indent=2) + "\n").encode()

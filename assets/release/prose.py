@@ -1,0 +1,56 @@
+"""Prose of certificates and pages: Markdown files of texts, each below a heading, whose values are filled in.
+
+The texts of a mechanism are in `statement.md` beside its module `statement`, as Jinja templates. A line break is a
+space, so that sentences may be wrapped anywhere; an empty line separates paragraphs. The page of a certificate, which
+escapes these texts, is `certificate.html` in `assets.publication`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+_HEADING = "## "
+
+
+class Prose:
+    """The texts of a Markdown file.
+
+    Args:
+        path: the file, or the module beside it that has the same stem.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        environment = Environment(undefined=StrictUndefined)
+        environment.filters |= {
+            "conjoin": conjoin,
+            "general": lambda number: f"{float(number):g}",
+            "sentence": start_sentence,
+            "thousands": "{:,}".format,
+        }
+        _, *sections = f"\n{Path(path).with_suffix('.md').read_text('utf-8')}".split(f"\n{_HEADING}")
+        self._texts = {}
+        for heading, _, text in (section.partition("\n") for section in sections):
+            paragraphs = (" ".join(paragraph.split("\n")) for paragraph in text.strip().split("\n\n"))
+            self._texts[heading.strip()] = environment.from_string("\n\n".join(paragraphs))
+
+    def __call__(self, heading: str, **values: Any) -> str:
+        """The text below a heading, with values filled in.
+
+        Raises:
+            KeyError: if there is no such heading.
+            jinja2.UndefinedError: if the text needs a value that is not given.
+        """
+        return self._texts[heading].render(values)
+
+
+def conjoin(words: Sequence[str]) -> str:
+    """Words as in a sentence: `a`, `a and b`, `a, b and c`."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def start_sentence(text: str) -> str:
+    """A text at the beginning of a sentence."""
+    return f"{text[:1].upper()}{text[1:]}"
