@@ -4,7 +4,7 @@ from assets.gates.shared import count_problem, differing_table
 from assets.measurement.grid import GridCounts
 from assets.measurement.method import GridError
 from assets.phsafe.estimates import estimates
-from assets.phsafe.joined import JOINED, join_recipe
+from assets.phsafe.join import JOINED, join_recipe
 from assets.phsafe.plan import parameter_tables
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import ESTIMATES, finished_table, measured_files, measured_table, table_recipes
@@ -53,7 +53,9 @@ def finished_gates(method: GridCounts[PHSafeRelease]) -> list[Gate[PHSafeRelease
 
 def _join(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        return differing_table(session, context.release.confidential(JOINED), join_recipe(session, context.release))
+        design = context.release.design
+        recipe = join_recipe(session, context.release.dataset, design.states, design.thresholds)
+        return differing_table(session, context.release.confidential(JOINED), recipe)
 
 
 def _estimates(context: Context, method: GridCounts[PHSafeRelease]) -> list[str]:

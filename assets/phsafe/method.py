@@ -10,13 +10,12 @@ from assets.measurement.counts import build_counts
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS
 from assets.phsafe.gates import counting_gates, finished_gates
-from assets.phsafe.grid import grid, queries
-from assets.phsafe.join import PERSON_COLUMNS, UNIT_COLUMNS
-from assets.phsafe.joined import JOINED, build_truncated_join, counts_recipe
+from assets.phsafe.grid import counts_recipe, grid, queries
+from assets.phsafe.join import JOINED, build_truncated_join
 from assets.phsafe.plan import parameter_tables, phsafe_plan
 from assets.phsafe.postprocessed import build_exact_measurements, build_finished, build_postprocessed
 from assets.phsafe.published import published_tables
-from assets.phsafe.release import PHSafeRelease
+from assets.phsafe.release import PERSON_COLUMNS, UNIT_COLUMNS, PHSafeRelease
 from assets.phsafe.statement import phsafe_statement
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
@@ -82,10 +81,11 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return queries(self.release.design)
 
     def build_grid(self) -> pa.Table:
-        return grid(self.release.design)
+        design = self.release.design
+        return grid([(run, level) for run, level, _ in design.released], design.states)
 
     def counts_recipe(self, session: Session) -> Recipe:
-        return counts_recipe(session, self.release)
+        return counts_recipe(session, self.release.confidential(JOINED), self.grid)
 
     def table_gates(self) -> Sequence[Gate[PHSafeRelease]]:
         return [*counting_gates(), *(finished_gates(self) if self.charges else [])]

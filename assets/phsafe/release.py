@@ -7,11 +7,17 @@ The rules are checked before anything runs. Those that need no dataset are in `a
 from dataclasses import dataclass
 
 from assets.phsafe.declaration import PHSafeDeclaration
-from assets.phsafe.join import PERSON_COLUMNS, UNIT_COLUMNS
 from assets.release.release import Release
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.runs import RUN
 from mechanisms.phsafe.tables import SHELL, SHELLS, Shell
+
+UNIT_COLUMNS = ("MAFID", "RTYPE", "HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPLT", "TABBLKST")
+"""The columns of `units` that the runs read."""
+
+PERSON_COLUMNS = ("MAFID", "PERSON_RTYPE", "QAGE", "CENHISP", "CENRACE", "RELSHIP")
+"""The columns of `persons` that the runs read. A digest of these determines which persons of a unit are kept, so
+another list of columns, or another order of them, would keep other persons."""
 
 _INTEGERS = {"MAFID", "QAGE"}
 """The columns that are stored as integers; all other columns that the runs read are text."""

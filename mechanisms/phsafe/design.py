@@ -128,6 +128,15 @@ class PHSafeDesign(LinesDesign):
             if (budget := self.runs[run.name].budgets.get(level.name, Fraction(0))) != 0
         )
 
+    @cached_property
+    def released_runs(self) -> tuple[Run, ...]:
+        return tuple(dict.fromkeys(measurement.run for measurement in self.released))
+
+    @property
+    def thresholds(self) -> dict[str, int | None]:
+        """By name of released run, τ, or None if it counts units."""
+        return {run.name: self.truncation(run) for run in self.released_runs}
+
     def truncation(self, run: Run) -> int | None:
         """τ of a run, or None if it counts units.
 
@@ -189,7 +198,7 @@ class PHSafeDesign(LinesDesign):
                     "truncation": self.truncation(run),
                     "budgets": {level.name: str(budget) for other, level, budget in self.released if other is run},
                 }
-                for run in dict.fromkeys(measurement.run for measurement in self.released)
+                for run in self.released_runs
             },
         }
 

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
-from assets.phsafe.counts import write_counts
-from assets.phsafe.join import stage_truncation, write_truncated_join, write_truncation_report
+from assets.phsafe.grid import counts_recipe, grid
+from assets.phsafe.join import join_recipe, report_recipe, stage_truncation
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.phsafe.runs import RUNS, Geography, Iterated, Level
 from resources.statements import Table, Zone
-from resources.warehouse import Session
+from resources.warehouse import Recipe, Session
 
 
 class Unit(NamedTuple):
@@ -114,10 +114,18 @@ class Census:
 
     def write(self, truncation: Mapping[str, int | None], released: Iterable[tuple[str, Level]]) -> pa.Table:
         """Write the truncated join and the exact counts; returns the counts."""
-        target = self.table("counts")
-        write_truncated_join(self.session, self.dataset, self.table("truncated_join"), self.states, truncation)
-        write_counts(self.session, self.table("truncated_join"), target, self.states, set(released))
-        return self.session.arrow("warehouse/all", source=target)
+        names = set(released)
+        cells = grid([(run, level) for run in RUNS for level in run.levels if (run.name, level) in names], self.states)
+        cells = cells.add_column(0, "draw_order", pa.array(range(len(cells)), pa.int64()))
+        joined = self.make("truncated_join", join_recipe(self.session, self.dataset, self.states, truncation))
+        counts = self.make("counts", counts_recipe(self.session, joined, cells))
+        return self.session.arrow("warehouse/all", source=counts)
+
+    def make(self, name: str, recipe: Recipe) -> Table:
+        """Make a table of the release by its recipe."""
+        statement, values, names = recipe
+        self.session.create(self.table(name), statement, values, **names)
+        return self.table(name)
 
     def counts(
         self, truncation: Mapping[str, int | None], released: Iterable[tuple[str, Level]] = ALL_RELEASED
@@ -131,8 +139,8 @@ class Census:
 
     def report(self, truncation: Mapping[str, int | None]) -> dict[str, dict[str, int]]:
         """The truncation report by run."""
-        write_truncation_report(self.session, self.dataset, self.table("report"), self.states, truncation)
-        rows = self.session.arrow("warehouse/all", source=self.table("report")).to_pylist()
+        report = self.make("report", report_recipe(self.dataset, self.states, truncation))
+        rows = self.session.arrow("warehouse/all", source=report).to_pylist()
         return {row.pop("run"): row for row in rows}
 
 
