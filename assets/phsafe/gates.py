@@ -1,38 +1,35 @@
 """The gates that PHSafe adds to those of all releases and of noisy counts."""
 
+from collections.abc import Mapping
+
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.grid import GridCounts
-from assets.measurement.method import GridError
+from assets.measurement.method import GridError, parameters_gate
 from assets.phsafe.estimates import estimates
 from assets.phsafe.join import JOINED, join_recipe
-from assets.phsafe.plan import parameter_tables
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import ESTIMATES, finished_table, measured_files, measured_table, table_recipes
 from assets.release.gate import Gate, ReleaseContext
-from assets.release.method import PLAN
 from assets.tabulation.asset import tables_gate
 from mechanisms.phsafe.runs import DERIVED
-from resources.statements import Zone
+from resources.statements import Table, Zone
 from resources.warehouse import Recipe
 
 Context = ReleaseContext[PHSafeRelease]
 
 
-def counting_gates() -> list[Gate[PHSafeRelease]]:
-    return [Gate("join_of_the_cef", JOINED, "The stored truncated join is that of the current CEF.", _join)]
+def join_gate() -> Gate[PHSafeRelease]:
+    return Gate("join_of_the_cef", JOINED, "The stored truncated join is that of the current CEF.", _join)
 
 
-def finished_gates(method: GridCounts[PHSafeRelease]) -> list[Gate[PHSafeRelease]]:
-    def estimated(context: Context) -> list[str]:
-        return _estimates(context, method)
-
+def finished_gates(release: PHSafeRelease) -> list[Gate[PHSafeRelease]]:
     return [
-        Gate("parameters_as_declared", PLAN, "The published parameters are the declared ones.", _parameters),
+        parameters_gate(),
         Gate(
             "estimates_of_the_measurements",
             "postprocessed",
             "The stored estimates are those of the current measurements.",
-            estimated,
+            _estimates,
         ),
         Gate(
             "intervals_in_order",
@@ -40,7 +37,7 @@ def finished_gates(method: GridCounts[PHSafeRelease]) -> list[Gate[PHSafeRelease
             "Every estimate is nonnegative and finite, and lies in its interval.",
             _intervals,
         ),
-        tables_gate(lambda session: table_recipes(session, method.release)),
+        tables_gate(lambda session: table_recipes(session, release)),
         Gate("derived_files", "tables", "PH5_num equals PH4, and PH8_num the sums of cells of PH7.", _derived),
         Gate(
             "finished_tables_plausible",
@@ -52,13 +49,15 @@ def finished_gates(method: GridCounts[PHSafeRelease]) -> list[Gate[PHSafeRelease
 
 
 def _join(context: Context) -> list[str]:
+    release, design = context.release, context.release.design
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        design = context.release.design
-        recipe = join_recipe(session, context.release.dataset, design.states, design.thresholds)
-        return differing_table(session, context.release.confidential(JOINED), recipe)
+        recipe = join_recipe(session, release.dataset, design.states, design.thresholds)
+        return differing_table(session, release.confidential(JOINED), recipe)
 
 
-def _estimates(context: Context, method: GridCounts[PHSafeRelease]) -> list[str]:
+def _estimates(context: Context) -> list[str]:
+    method = context.method
+    assert isinstance(method, GridCounts)
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         try:
             made = estimates(method, session)
@@ -69,17 +68,23 @@ def _estimates(context: Context, method: GridCounts[PHSafeRelease]) -> list[str]
 
 
 def _intervals(context: Context) -> list[str]:
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        (rows,) = session.row("phsafe/out_of_order", table=context.release.public(ESTIMATES))
-    return count_problem(int(rows), "estimates that are negative, not finite or outside their interval")
+    words = "estimates that are negative, not finite or outside their interval"
+    return _out_of_order(context, {context.release.public(ESTIMATES): words})
 
 
-def _parameters(context: Context) -> list[str]:
+def _plausible(context: Context) -> list[str]:
+    words = "cells that are negative or outside their interval"
+    release = context.release
+    return _out_of_order(context, {finished_table(release, name): f"{name}: {words}" for name in release.products})
+
+
+def _out_of_order(context: Context, tables: Mapping[Table, str]) -> list[str]:
+    """The problems of tables of estimates, each with its words."""
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for table, declared in parameter_tables(context.release).items():
-            again: Recipe = ("warehouse/all", {}, {"source": session.register("declared", declared)})
-            problems += differing_table(session, table, again)
+        for table, words in tables.items():
+            (rows,) = session.row("phsafe/out_of_order", table=table)
+            problems += count_problem(int(rows), words)
     return problems
 
 
@@ -101,13 +106,4 @@ def _derived(context: Context) -> list[str]:
             problems += count_problem(
                 int(cells), f"cells of {derived.name} that are not sums of cells of {derived.source}"
             )
-    return problems
-
-
-def _plausible(context: Context) -> list[str]:
-    problems = []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for name in context.release.products:
-            (rows,) = session.row("phsafe/out_of_order", table=finished_table(context.release, name))
-            problems += count_problem(int(rows), f"{name}: cells that are negative or outside their interval")
     return problems

@@ -9,7 +9,7 @@ import pyarrow as pa
 from assets.measurement.counts import build_counts
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS
-from assets.phsafe.gates import counting_gates, finished_gates
+from assets.phsafe.gates import finished_gates, join_gate
 from assets.phsafe.grid import counts_recipe, grid, queries
 from assets.phsafe.join import JOINED, build_truncated_join
 from assets.phsafe.plan import parameter_tables, phsafe_plan
@@ -88,7 +88,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return counts_recipe(session, self.release.confidential(JOINED), self.grid)
 
     def table_gates(self) -> Sequence[Gate[PHSafeRelease]]:
-        return [*counting_gates(), *(finished_gates(self) if self.charges else [])]
+        return [join_gate(), *(finished_gates(self.release) if self.charges else [])]
 
     def columns_read(self) -> Collection[str]:
         return (*UNIT_COLUMNS, *PERSON_COLUMNS)

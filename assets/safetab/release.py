@@ -11,6 +11,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar
 
+from assets.measurement.declaration import require_known_states
 from assets.release.release import Release
 from assets.safetab.declaration import SafeTabDeclaration, SafeTabHDeclaration, SafeTabPDeclaration
 from assets.safetab.records import Counted, columns_read, lacks_household_file
@@ -48,11 +49,7 @@ class SafeTabRelease(Release):
                     f"dataset: {table} of {self.dataset.name} have no column {missing[0]}; declare the dataset with "
                     "detailed_codes: true, or as a SafeTabDataset"
                 )
-        codes = self.dataset.units.stored["TABBLKST"].codes
-        for state in self.design.states:
-            if codes and state not in codes:
-                known = ", ".join(str(code) for code in codes)
-                self.refuse(f"states: {state} is not a state of {self.dataset.name}, which has {known}")
+        require_known_states(self, self.design.states)
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
