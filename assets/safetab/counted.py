@@ -16,7 +16,6 @@ from assets.safetab.records import AREA_COLUMNS, columns_read, require_countable
 from assets.safetab.release import COUNTS, SafeTabRelease
 from mechanisms.accounting.specification import Specification
 from mechanisms.safetab.design import VERSION
-from mechanisms.safetab.regions import PUERTO_RICO_ONLY
 from resources.custody import Custody
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
@@ -58,10 +57,10 @@ class SafeTabMethod(BatchedCounts[R, B]):
         return self.release.confidential(COUNTS)
 
     def numbers(self, size: Size) -> int:
-        """The population groups of all regions. Those of Puerto Rico are among them by the namesake of their type."""
+        """The population groups of all regions; Puerto Rico is among the places of the shared name."""
         lists = self.release.lists
         groups = {
-            (region_type.removeprefix(PUERTO_RICO_ONLY), level): len(lists.universe(region_type, level))
+            (region_type.shared_name, level): len(lists.universe(region_type, level))
             for region_type, level in self.release.pairs
         }
         return sum(

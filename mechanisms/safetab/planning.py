@@ -16,7 +16,7 @@ from itertools import pairwise
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Measured, noise_of_measurement
 from mechanisms.safetab.details import cells
-from mechanisms.sampling.quantiles import Uncapped, half_width, laplace_budget, noise_sum, quantile
+from mechanisms.sampling.quantiles import Uncapped, half_width, laplace_budget, noise_sum
 
 Z = Fraction(196, 100)
 """The normal distribution's 97.5% quantile, to two decimals."""
@@ -104,17 +104,6 @@ def numbers_of_an_empty_group(measured: Measured) -> float:
     found = chances(measured, 0)
     detailed = sum(chance * cells(detail) for detail, chance in enumerate(found.details) if detail)
     return found.published - (1 - found.details[0]) + detailed
-
-
-def size_for(measured: Measured, detail: int, chance: Fraction) -> int:
-    """The least true total with which a group gets a detail, or a finer one, with at least some probability. Exact.
-
-    Args:
-        detail: 1 to 3.
-        chance: strictly between 0 and 1.
-    """
-    # P(n + X >= t) = P(X <= n - t), as the noise is symmetric.
-    return measured.thresholds[detail - 1] + quantile(measured.stage_1, chance)
 
 
 def _at_most(noise: Uncapped, value: int) -> float:

@@ -238,14 +238,13 @@ def test_one_code_may_map_to_iterations_of_different_universes_levels_and_kinds(
     CodeLists({"1001": "a"}, race, (E,), tuple((each.code, "1001") for each in (*race, E)))
 
 
-def test_every_region_type_has_one_run_one_granularity_and_one_pattern() -> None:
+def test_every_region_type_has_one_run_and_one_granularity() -> None:
     detailed = {RegionType.USA, RegionType.STATE, RegionType.PR_STATE}
     assert {each for each in RegionType if each.detailed} == detailed
     assert " ".join(each for each in RegionType if each.run == "US") == "USA STATE COUNTY TRACT PLACE AIANNH"
     assert " ".join(each for each in RegionType if each.run == "PR") == "PR-STATE PR-COUNTY PR-TRACT PR-PLACE"
-    for each in RegionType:
-        if each.namesake:
-            assert each.namesake.namesake is each
-            assert {each.run, each.namesake.run} == {"US", "PR"}
-            assert each.detailed == each.namesake.detailed
-    assert [each for each in RegionType if each.namesake is None] == [RegionType.USA, RegionType.AIANNH]
+    for region_type in RegionType:
+        namesake = RegionType(region_type.shared_name)
+        assert namesake.run == "US"
+        assert (namesake is region_type) == (region_type.run == "US")
+        assert namesake.detailed == region_type.detailed
