@@ -1,4 +1,4 @@
-"""The asset `population_groups` of a SafeTab-H release: the groups that SafeTab-P published, and their detail.
+"""The asset `population_groups` of a SafeTab-H release, and its gate: the groups that SafeTab-P published.
 
 A group has tables of households if it has a published total of persons, and the total says in what detail. The totals
 are read from the publication, as everyone reads them, after its signature was verified. Nothing is spent on them.
@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 
 from assets.conventions import StageKind, attributes, preview, public_table_metadata, table_schema
 from assets.failures import stated_plainly
+from assets.gates.shared import differing_table
 from assets.publication.asset import publication_problems
 from assets.publication.signature import identity
 from assets.release.contents import cef_version
+from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import PUBLICATION
 from assets.release.seal import SealError, seal_stage
 from assets.safetab.method import SafeTabPMethod
@@ -139,8 +141,8 @@ def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) 
         pair: {"region_type": pair[0].value, "level": pair[1], **{family.lower(): [] for family in HOUSEHOLD_TABLES}}
         for pair in release.pairs
     }
-    for each in release.design.measured:
-        thresholds[each.region_type, each.level][each.family.lower()] = list(each.thresholds)
+    for line in release.design.measured:
+        thresholds[line.region_type, line.level][line.family.lower()] = list(line.thresholds)
     return (
         "safetab/groups",
         {},
@@ -150,3 +152,22 @@ def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) 
             "thresholds": session.register("thresholds", pa.Table.from_pylist(list(thresholds.values()), _THRESHOLDS)),
         },
     )
+
+
+def groups_gate() -> Gate[SafeTabHRelease]:
+    return Gate(
+        "groups_as_published",
+        GROUPS,
+        "The groups are exactly the published totals of measured iterations, in the detail that they allow.",
+        _groups,
+    )
+
+
+def _groups(context: ReleaseContext[SafeTabHRelease]) -> list[str]:
+    release = context.release
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        try:
+            totals = published_totals(session, release, context.custody, context.ledger)
+        except DetailError as error:
+            return [str(error)]
+        return differing_table(session, release.public(GROUPS), groups_recipe(session, release, totals))

@@ -29,7 +29,6 @@ from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import MILLION, QUANTILE, least_budget, margin_of_error
 from mechanisms.sampling.quantiles import Uncapped
 from resources.statements import Table
-from resources.warehouse import Recipe, Session
 
 TOTALS_ONLY, ADAPTIVE = "totals only", "totals and details"
 """The parts of SafeTab-P: groups that have a total only, and all others."""
@@ -199,12 +198,6 @@ def _drawn_margin(noise: Uncapped) -> float:
 
 def _or_dash(value: object) -> str:
     return "–" if value is None else str(value)
-
-
-def parameters_recipe(session: Session, release: SafeTabRelease) -> Recipe:
-    """The recipe of the table, from the declaration alone."""
-    (made,) = parameter_tables(release).values()
-    return "warehouse/all", {}, {"source": session.register(PARAMETERS, made)}
 
 
 def parameter_tables(release: SafeTabRelease) -> dict[Table, pa.Table]:

@@ -15,8 +15,8 @@ from assets.measurement.declaration import require_known_states
 from assets.release.release import Release
 from assets.safetab.declaration import SafeTabDeclaration, SafeTabHDeclaration, SafeTabPDeclaration
 from assets.safetab.records import Counted, columns_read, lacks_household_file
-from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign
-from mechanisms.safetab.lists import CodeLists
+from mechanisms.safetab.design import MeasuredLine, Pair, SafeTabHDesign, SafeTabPDesign
+from mechanisms.safetab.lists import CodeLists, Iteration
 from resources.canonical import canonicalize
 
 COUNTS, REGIONS, GROUPS, PARAMETERS = "counts", "regions", "population_groups", "parameters"
@@ -55,6 +55,10 @@ class SafeTabRelease(Release):
     def pairs(self) -> tuple[Pair, ...]:
         """The measured region types and levels, in the order of the draw."""
         return tuple(dict.fromkeys((line.region_type, line.level) for line in self.design.measured))
+
+    def universe_of(self, line: MeasuredLine) -> tuple[Iteration, ...]:
+        """The iterations whose groups a line measures, in the order of their codes."""
+        return self.lists.universe(line.region_type, line.level)
 
     @cached_property
     def counted_with(self) -> Mapping[str, Any]:

@@ -89,6 +89,11 @@ class MeasuredLine:
     def label(self) -> str:
         return label_of(self.key)
 
+    @property
+    def region_and_level(self) -> dict[str, Any]:
+        """Values of the columns `region_type` and `level`."""
+        return {"region_type": self.region_type.value, "level": self.level}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(MeasuredLine):

@@ -69,6 +69,9 @@ def releases(
             for (kind, level), each in given.items()
         }
 
+    def by_line(**families: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {(*pair, family): value for family, values in families.items() for pair, value in values.items()}
+
     shared: dict[str, Any] = {
         "states": tuple(sorted(configuration.states)),
         "noise": Noise.GAUSSIAN,
@@ -89,8 +92,8 @@ def releases(
         **fields,
     )
     of_households = SafeTabHDesign(
-        budgets={"T3": budgets(configuration.t3), "T4": budgets(configuration.t4)},
-        thresholds={"T3": thresholds(configuration.t3_thresholds), "T4": thresholds(configuration.t4_thresholds)},
+        budgets=by_line(T3=budgets(configuration.t3), T4=budgets(configuration.t4)),
+        thresholds=by_line(T3=thresholds(configuration.t3_thresholds), T4=thresholds(configuration.t4_thresholds)),
         **shared,
     )
     declaration = SafeTabHDeclaration(name="b", detail="a", **named)
