@@ -7,6 +7,7 @@ and regions until the end.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -38,8 +39,11 @@ Measured = Collection[tuple[RegionType, int]]
 """Pairs of a region type and a level."""
 
 
-_KINDS = ("alone", "combination", "ethnicity")
-"""The kinds of iterations, in the order in which the lists give their memberships."""
+_MEMBERS = pa.schema(
+    [("member", pa.uint16()), ("detailed", pa.bool_()), ("level", pa.uint8()), ("iteration_code", pa.string())]
+)
+
+_MEMBERSHIPS = pa.schema([("kind", pa.string()), ("code", pa.string()), ("member", pa.uint16())])
 
 
 def counts_recipe(
@@ -62,21 +66,15 @@ def counts_recipe(
     Args:
         session: a session that reads the CEF. Intermediate results are temporary tables of this session.
         dataset: a dataset with the columns of `assets.safetab.records.columns_read`.
-        lists: codes and iterations.
-        measured: the region types and levels that are counted; others get no rows.
         states: FIPS codes. Units of other states are left out. Those of Puerto Rico are in the region types of that
             run, and in no other.
         max_race_codes: how many of a record's race codes count, from the first.
         groups: the groups to count, a table with the columns `region_type`, `region_id` and `iteration_code` without
             repetition; None for all.
-
-    Raises:
-        ValueError: if nothing is measured.
     """
     levels = _levels(measured)
     read = relation(dataset, counted, max_race_codes)
-    universes = _universes(lists, levels)
-    memberships, members = _members(session, lists, universes)
+    codes, members, memberships = _register_members(session, lists, levels)
     areas, area_regions, regions = _stage_regions(session, dataset, list(levels), states)
     unit_areas = session.stage(
         "unit_areas",
@@ -111,29 +109,23 @@ def counts_recipe(
     region_ids: dict[str, list[str]] = {str(region_type): [] for region_type in levels}
     for region_type, _, region_id in session.rows("warehouse/all", source=regions):
         region_ids[region_type].append(region_id)
-    codes = {
+    values = {
         "region_types": list(region_ids),
         "region_ids": list(region_ids.values()),
-        "iteration_codes": [code for _, _, code in universes],
+        "iteration_codes": codes,
     }
-    return "safetab/counts", codes, {"region_counts": region_counts}
+    return "safetab/counts", values, {"region_counts": region_counts}
 
 
-def regions_recipe(
-    session: Session, dataset: DatasetDeclaration, region_types: Collection[RegionType], states: Sequence[str]
-) -> Recipe:
+def regions_recipe(session: Session, dataset: DatasetDeclaration, measured: Measured, states: Sequence[str]) -> Recipe:
     """The recipe of the regions in which there is a unit, whether anyone lives there or not.
 
     Columns: `REGION_COLUMNS`. `number` is INTEGER and counts from 0 within the region type, in the order of
     `region_id`; the others are VARCHAR. Rows are in the order of the draw.
-
-    Args:
-        session: a session that reads the CEF.
-        region_types: the types whose regions are listed.
     """
-    ordered = [region_type for region_type in RegionType if region_type in region_types]
-    _, area_regions, _ = _stage_regions(session, dataset, ordered, states)
-    return "safetab/regions", _named(ordered), {"area_regions": area_regions}
+    region_types = list(_levels(measured))
+    _, area_regions, _ = _stage_regions(session, dataset, region_types, states)
+    return "safetab/regions", {"region_types": region_types}, {"area_regions": area_regions}
 
 
 def require_households_in_groups(session: Session, counts: Table, measured: Measured) -> None:
@@ -147,9 +139,9 @@ def require_households_in_groups(session: Session, counts: Table, measured: Meas
     Raises:
         RecordsError: if a run that measures anything has no household in any group.
     """
-    found = {RegionType(region_type).run for (region_type,) in session.rows(_REGION_TYPES, counts=counts)}
+    runs = {RegionType(region_type).run for (region_type,) in session.rows(_REGION_TYPES, counts=counts)}
     for run in dict.fromkeys(region_type.run for region_type in _levels(measured)):
-        if run not in found:
+        if run not in runs:
             raise RecordsError(
                 f"households: no household of the {run} run is in a group whose total SafeTab-P published; check that "
                 "the dataset, the states and the release named in detail belong together"
@@ -158,71 +150,50 @@ def require_households_in_groups(session: Session, counts: Table, measured: Meas
 
 def _levels(measured: Measured) -> Mapping[RegionType, list[int]]:
     """The levels measured for each region type, in the order of the draw."""
-    if not measured:
-        raise ValueError("no region type is measured")
-    found: dict[RegionType, list[int]] = {}
-    for region_type in RegionType:
-        levels = sorted(level for kind, level in measured if kind is region_type)
-        if levels:
-            found[region_type] = levels
-    return found
-
-
-def _named(region_types: Collection[RegionType]) -> dict[str, list[str]]:
-    return {"region_types": [str(region_type) for region_type in region_types]}
+    levels: dict[RegionType, list[int]] = {}
+    for region_type, level in sorted(measured, key=lambda pair: (list(RegionType).index(pair[0]), pair[1])):
+        levels.setdefault(region_type, []).append(level)
+    return levels
 
 
 def _stage_regions(
     session: Session, dataset: DatasetDeclaration, region_types: Collection[RegionType], states: Sequence[str]
 ) -> tuple[Fragment, Fragment, Fragment]:
+    """The areas of the units, the regions that each area lies in, and the regions with their numbers."""
+    types = {"region_types": list(region_types)}
     units = dataset.cef_tables()[0]
     areas = session.stage("areas", "safetab/areas", {"states": list(states)}, units=units, columns=AREA_COLUMNS)
-    area_regions = session.stage("area_regions", "safetab/area_regions", _named(region_types), areas=areas)
-    regions = session.stage("regions", "safetab/regions", _named(region_types), area_regions=area_regions)
-    return areas, area_regions, regions
+    area_regions = session.stage("area_regions", "safetab/area_regions", types, areas=areas)
+    return areas, area_regions, session.stage("regions", "safetab/regions", types, area_regions=area_regions)
 
 
-def _universes(lists: CodeLists, levels: Mapping[RegionType, Collection[int]]) -> list[tuple[bool, int, str]]:
-    """The members: universe by universe (detailed or not, and level), the iterations to which codes map."""
-    measured = sorted({(region_type.detailed, level) for region_type, of in levels.items() for level in of})
-    return [
-        (detailed, level, code)
-        for detailed, level in measured
-        for code in sorted({code for kind in lists.memberships(detailed, level) for code in kind.values()})
-    ]
+def _register_members(
+    session: Session, lists: CodeLists, levels: Mapping[RegionType, Collection[int]]
+) -> tuple[list[str], Fragment, Fragment]:
+    """Register the members, numbered from 0, and which codes map to them.
 
+    A member is an iteration in a universe (detailed or not, and level).
 
-def _members(
-    session: Session, lists: CodeLists, universes: Sequence[tuple[bool, int, str]]
-) -> tuple[Fragment, Fragment]:
-    """Register which codes map to which members, and the members, numbered from 0."""
-    number = {member: index for index, member in enumerate(universes)}
-    mapped = [
-        (kind, code, number[detailed, level, to])
-        for detailed, level in dict.fromkeys(member[:2] for member in universes)
-        for kind, codes in zip(_KINDS, lists.memberships(detailed, level), strict=True)
-        for code, to in codes.items()
-    ]
+    Returns:
+        The iterations of the members, and the two tables.
+    """
+    members: list[dict[str, Any]] = []
+    memberships: list[dict[str, Any]] = []
+    for detailed, level in sorted(
+        {(region_type.detailed, level) for region_type in levels for level in levels[region_type]}
+    ):
+        kinds = lists.memberships(detailed, level)
+        numbers: dict[str, int] = {}
+        for code in sorted({iteration for codes in kinds for iteration in codes.values()}):
+            numbers[code] = len(members)
+            members.append({"member": len(members), "detailed": detailed, "level": level, "iteration_code": code})
+        memberships += [
+            {"kind": kind, "code": code, "member": numbers[iteration]}
+            for kind, codes in kinds._asdict().items()
+            for code, iteration in codes.items()
+        ]
     return (
-        session.register(
-            "memberships",
-            pa.table(
-                {
-                    "kind": pa.array([kind for kind, _, _ in mapped], pa.string()),
-                    "code": pa.array([code for _, code, _ in mapped], pa.string()),
-                    "member": pa.array([member for _, _, member in mapped], pa.uint16()),
-                }
-            ),
-        ),
-        session.register(
-            "members",
-            pa.table(
-                {
-                    "member": pa.array(range(len(universes)), pa.uint16()),
-                    "detailed": pa.array([detailed for detailed, _, _ in universes], pa.bool_()),
-                    "level": pa.array([level for _, level, _ in universes], pa.uint8()),
-                    "iteration_code": pa.array([code for _, _, code in universes], pa.string()),
-                }
-            ),
-        ),
+        [member["iteration_code"] for member in members],
+        session.register("members", pa.Table.from_pylist(members, _MEMBERS)),
+        session.register("memberships", pa.Table.from_pylist(memberships, _MEMBERSHIPS)),
     )

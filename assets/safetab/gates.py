@@ -14,8 +14,8 @@ import numpy as np
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import MEASUREMENTS, parameters_gate
 from assets.release.gate import Gate, ReleaseContext
+from assets.safetab.counting import regions_recipe
 from assets.safetab.measurements import KeptCells, exact_batches
-from assets.safetab.regions import recipe_of_regions
 from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease
 from assets.safetab.tables import T1, T2, person_table_recipes
 from assets.tabulation.asset import tables_gate
@@ -90,8 +90,10 @@ def farthest(noise: Uncapped) -> int:
 
 
 def _regions(context: Context) -> list[str]:
+    release = context.release
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        return differing_table(session, context.release.public(REGIONS), recipe_of_regions(session, context.release))
+        recipe = regions_recipe(session, release.dataset, release.pairs, release.design.states)
+        return differing_table(session, release.public(REGIONS), recipe)
 
 
 def _details(context: Context) -> list[str]:

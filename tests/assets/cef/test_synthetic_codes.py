@@ -267,7 +267,7 @@ def test_safetab_counts_the_same_in_the_census_and_in_the_files_written_from_it(
         ingest(session, files, tmp_path, VERSION_KEY)
         assert session.count(files.cef_tables()[1]) == session.count(census.cef_tables()[1])
         for dataset in (census, files):
-            regions, values, names = regions_recipe(session, dataset, list(RegionType), population.states)
+            regions, values, names = regions_recipe(session, dataset, measured, population.states)
             found[dataset.name] = [session.rows(regions, values, **names)]
             for counted in Counted:
                 counts, values, names = counts_recipe(

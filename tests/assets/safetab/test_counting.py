@@ -83,7 +83,7 @@ def listed(
 ) -> list[tuple[str, int, str]]:
     """The regions as Stirred makes them, in order."""
     target = Table(Zone.CONFIDENTIAL, "release", "regions")
-    name, values, names = regions_recipe(session, dataset, {RegionType(each) for each in types}, states)
+    name, values, names = regions_recipe(session, dataset, {(RegionType(each), 1) for each in types}, states)
     session.create(target, name, values, **names)
     assert session.columns(target) == dict(zip(REGION_COLUMNS, ("VARCHAR", "INTEGER", "VARCHAR"), strict=True))
     return session.rows("warehouse/all", source=target)

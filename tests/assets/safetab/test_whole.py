@@ -20,12 +20,12 @@ from assets.publication.package import write_data_files
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import Release
 from assets.safetab import households, measurements
+from assets.safetab.counting import regions_recipe
 from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from assets.safetab.groups import groups_recipe
 from assets.safetab.household_method import SafeTabHMethod
 from assets.safetab.method import SafeTabPMethod
 from assets.safetab.published import household_products, person_products
-from assets.safetab.regions import recipe_of_regions
 from assets.safetab.release import COUNTS, GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease
 from assets.safetab.tables import person_table_recipes
 from mechanisms.noise import Noise
@@ -142,7 +142,7 @@ def check_whole(
         examples.write_files(session, dataset, blocks, persons, of_households)
         make(session, {p.confidential(COUNTS): SafeTabPMethod(p).counts_recipe(session)})
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC, folder=folder) as session:
-        make(session, {p.public(REGIONS): recipe_of_regions(session, p)})
+        make(session, {p.public(REGIONS): regions_recipe(session, p.dataset, p.pairs, p.design.states)})
         drawn = list(measurements.measured_batches(session, p, NoNoise()))
         measurements.write_measurements(session, p, iter(drawn))
         stored = list(measurements.stored_batches(session, p))
