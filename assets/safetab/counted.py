@@ -20,8 +20,8 @@ from resources.custody import Custody
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
-_TOLD_APART_BY = dict(zip(("STATE", "COUNTY", "TRACT", "PLACE", "AIANNH"), AREA_COLUMNS, strict=True))
-"""By type of regions, the column that tells them apart. The nation is one region."""
+_REGION_COLUMNS = dict(zip(("STATE", "COUNTY", "TRACT", "PLACE", "AIANNH"), AREA_COLUMNS, strict=True))
+"""By type of regions, the column that identifies them. The nation is one region."""
 
 R = TypeVar("R", bound=SafeTabRelease)
 B = TypeVar("B", bound=Batch)
@@ -64,7 +64,7 @@ class SafeTabMethod(BatchedCounts[R, B]):
             for region_type, level in self.release.pairs
         }
         return sum(
-            number * (size.places_of([_TOLD_APART_BY[name]]) if name in _TOLD_APART_BY else 1)
+            number * (size.places_of([_REGION_COLUMNS[name]]) if name in _REGION_COLUMNS else 1)
             for (name, _), number in groups.items()
         )
 

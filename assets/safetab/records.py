@@ -29,7 +29,6 @@ AREA_COLUMNS = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "PLACEFP", "AIANNHCE")
 _MAY_BE_NULL = range(1, MOST_RACE_CODES)
 """The positions of the codes that may be the text Null."""
 _CODES = (*RACE_CODES, ETHNICITY_CODE)
-_FINEST_AGES = [first for first, _ in AGES[3]]
 
 
 class RecordsError(RefusedError, ValueError):
@@ -43,28 +42,32 @@ class Counted(StrEnum):
     HOUSEHOLDS = "households"
 
 
+_READ: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "persons": {"units": AREA_COLUMNS, "persons": ("QAGE", "QSEX", *_CODES)},
+    "households": {"units": AREA_COLUMNS, "households": (*_CODES, "HOUSEHOLD_TYPE", "TEN")},
+    "householders": {"units": (*AREA_COLUMNS, "RTYPE", "HHT", "TEN"), "persons": ("RELSHIP", *_CODES)},
+}
+"""By what is counted in `sql/safetab/records.sql`, the columns that it reads by the table of the CEF."""
+
+
+def _counted_records(dataset: DatasetDeclaration, counted: Counted) -> str:
+    if counted is Counted.HOUSEHOLDS and Counted.HOUSEHOLDS not in dataset.tables:
+        return "householders"
+    return counted.value
+
+
 def columns_read(dataset: DatasetDeclaration, counted: Counted) -> Mapping[str, tuple[str, ...]]:
     """The columns that counting reads, by the table of the CEF. A dataset without them cannot be counted.
 
-    Args:
-        counted: what is counted. Households are read from the table of households if the dataset has one, and
-            otherwise from persons and units of the production layout.
+    Households are read from the table of households if the dataset has one, and otherwise from persons and units of the
+    production layout.
     """
-    if counted is Counted.PERSONS:
-        return {"units": AREA_COLUMNS, "persons": ("QAGE", "QSEX", *_CODES)}
-    if has_household_file(dataset):
-        return {"units": AREA_COLUMNS, "households": (*_CODES, "HOUSEHOLD_TYPE", "TEN")}
-    return {"units": (*AREA_COLUMNS, "RTYPE", "HHT", "TEN"), "persons": ("RELSHIP", *_CODES)}
-
-
-def has_household_file(dataset: DatasetDeclaration) -> bool:
-    """Whether households are records of their own, as in SafeTab's files."""
-    return Counted.HOUSEHOLDS in dataset.tables
+    return _READ[_counted_records(dataset, counted)]
 
 
 def lacks_household_file(dataset: DatasetDeclaration) -> bool:
     """Whether a dataset from SafeTab's files is declared without that of households."""
-    return dataset.units.key == BLOCK and not has_household_file(dataset)
+    return dataset.units.key == BLOCK and Counted.HOUSEHOLDS not in dataset.tables
 
 
 def relation(dataset: DatasetDeclaration, counted: Counted, max_race_codes: int = MOST_RACE_CODES) -> dict[str, Any]:
@@ -73,14 +76,14 @@ def relation(dataset: DatasetDeclaration, counted: Counted, max_race_codes: int 
     Args:
         max_race_codes: how many of the race codes are read, from the first.
     """
-    tables = dict(zip(dataset.tables, dataset.cef_tables(), strict=True))
-    table = Counted.PERSONS if counted is Counted.PERSONS or not has_household_file(dataset) else Counted.HOUSEHOLDS
+    records = _counted_records(dataset, counted)
+    _, table = _READ[records]
     return {
-        **tables,
-        "counted": str(counted) if counted is Counted.PERSONS or table is Counted.HOUSEHOLDS else "householders",
+        **dict(zip(dataset.tables, dataset.cef_tables(), strict=True)),
+        "counted": records,
         "unit": dataset.tables[table].unit,
         "codes": [*RACE_CODES[:max_race_codes], ETHNICITY_CODE],
-        "ages": _FINEST_AGES,
+        "ages": [first for first, _ in AGES[3]],
     }
 
 

@@ -318,11 +318,6 @@ def test_regions_are_those_with_a_unit_whether_anyone_lives_there_or_not(session
     assert listed(session, PRODUCTION_LAYOUT, ["COUNTY"], ["01"]) == [("COUNTY", 0, "01001"), ("COUNTY", 1, "01003")]
 
 
-def test_nothing_is_counted_where_nothing_is_measured(session: Session) -> None:
-    with pytest.raises(ValueError, match="no region type is measured"):
-        counts(session, FILES, Counted.PERSONS, TOY, Configuration(), [])
-
-
 # Refusals
 
 
