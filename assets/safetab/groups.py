@@ -4,8 +4,6 @@ A group has tables of households if it has a published total of persons, and the
 are read from the publication, as everyone reads them, after its signature was verified. Nothing is spent on them.
 """
 
-from typing import Any
-
 import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +21,6 @@ from assets.safetab.method import SafeTabPMethod
 from assets.safetab.release import GROUPS, SafeTabHRelease
 from assets.safetab.tables import T1
 from mechanisms.refusal import RefusedError
-from mechanisms.safetab.design import Pair
 from mechanisms.safetab.details import HOUSEHOLD_TABLES
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -113,13 +110,11 @@ def published_totals(session: Session, release: SafeTabHRelease, custody: Custod
 
 
 _UNIVERSES = pa.schema(
-    [("place", pa.int64()), ("region_type", pa.string()), ("level", pa.int64()), ("iteration_code", pa.string())]
-)
-
-_THRESHOLDS = pa.schema(
     [
+        ("place", pa.int64()),
         ("region_type", pa.string()),
         ("level", pa.int64()),
+        ("iteration_code", pa.string()),
         *((family.lower(), pa.list_(pa.int64())) for family in HOUSEHOLD_TABLES),
     ]
 )
@@ -131,27 +126,24 @@ def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) 
     Args:
         totals: T1, in the production layout.
     """
+    thresholds = {line.key: list(line.thresholds) for line in release.design.measured}
     universes = [
-        {"place": place, "region_type": region_type.value, "level": level, "iteration_code": iteration.code}
+        {
+            "place": place,
+            "region_type": region_type.value,
+            "level": level,
+            "iteration_code": iteration.code,
+            # A family that is not measured has no thresholds, whatever is declared: the groups would be others.
+            **{family.lower(): thresholds.get((region_type, level, family), []) for family in HOUSEHOLD_TABLES},
+        }
         for place, (region_type, level) in enumerate(release.pairs)
         for iteration in release.lists.universe(region_type, level)
     ]
-    # A family that is not measured has no thresholds, whatever is declared: the groups would be others with others.
-    thresholds: dict[Pair, dict[str, Any]] = {
-        pair: {"region_type": pair[0].value, "level": pair[1], **{family.lower(): [] for family in HOUSEHOLD_TABLES}}
-        for pair in release.pairs
+    names = {
+        "totals": session.register("published_totals", totals),
+        "universes": session.register("universes", pa.Table.from_pylist(universes, _UNIVERSES)),
     }
-    for line in release.design.measured:
-        thresholds[line.region_type, line.level][line.family.lower()] = list(line.thresholds)
-    return (
-        "safetab/groups",
-        {},
-        {
-            "totals": session.register("published_totals", totals),
-            "universes": session.register("universes", pa.Table.from_pylist(universes, _UNIVERSES)),
-            "thresholds": session.register("thresholds", pa.Table.from_pylist(list(thresholds.values()), _THRESHOLDS)),
-        },
-    )
+    return "safetab/groups", {}, names
 
 
 def groups_gate() -> Gate[SafeTabHRelease]:
