@@ -49,10 +49,8 @@ def finished_gates(release: PHSafeRelease) -> list[Gate[PHSafeRelease]]:
 
 
 def _join(context: Context) -> list[str]:
-    release, design = context.release, context.release.design
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        recipe = join_recipe(session, release.dataset, design.states, design.thresholds)
-        return differing_table(session, release.confidential(JOINED), recipe)
+        return differing_table(session, context.release.confidential(JOINED), join_recipe(session, context.release))
 
 
 def _estimates(context: Context) -> list[str]:

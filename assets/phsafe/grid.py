@@ -3,14 +3,11 @@
 The cells follow from the declaration alone. `join` reads the records.
 """
 
-from collections.abc import Iterable, Sequence
-
 import pyarrow as pa
 
 from assets.measurement.grid import DISTRIBUTIONS, Query
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import PHSafeDesign
-from mechanisms.phsafe.runs import Level, Run
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from resources.statements import Table
@@ -42,12 +39,12 @@ def queries(design: PHSafeDesign) -> list[Query]:
     ]
 
 
-def grid(released: Iterable[tuple[Run, Level]], states: Sequence[str]) -> pa.Table:
-    """The cells of runs at levels, in this order, and of each by region, iteration and cell."""
+def grid(design: PHSafeDesign) -> pa.Table:
+    """The cells that a design releases, in the order of the draw: by run, level, region, iteration and cell."""
     cells = [
         (run.name, level.name, region, level.geography.region_type, code, cell)
-        for run, level in released
-        for region in level.regions(states)
+        for run, level, _ in design.released
+        for region in level.regions(design.states)
         for code in sorted(level.iterations.codes)
         for cell in run.cells
     ]

@@ -4,7 +4,6 @@ Everything that reads the records is here. The join is Algorithm 3 of Sexton et 
 `sql/phsafe/truncated_join.sql`. `grid` adds its counts up to population groups.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -13,7 +12,6 @@ from assets.conventions import StageKind, attributes, preview, table_schema
 from assets.failures import stated_plainly
 from assets.phsafe.release import PERSON_COLUMNS, UNIT_COLUMNS, PHSafeRelease
 from assets.release.contents import with_recodes
-from assets.release.dataset import DatasetDeclaration
 from mechanisms.phsafe.runs import RUNS, Iterated
 from resources.custody import Custody
 from resources.statements import Table, Zone
@@ -29,25 +27,23 @@ _CODES = {
 }
 
 
-def join_recipe(
-    session: Session, dataset: DatasetDeclaration, states: Sequence[str], truncation: Mapping[str, int | None]
-) -> Recipe:
+def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
     """The recipe of each run's records, its truncated join or its units, by state, race, ethnicity and cell.
 
     Columns: `run`, `TABBLKST`, `race` and `hispanic` (codes of the householder or of the person, depending on the run's
     iterations; NULL for runs without iterations), `cell` and `count`. Records that belong to no cell are left out, and
-    so are zeros.
+    so are zeros. Before, the keys of units with more persons than a threshold are staged, and those that several units
+    share.
 
     Args:
         session: a session that reads the CEF.
-        states: FIPS codes; units of other states are outside the universe.
-        truncation: by run, τ; None for a run of units.
     """
+    truncation = release.design.thresholds
     runs = [run for run in RUNS if run.name in truncation]
-    joining = {run.name: threshold for run in runs if (threshold := truncation[run.name]) is not None}
-    names = stage_truncation(session, dataset, states, joining) if joining else {"units": dataset.cef_tables()[0]}
+    states, names = {"states": list(release.design.states)}, _names(release)
     names |= {
-        "truncation": joining,
+        "unit_columns": UNIT_COLUMNS,
+        "person_columns": PERSON_COLUMNS,
         "runs": [run.name for run in runs],
         "unit_runs": [run.name for run in runs if not run.joins],
         "grouping_sets": [
@@ -55,32 +51,13 @@ def join_recipe(
             for iterated, codes in _CODES.items()
         ],
     }
-    return "phsafe/joined_counts", {"states": list(states)}, names
+    if names["truncation"]:
+        names["crowded"] = session.stage("crowded_units", "phsafe/crowded_units", **names)
+        names["repeated"] = session.stage("repeated_units", "phsafe/repeated_units", states, **names)
+    return "phsafe/joined_counts", states, names
 
 
-def stage_truncation(
-    session: Session, dataset: DatasetDeclaration, states: Sequence[str], truncation: Mapping[str, int]
-) -> dict[str, Any]:
-    """Stage the keys of units with more persons than a threshold, and the keys that several units share.
-
-    Returns:
-        The identifiers of the statement `phsafe/truncated_join`, which also needs the bound value `states`.
-    """
-    units, persons = dataset.cef_tables()
-    names: dict[str, Any] = {
-        "units": units,
-        "persons": persons,
-        "unit_columns": UNIT_COLUMNS,
-        "person_columns": PERSON_COLUMNS,
-        "truncation": truncation,
-    }
-    return names | {
-        "crowded": session.stage("crowded_units", "phsafe/crowded_units", **names),
-        "repeated": session.stage("repeated_units", "phsafe/repeated_units", {"states": list(states)}, **names),
-    }
-
-
-def report_recipe(dataset: DatasetDeclaration, states: Sequence[str], truncation: Mapping[str, int | None]) -> Recipe:
+def report_recipe(release: PHSafeRelease) -> Recipe:
     """The recipe of what truncation and join leave out, with a row for each run that joins and the columns:
 
     - `run`, and `truncation`, its τ;
@@ -91,13 +68,17 @@ def report_recipe(dataset: DatasetDeclaration, states: Sequence[str], truncation
     - `persons_kept`: the rest, the records of the truncated join;
     - `units_truncated`: units that lose persons to the threshold;
     - `units_repeated`: units of the universe that are dropped because another unit has the same key.
-
-    Arguments are those of `join_recipe`; at least one run joins.
     """
-    joining = {name: threshold for name, threshold in truncation.items() if threshold is not None}
-    units, persons = dataset.cef_tables()
-    values = {"states": list(states), "runs": list(joining)}
-    return "phsafe/truncation_report", values, {"units": units, "persons": persons, "truncation": joining}
+    names = _names(release)
+    return "phsafe/truncation_report", {"states": list(release.design.states), "runs": list(names["truncation"])}, names
+
+
+def _names(release: PHSafeRelease) -> dict[str, Any]:
+    """The tables of the CEF, and τ of each run that joins."""
+    units, persons = release.dataset.cef_tables()
+    thresholds = release.design.thresholds
+    joining = {run.name: thresholds[run.name] for run in RUNS if thresholds.get(run.name) is not None}
+    return {"units": units, "persons": persons, "truncation": joining}
 
 
 def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
@@ -127,11 +108,11 @@ def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
 
 def write_join(session: Session, release: PHSafeRelease) -> None:
     """Write the counts of the truncated join, and the report of what truncation leaves out."""
-    design, report = release.design, release.confidential(REPORT)
-    name, values, names = join_recipe(session, release.dataset, design.states, design.thresholds)
+    report = release.confidential(REPORT)
+    name, values, names = join_recipe(session, release)
     session.create(release.confidential(JOINED), name, values, **names)
-    if any(threshold is not None for threshold in design.thresholds.values()):
-        name, values, names = report_recipe(release.dataset, design.states, design.thresholds)
+    if names["truncation"]:
+        name, values, names = report_recipe(release)
         session.create(report, name, values, **names)
     else:
         session.run("warehouse/drop_table", table=report)

@@ -81,8 +81,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return queries(self.release.design)
 
     def build_grid(self) -> pa.Table:
-        design = self.release.design
-        return grid([(run, level) for run, level, _ in design.released], design.states)
+        return grid(self.release.design)
 
     def counts_recipe(self, session: Session) -> Recipe:
         return counts_recipe(session, self.release.confidential(JOINED), self.grid)

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from assets.phsafe.grid import counts_recipe, grid
-from assets.phsafe.join import join_recipe, report_recipe, stage_truncation
-from assets.release.dataset import DatasetDeclaration
+from assets.phsafe.join import join_recipe, report_recipe
+from assets.phsafe.release import PHSafeRelease
 from mechanisms.phsafe.runs import RUNS, Geography, Iterated, Level
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session
@@ -90,10 +90,15 @@ class Census:
             }
             self.session.create(table, "warehouse/all", source=self.session.register("records", pa.table(columns)))
 
-    @property
-    def dataset(self) -> DatasetDeclaration:
-        """A stand-in for the declaration, of which only the tables' addresses are read."""
-        return cast(DatasetDeclaration, SimpleNamespace(cef_tables=lambda: self.tables))
+    def release(
+        self, truncation: Mapping[str, int | None], released: Iterable[tuple[str, Level]] = ()
+    ) -> PHSafeRelease:
+        """A stand-in for a release, of which only the tables' addresses and some of the design are read."""
+        pairs = set(released)
+        ordered = [(run, level, 0) for run in RUNS for level in run.levels if (run.name, level) in pairs]
+        design = SimpleNamespace(states=self.states, thresholds=truncation, released=ordered)
+        dataset = SimpleNamespace(cef_tables=lambda: self.tables)
+        return cast(PHSafeRelease, SimpleNamespace(dataset=dataset, design=design))
 
     def table(self, name: str) -> Table:
         """A table of the release."""
@@ -102,8 +107,8 @@ class Census:
     def joined_records(self, truncation: Mapping[str, int | None]) -> dict[str, Counter[tuple[Person, Unit]]]:
         """The truncated join of every run as a multiset of records."""
         joining = {name: threshold for name, threshold in truncation.items() if threshold is not None}
-        names = stage_truncation(self.session, self.dataset, self.states, joining)
-        rows = self.session.arrow("phsafe/truncated_join", {"states": list(self.states)}, **names).to_pylist()
+        _, values, names = join_recipe(self.session, self.release(joining))
+        rows = self.session.arrow("phsafe/truncated_join", values, **names).to_pylist()
         joined: dict[str, Counter[tuple[Person, Unit]]] = {name: Counter() for name in joining}
         for row in rows:
             person = Person(*(row[name] for name in Person._fields))
@@ -114,10 +119,10 @@ class Census:
 
     def write(self, truncation: Mapping[str, int | None], released: Iterable[tuple[str, Level]]) -> pa.Table:
         """Write the truncated join and the exact counts; returns the counts."""
-        names = set(released)
-        cells = grid([(run, level) for run in RUNS for level in run.levels if (run.name, level) in names], self.states)
+        release = self.release(truncation, released)
+        cells = grid(release.design)
         cells = cells.add_column(0, "draw_order", pa.array(range(len(cells)), pa.int64()))
-        joined = self.make("truncated_join", join_recipe(self.session, self.dataset, self.states, truncation))
+        joined = self.make("truncated_join", join_recipe(self.session, release))
         counts = self.make("counts", counts_recipe(self.session, joined, cells))
         return self.session.arrow("warehouse/all", source=counts)
 
@@ -139,7 +144,7 @@ class Census:
 
     def report(self, truncation: Mapping[str, int | None]) -> dict[str, dict[str, int]]:
         """The truncation report by run."""
-        report = self.make("report", report_recipe(self.dataset, self.states, truncation))
+        report = self.make("report", report_recipe(self.release(truncation)))
         rows = self.session.arrow("warehouse/all", source=report).to_pylist()
         return {row.pop("run"): row for row in rows}
 

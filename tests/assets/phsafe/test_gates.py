@@ -6,7 +6,7 @@ wrong mechanism in place of the right one and run a new release.
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from assets.phsafe import join
 from assets.phsafe import method as phsafe_method
 from assets.phsafe.method import PHSafeMethod
 from assets.phsafe.release import PHSafeRelease
-from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import Draw, Inputs
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.noise import Distribution
@@ -425,10 +424,9 @@ def test_a_join_without_truncation_is_stopped_before_it_is_charged(
     """The stage joins wrongly; the gate joins as it should."""
     right = join.join_recipe
 
-    def untruncated(
-        session: Session, dataset: DatasetDeclaration, states: Sequence[str], truncation: Mapping[str, int | None]
-    ) -> Recipe:
-        return right(session, dataset, states, {run: threshold and 99_999 for run, threshold in truncation.items()})
+    def untruncated(session: Session, release: PHSafeRelease) -> Recipe:
+        runs = {name: replace(run, truncation=run.truncation and 99_999) for name, run in release.design.runs.items()}
+        return right(session, replace(release, design=replace(release.design, runs=runs)))
 
     monkeypatch.setattr(join, "join_recipe", untruncated)
     deployment = phsafe_deployment(tmp_path, runs=FEW)
