@@ -10,9 +10,9 @@ from assets.measurement.batches import Batch, BatchedCounts
 from assets.release.draw import Inputs
 from assets.release.plan import Plan
 from assets.release.size import Size
-from assets.safetab.counting import counts_recipe
+from assets.safetab.counting import counts_recipe, require_countable_records
 from assets.safetab.plan import parameter_tables, safetab_plan
-from assets.safetab.records import AREA_COLUMNS, columns_read, require_countable_records
+from assets.safetab.records import AREA_COLUMNS, columns_read
 from assets.safetab.release import COUNTS, SafeTabRelease
 from mechanisms.accounting.specification import Specification
 from mechanisms.safetab.design import VERSION
@@ -69,24 +69,13 @@ class SafeTabMethod(BatchedCounts[R, B]):
         )
 
     def counts_recipe(self, session: Session) -> Recipe:
-        release, design = self.release, self.release.design
-        return counts_recipe(
-            session,
-            release.dataset,
-            release.counted,
-            release.lists,
-            release.pairs,
-            design.states,
-            design.max_race_codes,
-            self.groups,
-        )
+        return counts_recipe(session, self.release, self.groups)
 
     def counts_version(self, session: Session, custody: Custody) -> str:
         return session.sorted_version(self.counts_table, self.version_key(custody))
 
     def require_countable(self, session: Session, custody: Custody) -> None:
-        release = self.release
-        require_countable_records(session, release.dataset, release.counted, release.lists.names, release.design.states)
+        require_countable_records(session, self.release)
 
     def columns_read(self) -> Collection[str]:
         read = columns_read(self.release.dataset, self.release.counted)

@@ -6,15 +6,18 @@ counted by area, set and finest cell. Only these counts are added up to regions 
 and regions until the end.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from assets.release.dataset import DatasetDeclaration
-from assets.safetab.records import AREA_COLUMNS, ETHNICITY_CODE, Counted, RecordsError, relation
-from mechanisms.safetab.lists import CodeLists
+from assets.cef.detailed_files import BLOCK
+from assets.safetab.records import AREA_COLUMNS, ETHNICITY_CODE, relation
+from assets.safetab.release import SafeTabRelease
+from mechanisms.refusal import RefusedError
+from mechanisms.safetab.lists import CODES_FILE, CodeLists
 from mechanisms.safetab.regions import RegionType
+from mechanisms.states import PUERTO_RICO
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
 
@@ -35,8 +38,9 @@ REGION_COLUMNS = {
     "region_id": "The region",
 }
 
-Measured = Collection[tuple[RegionType, int]]
-"""Pairs of a region type and a level."""
+
+class RecordsError(RefusedError, ValueError):
+    """Records that cannot be counted. The message states rules and numbers of records, and no value."""
 
 
 _MEMBERS = pa.schema(
@@ -46,16 +50,7 @@ _MEMBERS = pa.schema(
 _MEMBERSHIPS = pa.schema([("kind", pa.string()), ("code", pa.string()), ("member", pa.uint16())])
 
 
-def counts_recipe(
-    session: Session,
-    dataset: DatasetDeclaration,
-    counted: Counted,
-    lists: CodeLists,
-    measured: Measured,
-    states: Sequence[str],
-    max_race_codes: int,
-    groups: Table | Fragment | None = None,
-) -> Recipe:
+def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fragment | None = None) -> Recipe:
     """The recipe of the exact counts: a row for each population group and finest cell that is not 0.
 
     Columns: `COUNT_COLUMNS`. `level` and `cell` are UTINYINT, `count` is BIGINT, and the others are VARCHAR. A record
@@ -65,17 +60,13 @@ def counts_recipe(
 
     Args:
         session: a session that reads the CEF. Intermediate results are temporary tables of this session.
-        dataset: a dataset with the columns of `assets.safetab.records.columns_read`.
-        states: FIPS codes. Units of other states are left out. Those of Puerto Rico are in the region types of that
-            run, and in no other.
-        max_race_codes: how many of a record's race codes count, from the first.
         groups: the groups to count, a table with the columns `region_type`, `region_id` and `iteration_code` without
             repetition; None for all.
     """
-    levels = _levels(measured)
-    read = relation(dataset, counted, max_race_codes)
-    codes, members, memberships = _register_members(session, lists, levels)
-    areas, area_regions, regions = _stage_regions(session, dataset, list(levels), states)
+    levels, dataset = _levels(release), release.dataset
+    read = relation(dataset, release.counted, release.design.max_race_codes)
+    codes, members, memberships = _register_members(session, release.lists, levels)
+    areas, area_regions, regions = _stage_regions(session, release)
     unit_areas = session.stage(
         "unit_areas",
         "safetab/unit_areas",
@@ -117,18 +108,55 @@ def counts_recipe(
     return "safetab/counts", values, {"region_counts": region_counts}
 
 
-def regions_recipe(session: Session, dataset: DatasetDeclaration, measured: Measured, states: Sequence[str]) -> Recipe:
+def regions_recipe(session: Session, release: SafeTabRelease) -> Recipe:
     """The recipe of the regions in which there is a unit, whether anyone lives there or not.
 
     Columns: `REGION_COLUMNS`. `number` is INTEGER and counts from 0 within the region type, in the order of
     `region_id`; the others are VARCHAR. Rows are in the order of the draw.
     """
-    region_types = list(_levels(measured))
-    _, area_regions, _ = _stage_regions(session, dataset, region_types, states)
-    return "safetab/regions", {"region_types": region_types}, {"area_regions": area_regions}
+    _, area_regions, _ = _stage_regions(session, release)
+    return (
+        "safetab/regions",
+        {"region_types": [str(region_type) for region_type in _levels(release)]},
+        {"area_regions": area_regions},
+    )
 
 
-def require_households_in_groups(session: Session, counts: Table, measured: Measured) -> None:
+def require_countable_records(session: Session, release: SafeTabRelease) -> None:
+    """Refuse records that SafeTab cannot count, before a charge. Only rules and numbers of records are reported.
+
+    Codes must be in the list, in all eight columns of all records of the dataset. States are treated as follows.
+    SafeTab's two runs are separate, and each leaves the blocks of the other alone: a dataset with blocks of Puerto Rico
+    may have a release for the US only, and the other way round. Within the run for the US, the production layout is
+    the whole country's, from which a release takes its states; but SafeTab's own files must be those of the declared
+    states, as its validation says. So a state that was forgotten is an error, instead of people missing in the nation.
+
+    Raises:
+        RecordsError: if a code is not in the list, or if a block of SafeTab's files lies in another state.
+    """
+    dataset, counted = release.dataset, release.counted
+    codes = session.register("known_codes", pa.table({"code": pa.array(sorted(release.lists.names), pa.string())}))
+    read = relation(dataset, counted)
+    problems = [
+        f"{counted}: {read['codes'][column]}: a code is not in {CODES_FILE}: {_format_count(records, 'record')}"
+        for column, records in session.rows("safetab/unknown_codes", known=codes, **read)
+    ]
+    within_us = [state for state in release.design.states if state != PUERTO_RICO]
+    if dataset.units.key == BLOCK and within_us:
+        (blocks,) = session.row("safetab/other_states", {"states": [*within_us, PUERTO_RICO]}, units=read["units"])
+        if blocks:
+            problems.append(
+                f"units: TABBLKST: a block lies in none of the declared states: {_format_count(blocks, 'block')}"
+            )
+    if problems:
+        raise RecordsError(f"{dataset.name}: {'; '.join(problems)}")
+
+
+def _format_count(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def require_households_in_groups(session: Session, release: SafeTabRelease, counts: Table) -> None:
     """Refuse a run of SafeTab-H without any household in a group that it measures, such as one with another run's file.
 
     This looks at confidential records before a charge, so it reports nothing but that the rule is violated.
@@ -139,30 +167,36 @@ def require_households_in_groups(session: Session, counts: Table, measured: Meas
     Raises:
         RecordsError: if a run that measures anything has no household in any group.
     """
-    runs = {RegionType(region_type).run for (region_type,) in session.rows(_REGION_TYPES, counts=counts)}
-    for run in dict.fromkeys(region_type.run for region_type in _levels(measured)):
-        if run not in runs:
-            raise RecordsError(
-                f"households: no household of the {run} run is in a group whose total SafeTab-P published; check that "
-                "the dataset, the states and the release named in detail belong together"
-            )
+    region_types = {RegionType(region_type) for (region_type,) in session.rows(_REGION_TYPES, counts=counts)}
+    if run := empty_run(release, region_types):
+        raise RecordsError(
+            f"households: no household of the {run} run is in a group whose total SafeTab-P published; check that the "
+            "dataset, the states and the release named in detail belong together"
+        )
 
 
-def _levels(measured: Measured) -> Mapping[RegionType, list[int]]:
+def empty_run(release: SafeTabRelease, region_types: Collection[RegionType]) -> str | None:
+    """The first run that measures anything and has none of some region types; None if there is none."""
+    runs = {region_type.run for region_type in region_types}
+    return next((region_type.run for region_type in _levels(release) if region_type.run not in runs), None)
+
+
+def _levels(release: SafeTabRelease) -> Mapping[RegionType, list[int]]:
     """The levels measured for each region type, in the order of the draw."""
     levels: dict[RegionType, list[int]] = {}
-    for region_type, level in sorted(measured, key=lambda pair: (list(RegionType).index(pair[0]), pair[1])):
+    for region_type, level in release.pairs:
         levels.setdefault(region_type, []).append(level)
     return levels
 
 
-def _stage_regions(
-    session: Session, dataset: DatasetDeclaration, region_types: Collection[RegionType], states: Sequence[str]
-) -> tuple[Fragment, Fragment, Fragment]:
+def _stage_regions(session: Session, release: SafeTabRelease) -> tuple[Fragment, Fragment, Fragment]:
     """The areas of the units, the regions that each area lies in, and the regions with their numbers."""
-    types = {"region_types": list(region_types)}
-    units = dataset.cef_tables()[0]
-    areas = session.stage("areas", "safetab/areas", {"states": list(states)}, units=units, columns=AREA_COLUMNS)
+    types, states = (
+        {"region_types": [str(region_type) for region_type in _levels(release)]},
+        {"states": list(release.design.states)},
+    )
+    units = release.dataset.cef_tables()[0]
+    areas = session.stage("areas", "safetab/areas", states, units=units, columns=AREA_COLUMNS)
     area_regions = session.stage("area_regions", "safetab/area_regions", types, areas=areas)
     return areas, area_regions, session.stage("regions", "safetab/regions", types, area_regions=area_regions)
 

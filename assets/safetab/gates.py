@@ -92,8 +92,7 @@ def farthest(noise: Uncapped) -> int:
 def _regions(context: Context) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        recipe = regions_recipe(session, release.dataset, release.pairs, release.design.states)
-        return differing_table(session, release.public(REGIONS), recipe)
+        return differing_table(session, release.public(REGIONS), regions_recipe(session, release))
 
 
 def _details(context: Context) -> list[str]:

@@ -73,7 +73,7 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
 
     def require_countable(self, session: Session, custody: Custody) -> None:
         super().require_countable(session, custody)
-        require_households_in_groups(session, self.counts_table, self.release.pairs)
+        require_households_in_groups(session, self.release, self.counts_table)
 
     def distributions(self) -> Mapping[str, Uncapped]:
         return {line.label: line.noise for line in self.release.design.measured}

@@ -11,8 +11,7 @@ from assets.conventions import INVARIANT, StageKind, attributes, preview, public
 from assets.failures import stated_plainly
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
-from assets.safetab.counting import REGION_COLUMNS, regions_recipe
-from assets.safetab.records import RecordsError
+from assets.safetab.counting import REGION_COLUMNS, RecordsError, empty_run, regions_recipe
 from assets.safetab.release import REGIONS, SafeTabPRelease
 from mechanisms.safetab.regions import RegionType
 from resources.custody import Custody
@@ -36,7 +35,7 @@ def build_regions(release: SafeTabPRelease) -> dg.AssetsDefinition:
     def regions(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         table = release.public(REGIONS)
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-            name, values, names = regions_recipe(session, release.dataset, release.pairs, release.design.states)
+            name, values, names = regions_recipe(session, release)
             with session.transaction():
                 session.create(table, name, values, **names)
                 counted = counted_from(session, custody, release.dataset, release.counted_with)
@@ -67,13 +66,12 @@ def require_regions(session: Session, release: SafeTabPRelease) -> None:
     Raises:
         RecordsError: if there is such a run. Which regions there are is public.
     """
-    runs = {region_type.run for region_type, regions in regions_of(session, release).items() if regions}
-    for run in dict.fromkeys(region_type.run for region_type, _ in release.pairs):
-        if run not in runs:
-            raise RecordsError(
-                f"{release.schema}: states: {release.dataset.name} has no unit in a state of the {run} run, so that "
-                "nothing would be measured there; check the states, the budgets and the files of the dataset"
-            )
+    region_types = [region_type for region_type, regions in regions_of(session, release).items() if regions]
+    if run := empty_run(release, region_types):
+        raise RecordsError(
+            f"{release.schema}: states: {release.dataset.name} has no unit in a state of the {run} run, so that "
+            "nothing would be measured there; check the states, the budgets and the files of the dataset"
+        )
 
 
 def _count_groups(session: Session, release: SafeTabPRelease) -> list[tuple[str, str, str]]:

@@ -4,17 +4,17 @@ The rules are checked before anything runs. Those that need no dataset are in `a
 `mechanisms.safetab.design`.
 """
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar
 
+from assets.cef.detailed_files import BLOCK
 from assets.measurement.declaration import require_known_states
 from assets.release.release import Release
 from assets.safetab.declaration import SafeTabDeclaration, SafeTabHDeclaration, SafeTabPDeclaration
-from assets.safetab.records import Counted, columns_read, lacks_household_file
+from assets.safetab.records import Counted, columns_read
 from mechanisms.safetab.design import MeasuredLine, Pair, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lists import CodeLists, Iteration
 from resources.canonical import canonicalize
@@ -39,7 +39,8 @@ class SafeTabRelease(Release):
     counted: ClassVar[Counted]
 
     def __post_init__(self) -> None:
-        if self.counted is Counted.HOUSEHOLDS and lacks_household_file(self.dataset):
+        lacks_file = self.dataset.units.key == BLOCK and Counted.HOUSEHOLDS not in self.dataset.tables
+        if self.counted is Counted.HOUSEHOLDS and lacks_file:
             self.refuse(f"dataset: {self.dataset.name} has no records of households; declare their file as households")
         for table, columns in columns_read(self.dataset, self.counted).items():
             records = self.dataset.tables.get(table)
@@ -63,17 +64,14 @@ class SafeTabRelease(Release):
     @cached_property
     def counted_with(self) -> Mapping[str, Any]:
         """What the exact counts, the regions and the groups follow from, besides the records."""
+        lines = {line.label: list(line.thresholds) for line in self.design.measured}
         return {
             "states": sorted(self.design.states),
             "max_race_codes": self.design.max_race_codes,
             "lists": _version(self.lists),
-            "measured": self._counted_lines,
+            # Only in SafeTab-H, thresholds say in what detail the groups are.
+            "measured": lines if self.counted is Counted.HOUSEHOLDS else list(lines),
         }
-
-    @property
-    @abstractmethod
-    def _counted_lines(self) -> Any:
-        """What the exact counts, the regions and the groups follow from of the measured lines."""
 
 
 def _version(lists: CodeLists) -> str:
@@ -92,10 +90,6 @@ class SafeTabPRelease(SafeTabRelease):
 
     counted = Counted.PERSONS
 
-    @property
-    def _counted_lines(self) -> list[str]:
-        return [line.label for line in self.design.measured]
-
 
 @dataclass(frozen=True)
 class SafeTabHRelease(SafeTabRelease):
@@ -110,8 +104,3 @@ class SafeTabHRelease(SafeTabRelease):
     detail: SafeTabPRelease
 
     counted = Counted.HOUSEHOLDS
-
-    @property
-    def _counted_lines(self) -> dict[str, list[int]]:
-        """With the thresholds, because they say in what detail the groups are."""
-        return {line.label: list(line.thresholds) for line in self.design.measured}

@@ -142,7 +142,7 @@ def check_whole(
         examples.write_files(session, dataset, blocks, persons, of_households)
         make(session, {p.confidential(COUNTS): SafeTabPMethod(p).counts_recipe(session)})
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC, folder=folder) as session:
-        make(session, {p.public(REGIONS): regions_recipe(session, p.dataset, p.pairs, p.design.states)})
+        make(session, {p.public(REGIONS): regions_recipe(session, p)})
         drawn = list(measurements.measured_batches(session, p, NoNoise()))
         measurements.write_measurements(session, p, iter(drawn))
         stored = list(measurements.stored_batches(session, p))
