@@ -223,7 +223,7 @@ def _register_members(
             members.append({"member": len(members), "detailed": detailed, "level": level, "iteration_code": code})
         memberships += [
             {"kind": kind, "code": code, "member": numbers[iteration]}
-            for kind, codes in kinds._asdict().items()
+            for kind, codes in zip(("alone", "combination", "ethnicity"), kinds, strict=True)
             for code, iteration in codes.items()
         ]
     return (

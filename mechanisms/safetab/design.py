@@ -240,7 +240,7 @@ class _Design(LinesDesign, Generic[L]):
             raise DesignError(f"{field}: a threshold lies between −{LARGEST_THRESHOLD:,} and {LARGEST_THRESHOLD:,}")
 
     @abstractmethod
-    def _details(self, key: Key) -> int:
+    def _details(self, key: Any) -> int:
         """The number of details above 0."""
 
     @abstractmethod
@@ -364,8 +364,8 @@ class SafeTabHDesign(_Design[MeasuredTable]):
     changes_per_unit = 1
     protected = "households"
 
-    def _details(self, key: Key) -> int:
-        return len(HOUSEHOLD_TABLES[key[-1]]) - 1
+    def _details(self, key: Any) -> int:
+        return len(HOUSEHOLD_TABLES[key[2]]) - 1
 
     def _noises(self, key: Key) -> tuple[Uncapped, ...]:
         return (self._noise(key, self.budgets[key]),)
