@@ -18,8 +18,8 @@ from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
 from mechanisms.safetab.design import Key, Pair, SafeTabHDesign, SafeTabPDesign, label_of, runs_of
-from mechanisms.safetab.lines import budgets_of, read_lines
 from mechanisms.safetab.lists import CodeLists
+from mechanisms.safetab.planning import budgets_of, read_lines
 from mechanisms.safetab.production import (
     BUDGETS_H,
     BUDGETS_P,

@@ -8,8 +8,7 @@ import pytest
 from mechanisms.design import DesignError
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Key, SafeTabPDesign
-from mechanisms.safetab.lines import budgets_of, read_lines
-from mechanisms.safetab.planning import margin_of_error
+from mechanisms.safetab.planning import budgets_of, margin_of_error, read_lines
 from mechanisms.safetab.production import MARGINS, PAIRS
 from mechanisms.safetab.regions import RegionType
 from tests.mechanisms.safetab.designs import production_h, production_p
