@@ -11,7 +11,7 @@ from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import ESTIMATES, finished_table, measured_files, measured_table, table_recipes
 from assets.release.gate import Gate, ReleaseContext
 from assets.tabulation.asset import tables_gate
-from mechanisms.phsafe.runs import DERIVED
+from mechanisms.phsafe.runs import FILES
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe
 
@@ -89,19 +89,18 @@ def _out_of_order(context: Context, tables: Mapping[Table, str]) -> list[str]:
 def _derived(context: Context) -> list[str]:
     release, problems = context.release, []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for derived in DERIVED:
-            if derived.name not in measured_files(release.design):
+        for name in measured_files(release.design):
+            file = FILES[name]
+            if file.run == name:
                 continue
-            pairs = [(cell, part) for cell, parts in derived.cells.items() for part in parts]
+            pairs = [(cell, part) for cell, parts in file.cells.items() for part in parts]
             (cells,) = session.row(
                 "phsafe/differing_sums",
                 {"cells": [cell for cell, _ in pairs], "parts": [part for _, part in pairs]},
-                derived=measured_table(release, derived.name),
-                derived_cell=f"{derived.name.upper()}_DATA_CELL",
-                source=measured_table(release, derived.source),
-                source_cell=f"{derived.source.upper()}_DATA_CELL",
+                derived=measured_table(release, name),
+                derived_cell=f"{name.upper()}_DATA_CELL",
+                source=measured_table(release, file.run),
+                source_cell=f"{file.run.upper()}_DATA_CELL",
             )
-            problems += count_problem(
-                int(cells), f"cells of {derived.name} that are not sums of cells of {derived.source}"
-            )
+            problems += count_problem(int(cells), f"cells of {name} that are not sums of cells of {file.run}")
     return problems

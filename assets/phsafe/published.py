@@ -3,6 +3,8 @@
 This module describes them for the data dictionary. `tables` makes them.
 """
 
+from dataclasses import replace
+
 from assets.phsafe.grid import NOISE
 from assets.phsafe.plan import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
@@ -106,9 +108,7 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
         "columns are those of the production system.",
         measured_table(release, name),
         (
-            PublishedColumn("REGION_ID", "string", region_id.description, region_id.values),
-            PublishedColumn("REGION_TYPE", "string", region_type.description, region_type.values),
-            PublishedColumn("ITERATION_CODE", "string", iteration_code.description, iteration_code.values),
+            *(replace(column, name=column.name.upper()) for column in (region_id, region_type, iteration_code)),
             PublishedColumn(f"{name.upper()}_DATA_CELL", "integer", "Basis cell", measured_labels(name)),
             PublishedColumn("COUNT", "integer", "Noisy count"),
             PublishedColumn(

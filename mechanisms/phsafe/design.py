@@ -109,13 +109,8 @@ class PHSafeDesign(LinesDesign):
                 f"{field_name}: {self.noise.symbol} = {float(budget):g} at Δ = {self.stability(run)} makes noise of a "
                 f"variance above {LARGEST_VARIANCE:g}, which drowns any count"
             )
-        if level.geography is Geography.NATION and not self.nation:
+        if level.geography is Geography.NATION and PUERTO_RICO in self.states:
             raise DesignError(f"{field_name}: {_PR} has no levels of the nation")
-
-    @property
-    def nation(self) -> bool:
-        """Whether there are levels of the nation: there are for states, but not for Puerto Rico."""
-        return PUERTO_RICO not in self.states
 
     @cached_property
     def released(self) -> tuple[Released, ...]:

@@ -4,7 +4,7 @@ This module defines the names and numbers that the runs, their output files and 
 `sql/measurement` assigns records to cells; `design` gives the loss of a run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -135,22 +135,25 @@ RUN = {run.name: run for run in RUNS}
 
 
 @dataclass(frozen=True)
-class Derived:
-    """A measurement file derived from a run's measurements. As post-processing, it costs nothing (Section 6.4.1).
+class MeasuredFile:
+    """A file of measurements: those of a run, or sums of them. As post-processing, sums cost nothing (Section 6.4.1).
 
     Attributes:
-        cells: by cell of the file, the cells of the source that are added up.
+        cells: by cell of the file, the cells of the run that are added up.
     """
 
     name: str
-    source: str
-    cells: dict[int, tuple[int, ...]]
+    run: str
+    cells: Mapping[int, tuple[int, ...]]
 
 
-DERIVED = (
-    Derived("PH5_num", "PH4", {2: (2,), 3: (3,)}),
-    Derived("PH8_num", "PH7", {2: (2, 3), 3: (4,)}),
+_FILES = (
+    *(MeasuredFile(run.name, run.name, {cell: (cell,) for cell in run.cells}) for run in RUNS),
+    MeasuredFile("PH5_num", "PH4", {2: (2,), 3: (3,)}),
+    MeasuredFile("PH8_num", "PH7", {2: (2, 3), 3: (4,)}),
 )
-"""The two files that, with the nine runs, make up the eleven of production."""
+
+FILES = {file.name: file for file in sorted(_FILES, key=lambda file: (file.name[:3], file.name[4:] != "num"))}
+"""The eleven files of production by name, numerators before denominators."""
 
 NATION_ID = "1"

@@ -86,7 +86,7 @@ def test_both_conversions_of_production_are_those_of_their_formulas() -> None:
 
 def test_puerto_rico_is_production_without_the_nation() -> None:
     island = production((PUERTO_RICO,))
-    assert not island.nation
+    assert island.region_types == {"STATE"}
     nation = [row for row in PRODUCTION if row["level"].startswith("nation")]
     assert island.unbounded == ConcentratedLoss(
         Fraction(1_257_281, 10**6) - sum(Fraction(row["rho_unbounded"]) for row in nation)
