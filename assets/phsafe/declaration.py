@@ -33,7 +33,6 @@ class MeasurementFormat(StrEnum):
 
     @property
     def delimiter(self) -> str:
-        """The separator."""
         return "," if self is MeasurementFormat.COMMA else "|"
 
 

@@ -32,11 +32,7 @@ def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
 
     Columns: `run`, `TABBLKST`, `race` and `hispanic` (codes of the householder or of the person, depending on the run's
     iterations; NULL for runs without iterations), `cell` and `count`. Records that belong to no cell are left out, and
-    so are zeros. Before, the keys of units with more persons than a threshold are staged, and those that several units
-    share.
-
-    Args:
-        session: a session that reads the CEF.
+    so are zeros.
     """
     truncation = release.design.thresholds
     runs = [run for run in RUNS if run.name in truncation]
@@ -122,11 +118,10 @@ def _shown_if_synthetic(session: Session, release: PHSafeRelease, report: Table)
     columns = session.columns(report)
     if not release.dataset.synthetic or not columns:
         return {}
-    names = ["run", "truncation", "persons_truncated", "persons_kept"]
-    rows = [
-        [f"{row[name]:,}" if isinstance(row[name], int) else row[name] for name in names]
-        for row in session.arrow("warehouse/all", source=report).to_pylist()
-    ]
+    kept = session.arrow("warehouse/all", source=report).select(
+        ["run", "truncation", "persons_truncated", "persons_kept"]
+    )
+    rows = [[f"{value:,}" if isinstance(value, int) else value for value in row.values()] for row in kept.to_pylist()]
     header = {
         "run": "Run",
         "truncation": "The most persons of a unit that count",

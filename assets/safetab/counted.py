@@ -28,10 +28,7 @@ B = TypeVar("B", bound=Batch)
 
 
 class SafeTabMethod(BatchedCounts[R, B]):
-    """A method that counts records by detailed race and ethnicity, in regions or groups that are public.
-
-    A subclass names the public table beside which counts are charged (`counted_in`), and defines the draw.
-    """
+    """A method that counts records by detailed race and ethnicity, in regions or groups that are public."""
 
     version = VERSION
     charge_columns: ClassVar[Mapping[str, str]] = {

@@ -59,7 +59,6 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
     level, region, iteration and cell. So some regions are read quickly, and counts made again compare quickly.
 
     Args:
-        session: a session that reads the CEF. Intermediate results are temporary tables of this session.
         groups: the groups to count, a table with the columns `region_type`, `region_id` and `iteration_code` without
             repetition; None for all.
     """
@@ -159,13 +158,8 @@ def _format_count(count: int, thing: str) -> str:
 def require_households_in_groups(session: Session, release: SafeTabRelease, counts: Table) -> None:
     """Refuse a run of SafeTab-H without any household in a group that it measures, such as one with another run's file.
 
-    This looks at confidential records before a charge, so it reports nothing but that the rule is violated.
-
-    Args:
-        counts: what the recipe of `counts_recipe` made, with the groups of SafeTab-P.
-
-    Raises:
-        RecordsError: if a run that measures anything has no household in any group.
+    This looks at confidential records before a charge, so it reports nothing but that the rule is violated
+    (`RecordsError`).
     """
     region_types = {RegionType(region_type) for (region_type,) in session.rows(_REGION_TYPES, counts=counts)}
     if run := empty_run(release, region_types):
@@ -204,19 +198,17 @@ def _stage_regions(session: Session, release: SafeTabRelease) -> tuple[Fragment,
 def _register_members(
     session: Session, lists: CodeLists, levels: Mapping[RegionType, Collection[int]]
 ) -> tuple[list[str], Fragment, Fragment]:
-    """Register the members, numbered from 0, and which codes map to them.
-
-    A member is an iteration in a universe (detailed or not, and level).
+    """Register the members, iterations in a universe (detailed or not, and level), and which codes map to them.
 
     Returns:
-        The iterations of the members, and the two tables.
+        The iterations of the members, which are numbered from 0, and the two tables.
     """
     members: list[dict[str, Any]] = []
     memberships: list[dict[str, Any]] = []
     for detailed, level in sorted(
         {(region_type.detailed, level) for region_type in levels for level in levels[region_type]}
     ):
-        kinds = lists.memberships(detailed, level)
+        kinds = lists.memberships[detailed, level]
         numbers: dict[str, int] = {}
         for code in sorted({iteration for codes in kinds for iteration in codes.values()}):
             numbers[code] = len(members)

@@ -98,7 +98,7 @@ class SafeTabPDeclaration(SafeTabDeclaration):
             noise=self.noise.noise,
             stabilities=stabilities,
             budgets=_complete_budgets(self, BUDGETS_P, stabilities, states, without, share),
-            thresholds={**THRESHOLDS_P, **_read_thresholds(self)},
+            thresholds={**THRESHOLDS_P, **_read_lines(self, "thresholds")},
             stage_1_share=share,
             zero_suppression_chance=self.zero_suppression_chance,
             negative_counts=self.negative_counts,
@@ -131,7 +131,7 @@ class SafeTabHDeclaration(SafeTabDeclaration):
             noise=self.noise.noise,
             stabilities=stabilities,
             budgets=_complete_budgets(self, BUDGETS_H, stabilities, states, without),
-            thresholds={**THRESHOLDS_H, **_read_thresholds(self)},
+            thresholds={**THRESHOLDS_H, **_read_lines(self, "thresholds")},
             negative_counts=self.negative_counts,
             max_race_codes=max_race_codes,
         )
@@ -170,10 +170,6 @@ def _complete_budgets(
         budgets = {}
     budgets = {key: budget for key, budget in budgets.items() if key not in margins}
     return budgets_of(declaration.noise.noise, stabilities, budgets, margins, stage_1_share)
-
-
-def _read_thresholds(declaration: SafeTabPDeclaration | SafeTabHDeclaration) -> dict[Key, tuple[int, ...]]:
-    return {key: tuple(totals) for key, totals in _read_lines(declaration, "thresholds").items()}
 
 
 def _read_lines(declaration: SafeTabPDeclaration | SafeTabHDeclaration, field: str) -> dict[Key, Any]:

@@ -84,11 +84,6 @@ def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
 def published_totals(session: Session, release: SafeTabHRelease, custody: Custody, ledger: Ledger) -> pa.Table:
     """T1 as the release by SafeTab-P published it, from the current records.
 
-    Args:
-        session: a session that reads the public zone.
-        custody: the custody, whose signature counts.
-        ledger: the ledger, which holds the draw.
-
     Raises:
         DetailError: if the publication is missing or was altered, or is of other records or of another declaration.
     """
@@ -121,11 +116,7 @@ _UNIVERSES = pa.schema(
 
 
 def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) -> Recipe:
-    """The recipe of the measured groups, in the order of the draw: those of the universe of a measured line.
-
-    Args:
-        totals: T1, in the production layout.
-    """
+    """The recipe of the measured groups, in the order of the draw, from T1 in the production layout."""
     thresholds = {line.key: list(line.thresholds) for line in release.design.measured}
     universes = [
         {

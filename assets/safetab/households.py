@@ -38,7 +38,7 @@ IN_WORDS = {"T3": "household_type", "T4": "tenure"}
 
 
 def measured_tables(release: SafeTabHRelease) -> dict[str, tuple[HouseholdTable, ...]]:
-    """By family, the tables that are measured."""
+    """By family."""
     families = {line.family for line in release.design.measured}
     return {family: tables for family, tables in HOUSEHOLD_TABLES.items() if family in families}
 
@@ -49,7 +49,7 @@ def product_of(table: HouseholdTable) -> str:
 
 
 def cell_column(table: HouseholdTable) -> str:
-    """The column of a table in the production layout that says which cell a row is."""
+    """The column of a table in the production layout that has the cells."""
     return f"{table.family}_DATA_CELL"
 
 

@@ -52,11 +52,7 @@ _STORED = ("region", "iteration", "detail", "cell", "count")
 
 @dataclass(frozen=True)
 class KeptCells(Batch):
-    """Kept cells of one region type and level, shape (cells, 5): region, iteration, detail, cell, count.
-
-    Attributes:
-        measured: the region type and level, with their noise.
-    """
+    """Kept cells of one region type and level, shape (cells, 5): region, iteration, detail, cell, count."""
 
     measured: Measured
 
@@ -67,11 +63,7 @@ class KeptCells(Batch):
 
 
 def measured_batches(session: Session, release: SafeTabPRelease, noise: GroupNoise) -> Iterator[KeptCells]:
-    """Measure every group, region type by region type and level by level, and give what is kept.
-
-    Args:
-        session: a session that reads the confidential and the public zone.
-    """
+    """Measure every group, region type by region type and level by level, and give what is kept."""
     regions = regions_of(session, release)
     for measured in release.design.measured:
         universe, values = release.universe_of(measured), measured.region_and_level
@@ -97,11 +89,9 @@ def _regions_at_a_time(measured: Measured, iterations: int) -> int:
 
 
 def require_storable(session: Session, release: SafeTabPRelease) -> None:
-    """Refuse a release of which empty groups alone would make too many numbers. It depends on nothing confidential.
+    """Refuse thresholds so low, or noise of the first stage so large, that empty groups alone make too many numbers.
 
-    Raises:
-        DeclarationError: if thresholds are so low, or the noise of the first stage is so large, that many empty groups
-            are published in detail.
+    It depends on nothing confidential.
     """
     regions = regions_of(session, release)
     numbers = sum(

@@ -61,11 +61,7 @@ def regions_of(session: Session, release: SafeTabPRelease) -> dict[RegionType, l
 
 
 def require_regions(session: Session, release: SafeTabPRelease) -> None:
-    """Refuse a run without any region, such as one of Puerto Rico with files of a state: it would measure nothing.
-
-    Raises:
-        RecordsError: if there is such a run. Which regions there are is public.
-    """
+    """Refuse (`RecordsError`) a run without any region, such as one of Puerto Rico with files of a state."""
     region_types = [region_type for region_type, regions in regions_of(session, release).items() if regions]
     if run := empty_run(release, region_types):
         raise RecordsError(

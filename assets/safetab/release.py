@@ -26,11 +26,7 @@ follows from the declaration."""
 
 @dataclass(frozen=True)
 class SafeTabRelease(Release):
-    """What releases by both mechanisms have in common.
-
-    Attributes:
-        lists: the codes of race and ethnicity, and the iterations that they belong to.
-    """
+    """What releases by both mechanisms have in common."""
 
     declaration: SafeTabDeclaration
     design: SafeTabPDesign | SafeTabHDesign
@@ -93,11 +89,7 @@ class SafeTabPRelease(SafeTabRelease):
 
 @dataclass(frozen=True)
 class SafeTabHRelease(SafeTabRelease):
-    """A declared release by SafeTab-H.
-
-    Attributes:
-        detail: the release by SafeTab-P whose published totals say which groups there are, and in what detail.
-    """
+    """A release by SafeTab-H. The totals that `detail` published say which groups there are, and in what detail."""
 
     declaration: SafeTabHDeclaration
     design: SafeTabHDesign

@@ -112,9 +112,7 @@ def _cells() -> Iterator[dict[str, Any]]:
 def words(session: Session, release: SafeTabRelease, name: str, errors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Identifiers of `safetab/in_words`: the names of iterations and of regions, and the errors of sums of cells.
 
-    Args:
-        name: of the errors among the session's tables.
-        errors: the rows of `error_rows`.
+    The errors are rows of `error_rows`, registered under a name.
     """
     iterations = [
         {

@@ -69,9 +69,8 @@ def estimate_averages(
 
     Args:
         numerator: noisy counts of persons, or sums of them.
-        numerator_variance: the variance of their noise; for a sum of basis cells, the sum of their variances.
+        numerator_variance: of their noise; for a sum of basis cells, the sum of their variances.
         denominator: noisy counts of households or families, or sums of them, with independent noise.
-        denominator_variance: the variance of that noise.
         least: the least plausible average, in whole hundredths: 1 person per household, 2 per family, 0 of an age.
         most: the greatest plausible average, likewise.
         noise: the distribution of the basis cells' noise.
@@ -96,9 +95,11 @@ def estimate_averages(
     above_deviation, below_deviation = np.sqrt(above_variance), np.sqrt(below_variance)
     stretch = below_deviation / above_deviation
     first, last = np.arctan(low * stretch), np.arctan(high * stretch)
-    distance, turn = _seen_from_the_middle(above / above_deviation, below / below_deviation, first, last)
     half = (last - first) / 2
     middle = (first + last) / 2
+    # The noisy pair as seen from the sector's tip. A turn beyond ±π is not reduced: such pairs are behind the tip.
+    seen = above / above_deviation, below / below_deviation
+    distance, turn = np.hypot(*seen), np.arctan2(*seen) - middle
 
     start, end = _ends(_reach(distance, turn, half, WITHIN[noise]), turn, half)
     mean = _posterior_mean(distance, turn, half, middle, stretch)
@@ -106,14 +107,6 @@ def estimate_averages(
     upper = _whole(np.ceil(_hundredths(end + middle, stretch) - _ROUNDING), low, high)
     estimate = np.clip(np.rint(_HUNDREDTHS * mean), lower, upper)
     return Estimates(estimate / _HUNDREDTHS, lower / _HUNDREDTHS, upper / _HUNDREDTHS)
-
-
-def _seen_from_the_middle(above: Floats, below: Floats, first: Floats, last: Floats) -> tuple[Floats, Floats]:
-    """The noisy pair's distance from the sector's tip, and its angle to the middle of the sector.
-
-    Angles beyond ±π are not reduced: such pairs are behind the tip in either direction.
-    """
-    return np.hypot(above, below), np.arctan2(above, below) - (first + last) / 2
 
 
 def _outside(turn: Floats, half: Floats) -> Floats:

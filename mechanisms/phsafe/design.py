@@ -133,11 +133,7 @@ class PHSafeDesign(LinesDesign):
         return {run.name: self.truncation(run) for run in self.released_runs}
 
     def truncation(self, run: Run) -> int | None:
-        """τ of a run, or None if it counts units.
-
-        Raises:
-            KeyError: if the design has no such run.
-        """
+        """τ of a run, or None if it counts units."""
         return self.runs[run.name].truncation
 
     def stability(self, run: Run) -> int:
@@ -145,16 +141,8 @@ class PHSafeDesign(LinesDesign):
         return run.stability(self.truncation(run))
 
     def noise_of(self, run: Run, level: Level) -> DiscreteGaussian | DiscreteLaplace:
-        """The noise of every count of a run at a level: σ² = Δ²/2ρ, or scale Δ/ε.
-
-        Raises:
-            KeyError: if the run is not released at the level.
-        """
-        return noise_of_count(self.noise, self.stability(run), self._budgets[run.name, level.name])
-
-    @cached_property
-    def _budgets(self) -> dict[tuple[str, str], Fraction]:
-        return {(run.name, level.name): budget for run, level, budget in self.released}
+        """The noise of every count of a run at a level: σ² = Δ²/2ρ, or scale Δ/ε."""
+        return noise_of_count(self.noise, self.stability(run), self.runs[run.name].budgets[level.name])
 
     @cached_property
     def regions(self) -> frozenset[str]:
@@ -162,7 +150,6 @@ class PHSafeDesign(LinesDesign):
 
     @cached_property
     def region_types(self) -> frozenset[str]:
-        """The types of these regions: `USA` and `STATE`."""
         return frozenset(level.geography.region_type for _, level, _ in self.released)
 
     @cached_property
@@ -202,11 +189,7 @@ _PR = STATES[PUERTO_RICO]
 
 
 def require_truncation(run: Run, truncation: int | None) -> None:
-    """Check that a truncation threshold suits a run.
-
-    Raises:
-        DesignError: if a run of persons has none or one out of range, or a run of units has one.
-    """
+    """Refuse a run of persons with no threshold or one out of range, and a run of units with one (`DesignError`)."""
     where = f"runs: {run.name}: truncation"
     if not run.joins and truncation is not None:
         raise DesignError(f"{where}: {run.name} counts units, of which there are none to truncate; leave it out")
@@ -219,11 +202,7 @@ def require_truncation(run: Run, truncation: int | None) -> None:
 
 
 def level_of(run: Run, field_name: str, name: str) -> Level:
-    """The level of a run by its name.
-
-    Raises:
-        DesignError: if the run has no such level.
-    """
+    """The level of a run by its name, or a `DesignError`."""
     for level in run.levels:
         if level.name == name:
             return level
@@ -239,10 +218,6 @@ def run_design(
     margins: Mapping[str, Fraction],
 ) -> RunDesign:
     """The design of a run in which some levels have a budget and others a target for their 90% margin of error.
-
-    Args:
-        budgets: by level, ρ or ε.
-        margins: by level, the margin's target.
 
     Raises:
         DesignError: if the run or a level does not exist, the truncation does not suit the run, a level has both a
@@ -282,9 +257,6 @@ def production(states: Sequence[str], noise: Noise = Noise.GAUSSIAN) -> PHSafeDe
 
     With discrete Gaussian noise, every budget is that of Table 10. With discrete Laplace noise, the budgets are those
     that the same truncation and the same margins require in pure DP.
-
-    Raises:
-        DesignError: if the states cannot be released together.
     """
     left_out = {Geography.NATION} if PUERTO_RICO in states else set()
     return PHSafeDesign(

@@ -1,7 +1,7 @@
 """What PHSafe counts: population groups, levels of them, and the nine runs with their basis cells.
 
 This module defines the names and numbers that the runs, their output files and the finished tables share. The SQL in
-`sql/measurement` assigns records to cells; `design` gives the loss of a run.
+`sql/phsafe` assigns records to cells; `design` gives the loss of a run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -90,7 +90,6 @@ class Run:
 
     Attributes:
         counts: "persons" joined with their units under a truncation threshold, or "units".
-        iterated: whose race and ethnicity determine a record's iteration.
         cells: numbers of the basis cells. Every counted record is in exactly one.
     """
 
@@ -101,12 +100,10 @@ class Run:
 
     @property
     def joins(self) -> bool:
-        """Whether the run counts persons, which requires truncating and joining."""
         return self.counts == "persons"
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The population group levels that the run may be released for."""
         if self.iterated is Iterated.NOBODY:
             return tuple(level for level in LEVELS if level.iterations is Iterations.ALL)
         return LEVELS

@@ -10,11 +10,7 @@ from mechanisms.phsafe.runs import FILES, RUN
 
 @dataclass(frozen=True)
 class Part:
-    """Basis cells of one run that are added up.
-
-    Attributes:
-        cells: their numbers.
-    """
+    """Basis cells of one run that are added up."""
 
     run: str
     cells: tuple[int, ...]
@@ -26,7 +22,7 @@ class Cell:
 
     Attributes:
         number: in the table, from 1.
-        depth: its level of indentation, from 0.
+        depth: of indentation, from 0.
         per: an average's denominator; None for a count.
         least: the least plausible value of the average: the least number of persons per household or family.
     """
@@ -41,12 +37,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Shell:
-    """A finished table.
-
-    Attributes:
-        name: `PH1` to `PH8`.
-        universe: what the table describes.
-    """
+    """A finished table, `PH1` to `PH8`; the universe is what it describes."""
 
     name: str
     title: str

@@ -22,7 +22,7 @@ of both, which is at most twice the greater one on every line.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -190,7 +190,7 @@ class _Design(LinesDesign, Generic[L]):
 
     stabilities: Mapping[Pair, int]
     budgets: Mapping[Key, Fraction]
-    thresholds: Mapping[Key, tuple[int, ...]]
+    thresholds: Mapping[Key, Sequence[int]]
     negative_counts: bool = True
     max_race_codes: int = MOST_RACE_CODES
 

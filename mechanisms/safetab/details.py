@@ -49,14 +49,9 @@ def detail_of(totals: Counts, thresholds: Sequence[int]) -> Counts:
 
 
 def folded(detail: int, counts: Counts) -> Counts:
-    """Counts of a detail's cells, from those of the 46 finest.
+    """Counts of a detail's cells, for each sex its age groups, from those of the 46 finest.
 
-    Args:
-        detail: of SafeTab-P.
-        counts: shape (…, 46).
-
-    Returns:
-        Shape (…, `cells(detail)`): for each sex, its age groups.
+    The last axis has 46 counts, and in the result `cells(detail)`.
     """
     if not detail:
         return counts.sum(axis=-1, keepdims=True)
@@ -99,16 +94,10 @@ class HouseholdTable:
         return {cell: everything[cell] for cell in sorted(everything)}
 
     def folded(self, counts: Counts) -> Counts:
-        """Counts of the basis cells, from those of the 20 finest.
-
-        Args:
-            counts: shape (…, 20).
-
-        Returns:
-            Shape (…, number of basis cells), in the order of `basis`.
-        """
+        """Counts of the basis cells, in the order of `basis`, from those of the 20 finest; cells are the last axis."""
         table = counts.reshape(*counts.shape[:-1], HOUSEHOLD_TYPES, TENURES).sum(axis=-1 if self.family == "T3" else -2)
-        return np.stack([table[..., [code - 1 for code in held]].sum(axis=-1) for held in self.basis.values()], axis=-1)
+        parts = [table[..., [code - 1 for code in codes]] for codes in self.basis.values()]
+        return np.stack([part.sum(axis=-1) for part in parts], axis=-1)
 
 
 T3 = (

@@ -103,7 +103,7 @@ class CodeLists:
         unknown = [code for _, code in self.pairs if code not in self.names]
         _require_none(MAP_FILE, "RACE_ETH_CODE", f"a code is not in {CODES_FILE}", unknown)
         # A code that maps to several iterations of a kind is found here.
-        _ = self._memberships
+        _ = self.memberships
 
     @cached_property
     def iteration(self) -> Mapping[str, Iteration]:
@@ -124,17 +124,9 @@ class CodeLists:
             for level in LEVELS
         }
 
-    def memberships(self, detailed: bool, level: int) -> Memberships:
-        """The iterations to which each code maps, within a universe.
-
-        Args:
-            detailed: the universe of the nation and states, or that of regions below the state.
-            level: 1 or 2.
-        """
-        return self._memberships[detailed, level]
-
     @cached_property
-    def _memberships(self) -> Mapping[tuple[bool, int], Memberships]:
+    def memberships(self) -> Mapping[tuple[bool, int], Memberships]:
+        """By universe, whether it is that of the nation and states, and level: the iterations to which codes map."""
         memberships = {}
         for (detailed, level), iterations in self._universes.items():
             alone = {iteration.code: iteration.alone for iteration in iterations}
@@ -155,12 +147,8 @@ class CodeLists:
         (0 or 1 by the hierarchy) and r the number of race codes. It needs that codes with the same iteration alone
         have the same one in combination. If lists break this, the greatest number may be 1 + r + h_eth, and is used
         instead: codes with a common iteration alone and as many different ones in combination as there are.
-
-        Args:
-            level: 1 or 2.
-            max_race_codes: r, from 1 to 8.
         """
-        alone, combination, ethnicity = self.memberships(region_type.detailed, level)
+        alone, combination, ethnicity = self.memberships[region_type.detailed, level]
         by_alone: dict[str, set[str]] = defaultdict(set)
         for code, iteration in alone.items():
             by_alone[iteration] |= {combination[code]} if code in combination else set()

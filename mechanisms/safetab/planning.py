@@ -32,7 +32,6 @@ COVERAGE = Fraction(95, 100)
 PLACES = 6
 """Decimals of a budget that is computed from a margin, unless others are asked for."""
 
-
 _LINE = re.compile(r"(?P<region_type>[A-Z-]+) (?P<level>[12])(?: (?P<family>T[34]))?")
 
 V = TypeVar("V")
@@ -81,10 +80,7 @@ def budget_for_margin(
 
 
 def read_lines(field: str, given: Mapping[str, V], *, with_tables: bool) -> dict[Key, V]:
-    """Values of lines by what their names stand for.
-
-    Args:
-        with_tables: whether lines name a family of tables, as those of SafeTab-H.
+    """Values of lines by what their names stand for, which in SafeTab-H includes a family of tables.
 
     Raises:
         DesignError: if a line does not exist, or names no family or one too many.
@@ -151,11 +147,7 @@ def budgets_of(
 
 
 class Chances(NamedTuple):
-    """What happens to a group of SafeTab-P that is not measured as a total only.
-
-    Attributes:
-        details: the probabilities of details 0 to 3.
-    """
+    """The probabilities of details 0 to 3, and of being published, of a group that is not measured as a total only."""
 
     details: tuple[float, ...]
     published: float

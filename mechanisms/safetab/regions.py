@@ -27,10 +27,7 @@ class RegionType(StrEnum):
 
     @property
     def detailed(self) -> bool:
-        """Whether the region is a nation or a state: these have the iterations that are not `coarse_only`.
-
-        All other types have those that are not `detailed_only`.
-        """
+        """Whether it is a nation or a state, which have other iterations (`Iteration.is_in`)."""
         return self in (RegionType.USA, RegionType.STATE, RegionType.PR_STATE)
 
     @property
