@@ -25,7 +25,7 @@ from assets.topdown.declaration import (
 )
 from benchmarks.harness import launch
 from mechanisms.accounting.semantics import Allocation
-from mechanisms.safetab.design import Key, label_of
+from mechanisms.safetab.design import Key, format_label
 from mechanisms.safetab.production import BUDGETS_H, BUDGETS_P
 from mechanisms.safetab.regions import RegionType
 from mechanisms.states import PUERTO_RICO
@@ -146,7 +146,9 @@ def _restrict(allocation: Allocation) -> dict[str, Any]:
 def _end_with_states(budgets: Mapping[Key, Fraction]) -> dict[str, Any]:
     """The fields of detailed groups that end with states, from the budgets by line."""
     kept = {
-        label_of(key): str(budget) for key, budget in budgets.items() if key[0] in (RegionType.USA, RegionType.STATE)
+        format_label(key): str(budget)
+        for key, budget in budgets.items()
+        if key[0] in (RegionType.USA, RegionType.STATE)
     }
     return {"budgets": kept}
 

@@ -8,7 +8,7 @@ from assets.measurement.method import GridError, parameters_gate
 from assets.phsafe.estimates import estimates
 from assets.phsafe.join import JOINED, join_recipe
 from assets.phsafe.release import PHSafeRelease
-from assets.phsafe.tables import ESTIMATES, finished_table, measured_files, measured_table, table_recipes
+from assets.phsafe.tables import ESTIMATES, finished_table, list_measured_files, measured_table, table_recipes
 from assets.release.gate import Gate, ReleaseContext
 from assets.tabulation.asset import tables_gate
 from mechanisms.phsafe.runs import FILES
@@ -89,7 +89,7 @@ def _out_of_order(context: Context, tables: Mapping[Table, str]) -> list[str]:
 def _derived(context: Context) -> list[str]:
     release, problems = context.release, []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for name in measured_files(release.design):
+        for name in list_measured_files(release.design):
             file = FILES[name]
             if file.run == name:
                 continue

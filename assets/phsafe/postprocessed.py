@@ -11,7 +11,7 @@ from assets.measurement.grid import GridCounts
 from assets.measurement.method import COUNTS, MEASUREMENTS
 from assets.phsafe.estimates import estimates
 from assets.phsafe.release import PHSafeRelease
-from assets.phsafe.tables import ESTIMATES, NATION, exact_table, file_statement, measured_files, table_recipes
+from assets.phsafe.tables import ESTIMATES, NATION, exact_table, file_recipe, list_measured_files, table_recipes
 from assets.tabulation.asset import build_tables
 from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
 from mechanisms.phsafe.tables import SHELL
@@ -64,12 +64,12 @@ def build_postprocessed(method: GridCounts[PHSafeRelease]) -> dg.AssetsDefinitio
 
 def build_finished(release: PHSafeRelease) -> dg.AssetsDefinition:
     finished = ", ".join(f"{name} ({SHELL[name].title})" for name in release.products) or "none"
+    measured = ", ".join(list_measured_files(release.design))
     return build_tables(
         release,
         [MEASUREMENTS, "postprocessed"],
-        f"The finished tables: {finished}; and the measurements in the production format: "
-        f"{', '.join(measured_files(release.design))}. PH5_num equals PH4, and PH8_num is computed from PH7. Made from "
-        "public data only.",
+        f"The finished tables: {finished}; and the measurements in the production format: {measured}. PH5_num equals "
+        "PH4, and PH8_num is computed from PH7. Made from public data only.",
         lambda session: table_recipes(session, release),
         shown=lambda session: _first_rows(session, release),
     )
@@ -91,11 +91,11 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
     )
     @stated_plainly(StageKind.TABULATION)
     def exact_measurements(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        written = [exact_table(release, name) for name in measured_files(release.design)]
+        written = [exact_table(release, name) for name in list_measured_files(release.design)]
         with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             with session.transaction():
-                for table, file in zip(written, measured_files(release.design), strict=True):
-                    name, values, names = file_statement(session, file, release.confidential(COUNTS), noisy=False)
+                for table, file in zip(written, list_measured_files(release.design), strict=True):
+                    name, values, names = file_recipe(session, file, release.confidential(COUNTS), noisy=False)
                     session.create(table, name, values, **names)
             version = session.content_version(written, custody.version_key())
         return dg.MaterializeResult(

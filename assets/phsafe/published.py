@@ -8,7 +8,7 @@ from dataclasses import replace
 from assets.phsafe.grid import NOISE
 from assets.phsafe.plan import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
-from assets.phsafe.tables import finished_table, measured_files, measured_table
+from assets.phsafe.tables import finished_table, list_measured_files, measured_table
 from assets.release.published import STANDARD_ERROR, PublishedColumn, PublishedTable, error_columns
 from mechanisms.phsafe.estimation import Interval
 from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
@@ -41,7 +41,7 @@ def published_tables(release: PHSafeRelease) -> list[PublishedTable]:
     """The declared finished tables, those of the eleven measurement files that are released, and the parameters."""
     return [
         *(_finished(release, SHELL[name]) for name in release.products),
-        *(_measured(release, name) for name in measured_files(release.design)),
+        *(_measured(release, name) for name in list_measured_files(release.design)),
         _parameters(release),
     ]
 

@@ -15,7 +15,7 @@ ESTIMATES = "estimates"
 NATION = "Nation"
 
 
-def measured_files(design: PHSafeDesign) -> tuple[str, ...]:
+def list_measured_files(design: PHSafeDesign) -> tuple[str, ...]:
     """The names of those of the eleven measurement files whose runs a design releases."""
     released = {run.name for run in design.released_runs}
     return tuple(name for name, file in FILES.items() if file.run in released)
@@ -31,8 +31,8 @@ def finished_table(release: PHSafeRelease, name: str) -> Table:
 
 def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recipe]:
     made: dict[Table, Recipe] = {
-        measured_table(release, name): file_statement(session, name, release.public(MEASUREMENTS), noisy=True)
-        for name in measured_files(release.design)
+        measured_table(release, name): file_recipe(session, name, release.public(MEASUREMENTS), noisy=True)
+        for name in list_measured_files(release.design)
     }
     names = _names(session, release)
     for name in release.products:
@@ -55,7 +55,7 @@ def exact_table(release: PHSafeRelease, name: str) -> Table:
     return release.confidential(f"exact_{name.lower()}")
 
 
-def file_statement(session: Session, name: str, counts: Table, *, noisy: bool) -> Recipe:
+def file_recipe(session: Session, name: str, counts: Table, *, noisy: bool) -> Recipe:
     """The recipe of a file in the production format, from the measurements or the exact counts of its run."""
     pairs = [(cell, part) for cell, parts in FILES[name].cells.items() for part in parts]
     mapping = session.register(

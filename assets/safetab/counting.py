@@ -162,14 +162,14 @@ def require_households_in_groups(session: Session, release: SafeTabRelease, coun
     (`RecordsError`).
     """
     region_types = {RegionType(region_type) for (region_type,) in session.rows(_REGION_TYPES, counts=counts)}
-    if run := empty_run(release, region_types):
+    if run := find_empty_run(release, region_types):
         raise RecordsError(
             f"households: no household of the {run} run is in a group whose total SafeTab-P published; check that the "
             "dataset, the states and the release named in detail belong together"
         )
 
 
-def empty_run(release: SafeTabRelease, region_types: Collection[RegionType]) -> str | None:
+def find_empty_run(release: SafeTabRelease, region_types: Collection[RegionType]) -> str | None:
     """The first run that measures anything and has none of some region types; None if there is none."""
     runs = {region_type.run for region_type in region_types}
     return next((region_type.run for region_type in _levels(release) if region_type.run not in runs), None)

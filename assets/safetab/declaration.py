@@ -17,9 +17,9 @@ from assets.release.numbers import Budget, Delta, Margin, Share
 from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
-from mechanisms.safetab.design import Key, Pair, SafeTabHDesign, SafeTabPDesign, label_of, runs_of
+from mechanisms.safetab.design import Key, Pair, SafeTabHDesign, SafeTabPDesign, find_runs, format_label
 from mechanisms.safetab.lists import CodeLists
-from mechanisms.safetab.planning import budgets_of, read_lines
+from mechanisms.safetab.planning import complete_budgets, read_lines
 from mechanisms.safetab.production import (
     BUDGETS_H,
     BUDGETS_P,
@@ -90,14 +90,14 @@ class SafeTabPDeclaration(SafeTabDeclaration):
         """What is measured of the groups in the lists, for the states in ascending order."""
         lists: CodeLists = sources["lists"]
         states, share = tuple(sorted(self.states)), self.stage_1_share
-        pairs = [pair for pair in PAIRS if pair[0].run in runs_of(states) and lists.universe(*pair)]
+        pairs = [pair for pair in PAIRS if pair[0].run in find_runs(states) and lists.universe(*pair)]
         stabilities = {pair: lists.stability(*pair, self.max_race_codes) for pair in pairs}
         without = "the lists have no iteration of this level for such regions"
         return SafeTabPDesign(
             states=states,
             noise=self.noise.noise,
             stabilities=stabilities,
-            budgets=_complete_budgets(self, BUDGETS_P, stabilities, states, without, share),
+            budgets=_choose_budgets(self, BUDGETS_P, stabilities, states, without, share),
             thresholds={**THRESHOLDS_P, **_read_lines(self, "thresholds")},
             stage_1_share=share,
             zero_suppression_chance=self.zero_suppression_chance,
@@ -130,14 +130,14 @@ class SafeTabHDeclaration(SafeTabDeclaration):
             states=states,
             noise=self.noise.noise,
             stabilities=stabilities,
-            budgets=_complete_budgets(self, BUDGETS_H, stabilities, states, without),
+            budgets=_choose_budgets(self, BUDGETS_H, stabilities, states, without),
             thresholds={**THRESHOLDS_H, **_read_lines(self, "thresholds")},
             negative_counts=self.negative_counts,
             max_race_codes=max_race_codes,
         )
 
 
-def _complete_budgets(
+def _choose_budgets(
     declaration: SafeTabPDeclaration | SafeTabHDeclaration,
     production: Mapping[Key, Fraction],
     stabilities: Mapping[Pair, int],
@@ -160,16 +160,16 @@ def _complete_budgets(
     margins, declared = _read_lines(declaration, "moe"), _read_lines(declaration, "budgets")
     for field, by_line in (("budgets", declared), ("moe", margins)):
         for key, number in by_line.items():
-            if number and key[:2] not in stabilities and key[0].run in runs_of(states):
-                raise DesignError(f"{field}: {label_of(key)}: there are no groups, as {without}")
+            if number and key[:2] not in stabilities and key[0].run in find_runs(states):
+                raise DesignError(f"{field}: {format_label(key)}: there are no groups, as {without}")
     if isinstance(declaration.budgets, Mapping):
-        return budgets_of(declaration.noise.noise, stabilities, declared, margins, stage_1_share)
+        return complete_budgets(declaration.noise.noise, stabilities, declared, margins, stage_1_share)
     budgets = {key: budget for key, budget in production.items() if key[:2] in stabilities}
     if declaration.noise is Definition.PURE:
         margins = {key: Fraction(MARGINS[key[:2]]) for key, budget in budgets.items() if budget} | margins
         budgets = {}
     budgets = {key: budget for key, budget in budgets.items() if key not in margins}
-    return budgets_of(declaration.noise.noise, stabilities, budgets, margins, stage_1_share)
+    return complete_budgets(declaration.noise.noise, stabilities, budgets, margins, stage_1_share)
 
 
 def _read_lines(declaration: SafeTabPDeclaration | SafeTabHDeclaration, field: str) -> dict[Key, Any]:

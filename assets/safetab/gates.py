@@ -15,7 +15,7 @@ from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import MEASUREMENTS, parameters_gate
 from assets.release.gate import Gate, ReleaseContext
 from assets.safetab.counting import regions_recipe
-from assets.safetab.measurements import KeptCells, exact_batches
+from assets.safetab.measurements import KeptCells, read_exact_batches
 from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease
 from assets.safetab.tables import T1, T2, person_table_recipes
 from assets.tabulation.asset import tables_gate
@@ -52,7 +52,7 @@ def person_gates(release: SafeTabPRelease) -> list[Gate[SafeTabPRelease]]:
     ]
 
 
-def unlikely_noise(release: SafeTabPRelease, pairs: Iterable[tuple[KeptCells, KeptCells]]) -> list[str]:
+def find_unlikely_noise(release: SafeTabPRelease, pairs: Iterable[tuple[KeptCells, KeptCells]]) -> list[str]:
     """The region types and levels whose noise does not fit the declared distributions, by chi-square tests.
 
     A total that suppression might have left out, and a number that clipping might have changed, says less about its
@@ -73,14 +73,14 @@ def unlikely_noise(release: SafeTabPRelease, pairs: Iterable[tuple[KeptCells, Ke
 
 def _least_tested(release: SafeTabPRelease, measured: Measured, noise: Uncapped, detail: np.ndarray) -> np.ndarray:
     """By cell, the least exact count whose noise was neither cut off nor clipped."""
-    noisiest = farthest(noise)
+    noisiest = find_farthest(noise)
     least = np.full(len(detail), 0 if release.design.negative_counts else noisiest)
     if measured.cut_off is not None:
         least[detail == 0] = np.maximum(least[detail == 0], measured.cut_off + noisiest)
     return least
 
 
-def farthest(noise: Uncapped) -> int:
+def find_farthest(noise: Uncapped) -> int:
     """The least value that the noise reaches with a probability of at most `IMPOSSIBLE`.
 
     It follows from the distribution and not from σ: the discrete Laplace is beyond 12σ with 4 · 10^-8, and of many
@@ -98,13 +98,13 @@ def _regions(context: Context) -> list[str]:
 def _details(context: Context) -> list[str]:
     impossible = 0
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        for exact in exact_batches(session, context.release):
+        for exact in read_exact_batches(session, context.release):
             measured = exact.measured
             _, _, detail, cell, count = exact.values.T
             starts = np.flatnonzero(cell == 0)
             totals = np.add.reduceat(count, starts) if len(starts) else count
             adaptive = ~exact.of_totals_only(context.release)[starts]
-            most_noise, ends = farthest(measured.stage_1), np.array([-np.inf, *measured.thresholds, np.inf])
+            most_noise, ends = find_farthest(measured.stage_1), np.array([-np.inf, *measured.thresholds, np.inf])
             least, most = ends[detail[starts]] - totals, ends[detail[starts] + 1] - totals
             impossible += int(np.count_nonzero(adaptive & ((least > most_noise) | (most <= -most_noise))))
     return count_problem(impossible, "groups in another detail than their counts and the thresholds allow")
@@ -121,7 +121,7 @@ def _suppression(context: Context) -> list[str]:
                 measured.region_and_level
                 | {
                     "iterations": len(release.universe_of(measured)),
-                    "least": measured.cut_off + farthest(measured.stage_2),
+                    "least": measured.cut_off + find_farthest(measured.stage_2),
                 },
                 counts=release.confidential(COUNTS),
                 measurements=release.public(MEASUREMENTS),
@@ -136,7 +136,7 @@ def _suppression(context: Context) -> list[str]:
 def _chances_of_empty(measured: Measured) -> tuple[float, float]:
     """The probabilities that an empty group's total is above the cut-off, and that it is not."""
     assert measured.cut_off is not None
-    noise, most = measured.stage_2, farthest(measured.stage_2)
+    noise, most = measured.stage_2, find_farthest(measured.stage_2)
     above, below = np.arange(measured.cut_off + 1, most), np.arange(-most + 1, measured.cut_off + 1)
     return float(noise.probabilities(above).sum()), float(noise.probabilities(below).sum())
 

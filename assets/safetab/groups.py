@@ -59,7 +59,7 @@ def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
     def population_groups(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         table = release.public(GROUPS)
         with warehouse.session(writes=Zone.PUBLIC) as session:
-            totals = published_totals(session, release, custody, ledger)
+            totals = read_published_totals(session, release, custody, ledger)
             name, values, names = groups_recipe(session, release, totals)
             with session.transaction():
                 session.create(table, name, values, **names)
@@ -81,7 +81,7 @@ def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
     return population_groups
 
 
-def published_totals(session: Session, release: SafeTabHRelease, custody: Custody, ledger: Ledger) -> pa.Table:
+def read_published_totals(session: Session, release: SafeTabHRelease, custody: Custody, ledger: Ledger) -> pa.Table:
     """T1 as the release by SafeTab-P published it, from the current records.
 
     Raises:
@@ -150,7 +150,7 @@ def _groups(context: ReleaseContext[SafeTabHRelease]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         try:
-            totals = published_totals(session, release, context.custody, context.ledger)
+            totals = read_published_totals(session, release, context.custody, context.ledger)
         except DetailError as error:
             return [str(error)]
         return differing_table(session, release.public(GROUPS), groups_recipe(session, release, totals))

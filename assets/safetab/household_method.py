@@ -17,15 +17,15 @@ from assets.release.release import Release
 from assets.release.statement import Statement
 from assets.safetab.counted import SafeTabMethod
 from assets.safetab.counting import COUNT_COLUMNS, require_households_in_groups
-from assets.safetab.gates import farthest
+from assets.safetab.gates import find_farthest
 from assets.safetab.groups import build_groups, groups_gate
 from assets.safetab.households import (
     COLUMNS,
     build_household_tables,
     complete_gate,
-    exact_batches,
     household_table_recipes,
-    stored_batches,
+    read_exact_batches,
+    read_stored_batches,
     write_measurements,
 )
 from assets.safetab.published import column_descriptions, household_products
@@ -79,10 +79,10 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
         return {line.label: line.noise for line in self.release.design.measured}
 
     def exact(self, session: Session) -> Iterator[Batch]:
-        return exact_batches(session, self.release)
+        return read_exact_batches(session, self.release)
 
     def stored(self, session: Session) -> Iterator[Batch]:
-        return stored_batches(session, self.release)
+        return read_stored_batches(session, self.release)
 
     def store(self, session: Session, batches: Iterator[Batch]) -> None:
         write_measurements(session, self.release, batches)
@@ -97,7 +97,7 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
         return super().unlikely(
             pairs
             if self.release.design.negative_counts
-            else (_far_above_zero(exact, noisy, farthest(distributions[exact.query])) for exact, noisy in pairs)
+            else (_far_above_zero(exact, noisy, find_farthest(distributions[exact.query])) for exact, noisy in pairs)
         )
 
     def further_gates(self) -> Sequence[Gate[SafeTabHRelease]]:

@@ -16,7 +16,7 @@ from assets.measurement.batches import Batch
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.gate import Gate, ReleaseContext
 from assets.safetab.release import COUNTS, GROUPS, SafeTabHRelease
-from assets.safetab.tables import error_rows, words
+from assets.safetab.tables import list_errors, words
 from assets.tabulation.asset import build_tables
 from mechanisms.safetab.design import MeasuredTable
 from mechanisms.safetab.details import DATA_CELLS, HOUSEHOLD_CELLS, HOUSEHOLD_TABLES, HouseholdTable
@@ -43,24 +43,24 @@ def measured_tables(release: SafeTabHRelease) -> dict[str, tuple[HouseholdTable,
     return {family: tables for family, tables in HOUSEHOLD_TABLES.items() if family in families}
 
 
-def product_of(table: HouseholdTable) -> str:
+def name_product(table: HouseholdTable) -> str:
     """The name of a table in the production layout among the published tables."""
     return table.name.lower()
 
 
-def cell_column(table: HouseholdTable) -> str:
+def name_cell_column(table: HouseholdTable) -> str:
     """The column of a table in the production layout that has the cells."""
     return f"{table.family}_DATA_CELL"
 
 
-def exact_batches(session: Session, release: SafeTabHRelease) -> Iterator[Batch]:
+def read_exact_batches(session: Session, release: SafeTabHRelease) -> Iterator[Batch]:
     """The exact counts in the order of the draw."""
     finest = np.eye(HOUSEHOLD_CELLS, dtype=np.int64)
     for line in release.design.measured:
         parts = [
             {"detail": table.detail, "place": place, "finest": cell}
             for table in HOUSEHOLD_TABLES[line.family]
-            for cell, place in zip(*np.nonzero(table.folded(finest)), strict=True)
+            for cell, place in zip(*np.nonzero(table.fold(finest)), strict=True)
         ]
         counts = session.arrow(
             "safetab/households_exact",
@@ -72,7 +72,7 @@ def exact_batches(session: Session, release: SafeTabHRelease) -> Iterator[Batch]
         yield Batch(line.label, counts["count"].to_numpy())
 
 
-def stored_batches(session: Session, release: SafeTabHRelease) -> Iterator[Batch]:
+def read_stored_batches(session: Session, release: SafeTabHRelease) -> Iterator[Batch]:
     """The stored measurements in the order of the draw.
 
     Raises:
@@ -130,7 +130,7 @@ def household_table_recipes(session: Session, release: SafeTabHRelease) -> dict[
         cells = [row for table in tables for row in _published_cells(table)]
         sums = {len(parts) for table in tables for parts in table.data_cells.values()}
         lines = [line for line in release.design.measured if line.family == family]
-        errors = [row for line in lines for row in error_rows(line, line.noise, sums)]
+        errors = [row for line in lines for row in list_errors(line, line.noise, sums)]
         of_cells = {
             "measurements": release.public(MEASUREMENTS),
             "cells": session.register(f"cells_{family}", pa.Table.from_pylist(cells)),
@@ -140,8 +140,8 @@ def household_table_recipes(session: Session, release: SafeTabHRelease) -> dict[
         recipes[release.public(IN_WORDS[family])] = ("safetab/in_words", {}, in_words | {"columns": ("cell", "label")})
         for table in tables:
             cells_of_table = session.register(f"cells_{table.name}", pa.Table.from_pylist(_published_cells(table)))
-            layout = of_cells | {"cells": cells_of_table, "columns": {cell_column(table): "cell"}}
-            recipes[release.public(product_of(table))] = ("safetab/in_layout", {}, layout)
+            layout = of_cells | {"cells": cells_of_table, "columns": {name_cell_column(table): "cell"}}
+            recipes[release.public(name_product(table))] = ("safetab/in_layout", {}, layout)
     return recipes
 
 
@@ -167,7 +167,7 @@ def _complete(context: ReleaseContext[SafeTabHRelease]) -> list[str]:
                 "safetab/groups_not_once",
                 measured=session.register(f"measured_{family}", pa.Table.from_pylist(measured)),
                 groups=release.public(GROUPS),
-                tables=[release.public(product_of(table)) for table in tables],
+                tables=[release.public(name_product(table)) for table in tables],
             )
             problems += count_problem(int(groups), f"{family}: groups that are not in exactly one table")
     return problems

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from assets.measurement.batches import Batch
 from assets.measurement.method import MEASUREMENTS, GridError
-from assets.safetab.regions import regions_of
+from assets.safetab.regions import read_regions
 from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease
 from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
 from mechanisms.safetab.design import Measured
-from mechanisms.safetab.details import DETAILS, FINEST, cells, folded
+from mechanisms.safetab.details import DETAILS, FINEST, cells, fold
 from mechanisms.safetab.lists import Iteration
-from mechanisms.safetab.planning import numbers_of_an_empty_group
+from mechanisms.safetab.planning import expect_numbers_of_empty_group
 from resources.statements import Fragment
 from resources.warehouse import Session
 
@@ -62,9 +62,9 @@ class KeptCells(Batch):
         return np.isin(self.values[:, 1], codes) & self.measured.region_type.detailed
 
 
-def measured_batches(session: Session, release: SafeTabPRelease, noise: GroupNoise) -> Iterator[KeptCells]:
+def measure_batches(session: Session, release: SafeTabPRelease, noise: GroupNoise) -> Iterator[KeptCells]:
     """Measure every group, region type by region type and level by level, and give what is kept."""
-    regions = regions_of(session, release)
+    regions = read_regions(session, release)
     for measured in release.design.measured:
         universe, values = release.universe_of(measured), measured.region_and_level
         names = {
@@ -85,7 +85,7 @@ def measured_batches(session: Session, release: SafeTabPRelease, noise: GroupNoi
 
 
 def _regions_at_a_time(measured: Measured, iterations: int) -> int:
-    return max(1, int(GROUPS_AT_A_TIME / max(1, iterations * max(1.0, numbers_of_an_empty_group(measured)))))
+    return max(1, int(GROUPS_AT_A_TIME / max(1, iterations * max(1.0, expect_numbers_of_empty_group(measured)))))
 
 
 def require_storable(session: Session, release: SafeTabPRelease) -> None:
@@ -93,9 +93,9 @@ def require_storable(session: Session, release: SafeTabPRelease) -> None:
 
     It depends on nothing confidential.
     """
-    regions = regions_of(session, release)
+    regions = read_regions(session, release)
     numbers = sum(
-        len(regions[line.region_type]) * len(release.universe_of(line)) * numbers_of_an_empty_group(line)
+        len(regions[line.region_type]) * len(release.universe_of(line)) * expect_numbers_of_empty_group(line)
         for line in release.design.measured
     )
     if numbers > MOST_NUMBERS:
@@ -156,7 +156,7 @@ def write_measurements(session: Session, release: SafeTabPRelease, batches: Iter
         session.run("safetab/append", values, table=table, rows=rows)
 
 
-def stored_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptCells]:
+def read_stored_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptCells]:
     """The stored measurements, a batch for each region type and level.
 
     Raises:
@@ -166,7 +166,7 @@ def stored_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptC
     table, total = release.public(MEASUREMENTS), 0
     if list(session.columns(table)) != list(COLUMNS):
         raise GridError(f"{release.schema}: the columns are not {', '.join(COLUMNS)}")
-    regions = regions_of(session, release)
+    regions = read_regions(session, release)
     for measured in release.design.measured:
         universe = release.universe_of(measured)
         stored = session.arrow(
@@ -210,13 +210,13 @@ def _require_whole(release: SafeTabPRelease, batch: KeptCells, groups: int) -> N
         raise GridError(f"{name}: negative counts")
 
 
-def exact_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptCells]:
-    """The exact counts of the cells that are stored as measured, in the batches of `stored_batches`."""
+def read_exact_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptCells]:
+    """The exact counts of the cells that are stored as measured, in the batches of `read_stored_batches`."""
     finest = np.eye(FINEST, dtype=np.int64)
     mapping = [
         {"detail": detail, "finest": part, "cell": cell}
         for detail in DETAILS
-        for part, cell in zip(*np.nonzero(folded(detail, finest)), strict=True)
+        for part, cell in zip(*np.nonzero(fold(detail, finest)), strict=True)
     ]
     parts = session.register("parts", pa.Table.from_pylist(mapping))
     for measured in release.design.measured:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from assets.release.published import PublishedColumn, PublishedTable, error_columns
-from assets.safetab.households import IN_WORDS, cell_column, measured_tables, product_of
+from assets.safetab.households import IN_WORDS, measured_tables, name_cell_column, name_product
 from assets.safetab.plan import PARAMETER_COLUMNS
 from assets.safetab.release import PARAMETERS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
 from assets.safetab.tables import SEX_BY_AGE, T1, T2, TOTALS
@@ -102,9 +102,9 @@ def household_products(release: SafeTabHRelease) -> tuple[PublishedTable, ...]:
         )
         for table in tables:
             labels = {cell: DATA_CELLS[family][cell] for cell in table.data_cells}
-            column = PublishedColumn(cell_column(table), "integer", "Cell", labels)
+            column = PublishedColumn(name_cell_column(table), "integer", "Cell", labels)
             title = f"{table.name} in the production layout"
-            layout.append(_in_layout(release, product_of(table), title, _PRODUCTION, (column,)))
+            layout.append(_in_layout(release, name_product(table), title, _PRODUCTION, (column,)))
     return (*words, *layout, _parameters(release))
 
 

@@ -11,7 +11,7 @@ from assets.conventions import INVARIANT, StageKind, attributes, preview, public
 from assets.failures import stated_plainly
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
-from assets.safetab.counting import REGION_COLUMNS, RecordsError, empty_run, regions_recipe
+from assets.safetab.counting import REGION_COLUMNS, RecordsError, find_empty_run, regions_recipe
 from assets.safetab.release import REGIONS, SafeTabPRelease
 from mechanisms.safetab.regions import RegionType
 from resources.custody import Custody
@@ -52,7 +52,7 @@ def build_regions(release: SafeTabPRelease) -> dg.AssetsDefinition:
     return regions
 
 
-def regions_of(session: Session, release: SafeTabPRelease) -> dict[RegionType, list[str]]:
+def read_regions(session: Session, release: SafeTabPRelease) -> dict[RegionType, list[str]]:
     """The regions of each measured type in order, from the public table."""
     region_ids: dict[RegionType, list[str]] = {region_type: [] for region_type, _ in release.pairs}
     for region_type, region_id in session.rows("safetab/regions_in_order", regions=release.public(REGIONS)):
@@ -62,8 +62,8 @@ def regions_of(session: Session, release: SafeTabPRelease) -> dict[RegionType, l
 
 def require_regions(session: Session, release: SafeTabPRelease) -> None:
     """Refuse (`RecordsError`) a run without any region, such as one of Puerto Rico with files of a state."""
-    region_types = [region_type for region_type, regions in regions_of(session, release).items() if regions]
-    if run := empty_run(release, region_types):
+    region_types = [region_type for region_type, regions in read_regions(session, release).items() if regions]
+    if run := find_empty_run(release, region_types):
         raise RecordsError(
             f"{release.schema}: states: {release.dataset.name} has no unit in a state of the {run} run, so that "
             "nothing would be measured there; check the states, the budgets and the files of the dataset"
@@ -77,5 +77,5 @@ def _count_groups(session: Session, release: SafeTabPRelease) -> list[tuple[str,
         iterations[line.region_type] += len(release.universe_of(line))
     return [
         (region_type.value, f"{len(regions):,}", f"{len(regions) * iterations[region_type]:,}")
-        for region_type, regions in regions_of(session, release).items()
+        for region_type, regions in read_regions(session, release).items()
     ]

@@ -81,10 +81,10 @@ def person_table_recipes(session: Session, release: SafeTabPRelease) -> dict[Tab
         "measured": ("detail", "cell"),
     }
     sums = {cells(detail) // part for detail in DETAILS[1:] for part in (1, len(SEXES), cells(detail))}
-    errors = [row for line in release.design.measured for row in error_rows(line, line.stage_2, sums)]
+    errors = [row for line in release.design.measured for row in list_errors(line, line.stage_2, sums)]
     for line in release.design.measured:
         if line.region_type.detailed:
-            errors += error_rows(line, line.total_only, [1], total_only=True)
+            errors += list_errors(line, line.total_only, [1], total_only=True)
     in_words = of_cells | words(session, release, "errors", errors)
     return {
         release.public(T1): ("safetab/in_layout", {}, of_cells | {"columns": {}}),
@@ -112,7 +112,7 @@ def _cells() -> Iterator[dict[str, Any]]:
 def words(session: Session, release: SafeTabRelease, name: str, errors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Identifiers of `safetab/in_words`: the names of iterations and of regions, and the errors of sums of cells.
 
-    The errors are rows of `error_rows`, registered under a name.
+    The errors are rows of `list_errors`, registered under a name.
     """
     iterations = [
         {
@@ -140,7 +140,7 @@ def _names(dataset: DatasetDeclaration) -> Iterator[dict[str, str]]:
             yield {"region_type": region_type.value, "region_id": code, "name": name}
 
 
-def error_rows(
+def list_errors(
     line: MeasuredLine, noise: Uncapped, sums: Collection[int], *, total_only: bool = False
 ) -> list[dict[str, Any]]:
     """The standard errors and the half widths of the 90% intervals of sums of cells of a line.

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from mechanisms.safetab.design import MECHANISM_P, Measured
-from mechanisms.safetab.details import DETAILS, Counts, cells, detail_of, folded
+from mechanisms.safetab.details import DETAILS, Counts, cells, find_details, fold
 from mechanisms.safetab.lists import Iteration
 from mechanisms.sampling.noise import Noise
 from mechanisms.sampling.quantiles import Uncapped
@@ -107,7 +107,7 @@ def draw_block(
     stage_1 = noise.of_next(measured.query_stage_1, exact.size)
     stage_1 += exact
     large = np.flatnonzero(stage_1 >= measured.thresholds[0])
-    details = detail_of(stage_1[large], measured.thresholds)
+    details = find_details(stage_1[large], measured.thresholds)
     del stage_1
 
     stage_2 = noise.of_next(measured.query_total, exact.size)
@@ -121,9 +121,7 @@ def draw_block(
     kept = [Kept(0, regions[order], columns[order], np.concatenate([alone, stage_2[small]])[order, np.newaxis])]
     for detail in DETAILS[1:]:
         regions, columns = _places(large[details == detail], adaptive)
-        counts = (
-            folded(detail, exact_cells(regions, columns)) if regions.size else np.empty((0, cells(detail)), np.int64)
-        )
+        counts = fold(detail, exact_cells(regions, columns)) if regions.size else np.empty((0, cells(detail)), np.int64)
         for place, (region, column) in enumerate(zip(regions, columns, strict=True)):
             of_group = (region_ids[region], iterations[column].code)
             counts[place] += noise.of_group(measured.query_cells, *of_group, cells(detail))

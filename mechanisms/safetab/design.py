@@ -58,7 +58,7 @@ Key = Pair | tuple[RegionType, int, str]
 _PR = STATES[PUERTO_RICO]
 
 
-def label_of(key: Key) -> str:
+def format_label(key: Key) -> str:
     """The name of a line, such as `TRACT 2` or `TRACT 2 T3`."""
     return " ".join(str(part) for part in key)
 
@@ -87,7 +87,7 @@ class MeasuredLine:
 
     @property
     def label(self) -> str:
-        return label_of(self.key)
+        return format_label(self.key)
 
     @property
     def region_and_level(self) -> dict[str, Any]:
@@ -207,13 +207,13 @@ class _Design(LinesDesign, Generic[L]):
         for key in self.thresholds:
             self._check_thresholds(key)
         for key, budget in self.budgets.items():
-            self._check_budget(f"budgets: {label_of(key)}", key[:2], budget)
+            self._check_budget(f"budgets: {format_label(key)}", key[:2], budget)
             if budget:
                 self._check_thresholds(key)
                 if any(noise.exact_variance > LARGEST_VARIANCE for noise in self._noises(key)):
                     raise DesignError(
-                        f"budgets: {label_of(key)}: the budget makes noise of a variance above {LARGEST_VARIANCE:,}, "
-                        "which drowns any count"
+                        f"budgets: {format_label(key)}: the budget makes noise of a variance above "
+                        f"{LARGEST_VARIANCE:,}, which drowns any count"
                     )
         if not self.measured:
             raise DesignError(f"budgets: nothing is measured, as no {self.parts} has a budget above 0")
@@ -223,14 +223,14 @@ class _Design(LinesDesign, Generic[L]):
         if level not in LEVELS:
             raise DesignError(f"{field}: a level is 1 or 2")
         self.require_budget(field, budget)
-        if budget and region_type.run not in runs_of(self.states):
+        if budget and region_type.run not in find_runs(self.states):
             without = f"{_PR} is not" if region_type.run == "PR" else f"no state besides {_PR} is"
             raise DesignError(f"{field}: there are no regions of this type, as {without} among the states")
         if budget and self.stabilities.get(pair, 0) < 1:
             raise DesignError(f"{field}: there are no groups: Δ, the most that a person is in, is missing")
 
     def _check_thresholds(self, key: Key) -> None:
-        field, thresholds, count = f"thresholds: {label_of(key)}", self.thresholds.get(key, ()), self._details(key)
+        field, thresholds, count = f"thresholds: {format_label(key)}", self.thresholds.get(key, ()), self._details(key)
         if len(thresholds) != count:
             needed = "one threshold is" if count == 1 else f"{count} thresholds are"
             raise DesignError(f"{field}: {needed} needed, and there are {len(thresholds)}")
@@ -375,7 +375,7 @@ class SafeTabHDesign(_Design[MeasuredTable]):
         return MeasuredTable(**common, family=key[2], noise=noise)
 
 
-def runs_of(states: Iterable[str]) -> set[str]:
+def find_runs(states: Iterable[str]) -> set[str]:
     """The runs that count states: `US`, or `PR`."""
     return {"PR" if state == PUERTO_RICO else "US" for state in states}
 

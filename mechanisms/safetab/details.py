@@ -43,12 +43,12 @@ def cells(detail: int) -> int:
     return len(SEXES) * len(AGES[detail]) if detail else 1
 
 
-def detail_of(totals: Counts, thresholds: Sequence[int]) -> Counts:
+def find_details(totals: Counts, thresholds: Sequence[int]) -> Counts:
     """The detail of each total: how many thresholds it reaches. A total equal to a threshold reaches it."""
     return np.searchsorted(np.asarray(thresholds, dtype=np.int64), totals, side="right").astype(np.int64)
 
 
-def folded(detail: int, counts: Counts) -> Counts:
+def fold(detail: int, counts: Counts) -> Counts:
     """Counts of a detail's cells, for each sex its age groups, from those of the 46 finest.
 
     The last axis has 46 counts, and in the result `cells(detail)`.
@@ -93,7 +93,7 @@ class HouseholdTable:
         everything = {cell: (cell,) for cell in self.basis} | dict(self.margins)
         return {cell: everything[cell] for cell in sorted(everything)}
 
-    def folded(self, counts: Counts) -> Counts:
+    def fold(self, counts: Counts) -> Counts:
         """Counts of the basis cells, in the order of `basis`, from those of the 20 finest; cells are the last axis."""
         table = counts.reshape(*counts.shape[:-1], HOUSEHOLD_TYPES, TENURES).sum(axis=-1 if self.family == "T3" else -2)
         parts = [table[..., [code - 1 for code in codes]] for codes in self.basis.values()]

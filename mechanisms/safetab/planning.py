@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from mechanisms.design import LARGEST_BUDGET, DesignError
 from mechanisms.noise import Noise
-from mechanisms.safetab.design import LARGEST_VARIANCE, Key, Measured, Pair, label_of, noise_of_measurement
+from mechanisms.safetab.design import LARGEST_VARIANCE, Key, Measured, Pair, format_label, noise_of_measurement
 from mechanisms.safetab.details import cells
 from mechanisms.safetab.regions import RegionType
 from mechanisms.sampling.quantiles import Uncapped, half_width, laplace_budget, noise_sum
@@ -103,7 +103,7 @@ def read_lines(field: str, given: Mapping[str, V], *, with_tables: bool) -> dict
     return values
 
 
-def budgets_of(
+def complete_budgets(
     noise: Noise,
     stabilities: Mapping[Pair, int],
     budgets: Mapping[Key, Fraction],
@@ -119,7 +119,7 @@ def budgets_of(
         raise DesignError(f"stage_1_share: the number is above 0 and below 1, not {stage_1_share}")
     completed = dict(budgets)
     for key, margin in margins.items():
-        field, pair = f"moe: {label_of(key)}", key[:2]
+        field, pair = f"moe: {format_label(key)}", key[:2]
         if key in budgets:
             raise DesignError(
                 f"{field}: a line has a budget or a margin of error, not both, and budgets names this one too"
@@ -166,7 +166,7 @@ def chances(measured: Measured, size: int) -> Chances:
     return Chances(details, 1 - details[0] * _at_most(measured.stage_2, measured.cut_off - size))
 
 
-def numbers_of_an_empty_group(measured: Measured) -> float:
+def expect_numbers_of_empty_group(measured: Measured) -> float:
     """How many numbers are expected to be published of an empty group of SafeTab-P that is not a total only.
 
     Nearly all groups of small regions are empty, so this says how large a release becomes.

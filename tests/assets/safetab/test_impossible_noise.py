@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assets.safetab.gates import FALSE_ALARM, _chances_of_empty, _is_binomial, _least_tested, farthest
+from assets.safetab.gates import FALSE_ALARM, _chances_of_empty, _is_binomial, _least_tested, find_farthest
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Measured, SafeTabPDesign
 from mechanisms.safetab.regions import RegionType
@@ -44,7 +44,7 @@ def reached(noise: Uncapped, least: int) -> Decimal:
 def test_impossible_noise_is_reached_with_at_most_ten_to_the_minus_31(noise: Noise, budget: Fraction) -> None:
     """Twelve standard deviations would not do: the discrete Laplace is beyond them with 4e-8."""
     stage_2 = measured(noise, budget).stage_2
-    most = farthest(stage_2)
+    most = find_farthest(stage_2)
     assert reached(stage_2, most) <= Decimal("1e-31") < reached(stage_2, most - 1)
 
 
@@ -79,4 +79,4 @@ def test_clipped_totals_are_not_tested_whatever_the_cut_off_is() -> None:
     assert each.cut_off < 0
     release: Any = SimpleNamespace(design=SimpleNamespace(negative_counts=False))
     least = _least_tested(release, each, each.stage_2, np.array([0, 1]))
-    assert (least >= farthest(each.stage_2)).all()
+    assert (least >= find_farthest(each.stage_2)).all()

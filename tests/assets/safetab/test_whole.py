@@ -143,10 +143,10 @@ def check_whole(
         make(session, {p.confidential(COUNTS): SafeTabPMethod(p).counts_recipe(session)})
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC, folder=folder) as session:
         make(session, {p.public(REGIONS): regions_recipe(session, p)})
-        drawn = list(measurements.measured_batches(session, p, NoNoise()))
+        drawn = list(measurements.measure_batches(session, p, NoNoise()))
         measurements.write_measurements(session, p, iter(drawn))
-        stored = list(measurements.stored_batches(session, p))
-        assert joined(drawn, p) == joined(stored, p) == joined(measurements.exact_batches(session, p), p)
+        stored = list(measurements.read_stored_batches(session, p))
+        assert joined(drawn, p) == joined(stored, p) == joined(measurements.read_exact_batches(session, p), p)
         make(session, person_table_recipes(session, p))
         expected = oracle.safetab_p(persons, blocks, lists, configuration)
         assert dict(files_of(session, folder, person_products(p))) == {
@@ -158,9 +158,9 @@ def check_whole(
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
         make(session, {h.confidential(COUNTS): SafeTabHMethod(h).counts_recipe(session)})
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC, folder=folder) as session:
-        households.write_measurements(session, h, households.exact_batches(session, h))
-        exact = [batch.values.tolist() for batch in households.exact_batches(session, h)]
-        assert [batch.values.tolist() for batch in households.stored_batches(session, h)] == exact
+        households.write_measurements(session, h, households.read_exact_batches(session, h))
+        exact = [batch.values.tolist() for batch in households.read_exact_batches(session, h)]
+        assert [batch.values.tolist() for batch in households.read_stored_batches(session, h)] == exact
         make(session, households.household_table_recipes(session, h))
         found = dict(files_of(session, folder, household_products(h)))
         of_h = oracle.safetab_h(of_households, blocks, lists, configuration, expected["t1"])

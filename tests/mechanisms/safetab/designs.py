@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from mechanisms.noise import Noise
-from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign, runs_of
+from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign, find_runs
 from mechanisms.safetab.production import (
     BUDGETS_H,
     BUDGETS_P,
@@ -53,4 +53,4 @@ def production_h(states: Sequence[str], stabilities: Mapping[Pair, int]) -> Safe
 
 
 def _released(budgets: Mapping[Any, Fraction], states: Sequence[str]) -> dict[Any, Fraction]:
-    return {key: budget for key, budget in budgets.items() if key[0].run in runs_of(states)}
+    return {key: budget for key, budget in budgets.items() if key[0].run in find_runs(states)}

@@ -8,7 +8,7 @@ import pytest
 from mechanisms.design import DesignError
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Key, SafeTabPDesign
-from mechanisms.safetab.planning import budgets_of, margin_of_error, read_lines
+from mechanisms.safetab.planning import complete_budgets, margin_of_error, read_lines
 from mechanisms.safetab.production import MARGINS, PAIRS
 from mechanisms.safetab.regions import RegionType
 from tests.mechanisms.safetab.designs import production_h, production_p
@@ -46,7 +46,7 @@ def test_lines_name_a_family_of_tables_if_and_only_if_they_are_of_households() -
 def test_margins_become_the_budgets_that_meet_them(noise: Noise) -> None:
     share = Fraction(1, 10)
     nation = (RegionType.USA, 1)
-    found = budgets_of(noise, NINE, {nation: Fraction(1)}, {TRACT: Fraction(11)}, share)
+    found = complete_budgets(noise, NINE, {nation: Fraction(1)}, {TRACT: Fraction(11)}, share)
     assert found[nation] == 1
     margin = margin_of_error(noise, 9, found[TRACT], share)
     assert margin == pytest.approx(11, rel=1e-4) if noise is Noise.GAUSSIAN else margin <= 11
@@ -54,7 +54,7 @@ def test_margins_become_the_budgets_that_meet_them(noise: Noise) -> None:
 
 def with_budgets(design: SafeTabPDesign, budgets: dict[Key, Fraction], margins: dict[Key, Fraction]) -> SafeTabPDesign:
     """The design with other budgets or margins of error for some lines."""
-    found = budgets_of(design.noise, design.stabilities, budgets, margins, design.stage_1_share)
+    found = complete_budgets(design.noise, design.stabilities, budgets, margins, design.stage_1_share)
     return replace(design, budgets={**design.budgets, **found})
 
 
@@ -65,7 +65,7 @@ def test_productions_margins_change_production_only_in_the_last_decimals() -> No
         assert abs(each.budget - planned.budget) <= Fraction(5, 10**4)
     households = production_h(STATES, NINE)
     margins = {line.key: Fraction(MARGINS[line.key[:2]]) for line in households.measured}
-    found = budgets_of(households.noise, NINE, {}, margins)
+    found = complete_budgets(households.noise, NINE, {}, margins)
     assert replace(households, budgets=found).measured == households.measured
 
 

@@ -16,8 +16,8 @@ from mechanisms.safetab.planning import (
     COVERAGE,
     budget_for_margin,
     chances,
+    expect_numbers_of_empty_group,
     margin_of_error,
-    numbers_of_an_empty_group,
 )
 from mechanisms.safetab.production import (
     BUDGETS_H,
@@ -142,9 +142,9 @@ def test_the_numbers_of_an_empty_group_are_those_of_each_detail_by_its_chance(be
     first = [probability(each.stage_1, low, high - 1) for low, high in pairwise(ends)]
     total = first[0] * (1 if each.cut_off is None else probability(each.stage_2, each.cut_off + 1, math.inf))
     exact = total + 8 * first[1] + 18 * first[2] + 46 * first[3]
-    assert numbers_of_an_empty_group(each) == pytest.approx(float(exact), abs=1e-10)
+    assert expect_numbers_of_empty_group(each) == pytest.approx(float(exact), abs=1e-10)
     always = replace(each, thresholds=(-(10**9),) * 3)
-    assert numbers_of_an_empty_group(always) == pytest.approx(46)
+    assert expect_numbers_of_empty_group(always) == pytest.approx(46)
 
 
 def test_chances_with_hardly_any_noise_are_those_of_the_true_size() -> None:
