@@ -141,8 +141,12 @@ class PHSafeDesign(LinesDesign):
         return run.stability(self.truncation(run))
 
     def noise_of(self, run: Run, level: Level) -> DiscreteGaussian | DiscreteLaplace:
-        """The noise of every count of a run at a level: σ² = Δ²/2ρ, or scale Δ/ε."""
-        return noise_of_count(self.noise, self.stability(run), self.runs[run.name].budgets[level.name])
+        """The noise of every count of a run at a level: σ² = Δ²/2ρ, or scale Δ/ε. A KeyError if it is not released."""
+        return noise_of_count(self.noise, self.stability(run), self._budgets[run.name, level.name])
+
+    @cached_property
+    def _budgets(self) -> dict[tuple[str, str], Fraction]:
+        return {(run.name, level.name): budget for run, level, budget in self.released}
 
     @cached_property
     def regions(self) -> frozenset[str]:
