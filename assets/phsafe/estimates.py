@@ -61,13 +61,7 @@ def estimates(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
 
 @dataclass(frozen=True)
 class _Measurements:
-    """The measurements of a run at a level.
-
-    Attributes:
-        groups: region and iteration of each population group.
-        counts: shape (groups, cells).
-        variance: of the noise of each count.
-    """
+    """The measurements of a run at a level: counts of shape (groups, cells), and the variance of their noise."""
 
     run: Run
     groups: pa.Table

@@ -115,8 +115,7 @@ def write_join(session: Session, release: PHSafeRelease) -> None:
 
 
 def _shown_if_synthetic(session: Session, release: PHSafeRelease, report: Table) -> dict[str, dg.MetadataValue]:
-    columns = session.columns(report)
-    if not release.dataset.synthetic or not columns:
+    if not release.dataset.synthetic or not session.columns(report):
         return {}
     kept = session.arrow("warehouse/all", source=report).select(
         ["run", "truncation", "persons_truncated", "persons_kept"]

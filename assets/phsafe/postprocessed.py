@@ -11,7 +11,15 @@ from assets.measurement.grid import GridCounts
 from assets.measurement.method import COUNTS, MEASUREMENTS
 from assets.phsafe.estimates import estimates
 from assets.phsafe.release import PHSafeRelease
-from assets.phsafe.tables import ESTIMATES, NATION, exact_table, file_recipe, list_measured_files, table_recipes
+from assets.phsafe.tables import (
+    ESTIMATES,
+    NATION,
+    exact_table,
+    file_recipe,
+    finished_table,
+    list_measured_files,
+    table_recipes,
+)
 from assets.tabulation.asset import build_tables
 from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
 from mechanisms.phsafe.tables import SHELL
@@ -110,18 +118,14 @@ def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.Metada
     place = f"{NATION if region == NATION_ID else STATES[region]}, {ITERATIONS['*'].lower()}"
     shown = {}
     for name in release.products:
-        rows = session.rows(
-            "phsafe/of_region", {"table_name": name, "region": region}, estimates=release.public(ESTIMATES)
-        )
+        shell = SHELL[name]
+        rows = session.rows("phsafe/of_region", {"region": region}, table=finished_table(release, name))
         if rows:
-            shell = SHELL[name]
-            labels = {cell.number: "\u2003" * cell.depth + cell.label for cell in shell.cells}
-            whole = 2 if shell.averages else 0
             shown[f"{name}: {shell.title} ({place})"] = preview(
                 ["cell", "estimate", "90% interval"],
                 [
-                    (labels[cell], f"{estimate:,.{whole}f}", f"{lower:,.{whole}f}\u00a0–\u00a0{upper:,.{whole}f}")
-                    for cell, estimate, lower, upper in rows
+                    ("\u2003" * cell.depth + cell.label, f"{estimate:,}", f"{lower:,}\u00a0–\u00a0{upper:,}")
+                    for cell, (estimate, lower, upper) in zip(shell.cells, rows, strict=True)
                 ],
             )
     return shown

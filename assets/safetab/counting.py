@@ -15,7 +15,7 @@ from assets.cef.detailed_files import BLOCK
 from assets.safetab.records import AREA_COLUMNS, ETHNICITY_CODE, relation
 from assets.safetab.release import SafeTabRelease
 from mechanisms.refusal import RefusedError
-from mechanisms.safetab.lists import CODES_FILE, CodeLists
+from mechanisms.safetab.lists import CODES_FILE, CodeLists, format_count
 from mechanisms.safetab.regions import RegionType
 from mechanisms.states import PUERTO_RICO
 from resources.statements import SQL, Fragment, Table
@@ -66,14 +66,6 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
     read = relation(dataset, release.counted, release.design.max_race_codes)
     codes, members, memberships = _register_members(session, release.lists, levels)
     areas, area_regions, regions = _stage_regions(session, release)
-    unit_areas = session.stage(
-        "unit_areas",
-        "safetab/unit_areas",
-        units=read["units"],
-        key=dataset.units.key,
-        areas=areas,
-        columns=AREA_COLUMNS,
-    )
     answers = session.stage("answers", "safetab/answers", **read)
     races = [code for code in read["codes"] if code != ETHNICITY_CODE]
     answer_members = session.stage(
@@ -82,11 +74,9 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
     answer_sets = session.stage("answer_sets", "safetab/answer_sets", answer_members=answer_members)
     sets = session.stage("sets", "safetab/sets", answer_sets=answer_sets)
     names = {"regions": regions, "members": members, "area_regions": area_regions, "sets": sets, "groups": groups}
-    names["area_counts"] = session.stage(
-        "area_counts",
-        "safetab/area_counts",
-        **{**read, "unit_areas": unit_areas, "answers": answers, "answer_sets": answer_sets, "sets": sets},
-    )
+    of_areas = {"areas": areas, "key": dataset.units.key, "columns": AREA_COLUMNS}
+    of_answers = {"answers": answers, "answer_sets": answer_sets, "sets": sets}
+    names["area_counts"] = session.stage("area_counts", "safetab/area_counts", **{**read, **of_areas, **of_answers})
     region_counts = [
         session.stage(
             f"counts of {region_type}",
@@ -137,7 +127,7 @@ def require_countable_records(session: Session, release: SafeTabRelease) -> None
     codes = session.register("known_codes", pa.table({"code": pa.array(sorted(release.lists.names), pa.string())}))
     read = relation(dataset, counted)
     problems = [
-        f"{counted}: {read['codes'][column]}: a code is not in {CODES_FILE}: {_format_count(records, 'record')}"
+        f"{counted}: {read['codes'][column]}: a code is not in {CODES_FILE}: {format_count(records, 'record')}"
         for column, records in session.rows("safetab/unknown_codes", known=codes, **read)
     ]
     within_us = [state for state in release.design.states if state != PUERTO_RICO]
@@ -145,14 +135,10 @@ def require_countable_records(session: Session, release: SafeTabRelease) -> None
         (blocks,) = session.row("safetab/other_states", {"states": [*within_us, PUERTO_RICO]}, units=read["units"])
         if blocks:
             problems.append(
-                f"units: TABBLKST: a block lies in none of the declared states: {_format_count(blocks, 'block')}"
+                f"units: TABBLKST: a block lies in none of the declared states: {format_count(blocks, 'block')}"
             )
     if problems:
         raise RecordsError(f"{dataset.name}: {'; '.join(problems)}")
-
-
-def _format_count(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def require_households_in_groups(session: Session, release: SafeTabRelease, counts: Table) -> None:

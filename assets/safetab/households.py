@@ -15,6 +15,7 @@ from assets.gates.shared import count_problem
 from assets.measurement.batches import Batch
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.gate import Gate, ReleaseContext
+from assets.safetab.measurements import COLUMNS_OF_GROUPS
 from assets.safetab.release import COUNTS, GROUPS, SafeTabHRelease
 from assets.safetab.tables import list_errors, words
 from assets.tabulation.asset import build_tables
@@ -24,10 +25,7 @@ from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session
 
 COLUMNS = {
-    "region_type": "Type of the region",
-    "level": "Level of the iteration: 1 regional, 2 detailed",
-    "region_id": "Code of the region",
-    "iteration_code": "Characteristic iteration",
+    **COLUMNS_OF_GROUPS,
     "table_name": "Table, T03001 to T04002",
     "data_cell": "Measured cell of the table",
     "count": "Noisy count",
@@ -95,7 +93,7 @@ def read_stored_batches(session: Session, release: SafeTabHRelease) -> Iterator[
 
 def write_measurements(session: Session, release: SafeTabHRelease, batches: Iterator[Batch]) -> None:
     table = release.public(MEASUREMENTS)
-    session.create(table, "safetab/no_household_measurements")
+    session.create(table, "safetab/no_measurements", households=True)
     for line, batch in zip(release.design.measured, batches, strict=True):
         rows = pa.table({"draw_order": np.arange(len(batch.values)), "count": batch.values})
         names = _cells_of(session, release, line) | {"table": table, "rows": session.register("rows", rows)}

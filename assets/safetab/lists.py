@@ -19,6 +19,7 @@ from mechanisms.safetab.lists import (
     CodeLists,
     Iteration,
     ListsError,
+    format_count,
 )
 
 PRODUCTION = Path(__file__).with_name("lists")
@@ -53,7 +54,7 @@ class ListsFileError(RefusedError):
 
 
 def read_lists(folder: Path = PRODUCTION) -> CodeLists:
-    """The lists in a folder.
+    """Read the lists in a folder.
 
     Raises:
         ListsFileError: if a file is missing or not UTF-8 text, its header is not the exact one, a row has too few or
@@ -63,9 +64,8 @@ def read_lists(folder: Path = PRODUCTION) -> CodeLists:
         codes = _read_rows(folder, CODES_FILE)
         names = dict(codes)
         if len(names) < len(codes):
-            raise ListsError(
-                f"{CODES_FILE}: RACE_ETH_CODE: a code is repeated: {_format_count(len(codes) - len(names))}"
-            )
+            repeated = format_count(len(codes) - len(names), "row")
+            raise ListsError(f"{CODES_FILE}: RACE_ETH_CODE: a code is repeated: {repeated}")
         race = tuple(_iteration(*row) for row in _read_rows(folder, RACE_FILE))
         ethnicity = tuple(_iteration(*row[:3], "Null", *row[3:]) for row in _read_rows(folder, ETHNICITY_FILE))
         pairs = tuple((iteration, code) for iteration, code in _read_rows(folder, MAP_FILE))
@@ -91,12 +91,12 @@ def _read_rows(folder: Path, file: str) -> list[list[str]]:
         raise ListsError(f"{file}: the file has no rows after the header")
     wrong = sum(len(row) != len(fields) for row in rows)
     if wrong:
-        raise ListsError(f"{file}: all fields: a row has {len(fields)} fields: {_format_count(wrong)}")
+        raise ListsError(f"{file}: all fields: a row has {len(fields)} fields: {format_count(wrong, 'row')}")
     for place, (field, (pattern, rule)) in enumerate(fields.items()):
         fits = re.compile(pattern).fullmatch
         wrong = sum(not fits(row[place]) for row in rows)
         if wrong:
-            raise ListsError(f"{file}: {field}: {rule}: {_format_count(wrong)}")
+            raise ListsError(f"{file}: {field}: {rule}: {format_count(wrong, 'row')}")
     return rows
 
 
@@ -110,7 +110,3 @@ def _read_lines(path: Path, file: str) -> list[str]:
     # Only these two end a line; a name may contain any other separator of Unicode.
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
-
-
-def _format_count(rows: int) -> str:
-    return f"{rows:,} {'row' if rows == 1 else 'rows'}"

@@ -37,11 +37,15 @@ numbers instead."""
 MOST_NUMBERS = 10**9
 """The largest number of published numbers of empty groups that is expected. More could hardly be stored."""
 
-COLUMNS = {
+COLUMNS_OF_GROUPS = {
     "region_type": "Type of the region",
     "level": "Level of the iteration: 1 regional, 2 detailed",
     "region_id": "Code of the region",
     "iteration_code": "Characteristic iteration",
+}
+
+COLUMNS = {
+    **COLUMNS_OF_GROUPS,
     "detail": "Detail in which the group is measured: 0 the total, 1 to 3 sex by 4, 9 or 23 age groups",
     "cell": "Number of the cell within the detail, sex by sex",
     "count": "Noisy count",
@@ -149,7 +153,7 @@ def _rows(kept: Sequence[Kept], regions: Sequence[str], universe: Sequence[Itera
 
 def write_measurements(session: Session, release: SafeTabPRelease, batches: Iterator[KeptCells]) -> None:
     table = release.public(MEASUREMENTS)
-    session.create(table, "safetab/no_measurements")
+    session.create(table, "safetab/no_measurements", households=False)
     for batch in batches:
         rows = session.register("rows", pa.table(dict(zip(_STORED, batch.values.T, strict=True))))
         values = batch.measured.region_and_level | {"digits": batch.measured.region_type.digits}

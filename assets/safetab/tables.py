@@ -36,10 +36,6 @@ PLACES = 4
 """The decimals of a stored standard error."""
 COVERAGE = Fraction(9, 10)
 
-_ITERATIONS = pa.schema([("iteration_code", pa.string()), ("name", pa.string()), ("total_only", pa.bool_())])
-
-_NAMES = pa.schema([(name, pa.string()) for name in ("region_type", "region_id", "name")])
-
 _ERRORS = pa.schema(
     [
         ("region_type", pa.string()),
@@ -123,8 +119,8 @@ def words(session: Session, release: SafeTabRelease, name: str, errors: Sequence
         for iteration in release.lists.iteration.values()
     ]
     return {
-        "iterations": session.register("iterations_in_words", pa.Table.from_pylist(iterations, _ITERATIONS)),
-        "names": session.register("names", pa.Table.from_pylist(list(_names(release.dataset)), _NAMES)),
+        "iterations": session.register("iterations_in_words", pa.Table.from_pylist(iterations)),
+        "names": session.register("names", pa.Table.from_pylist(list(_names(release.dataset)))),
         "errors": session.register(name, pa.Table.from_pylist(list(errors), _ERRORS)),
     }
 

@@ -60,7 +60,6 @@ class Kept:
     """The groups of a block that are published in one detail, in the order of the block.
 
     Attributes:
-        detail: 0 to 3.
         regions: shape (groups,): places of their regions in the block.
         iterations: shape (groups,): places of their iterations in the universe.
         cells: shape (groups, `details.cells(detail)`): the noisy counts.
@@ -80,16 +79,13 @@ def draw_block(
     exact_cells: ExactCells,
     noise: GroupNoise,
 ) -> tuple[Kept, ...]:
-    """Measure all groups of some regions, and keep what is published of them.
+    """Measure all groups of some regions, and keep what is published of them in each detail, 0 to 3.
 
     Args:
         region_ids: of the regions. Consecutive blocks of a region type and level continue the same streams.
         iterations: the universe of the region type and level, in the order of codes.
         totals: the exact totals of all groups, shape (regions, iterations). They are not changed.
         exact_cells: gives the exact cells of the groups that have a detail above 0.
-
-    Returns:
-        What is kept in each detail, 0 to 3.
 
     Raises:
         ValueError: if the totals have another shape.

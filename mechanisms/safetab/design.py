@@ -157,12 +157,7 @@ class MeasuredTable(MeasuredLine):
 
 
 def noise_of_measurement(noise: Noise, stability: int, budget: Fraction) -> Uncapped:
-    """The noise of one measurement: of variance Δ/2b, or of scale Δ/b.
-
-    Args:
-        stability: Δ, the most groups of the region type and level that a person can be in.
-        budget: b, the part of ρ or ε that the measurement spends; greater than 0.
-    """
+    """The noise of one measurement that spends b of a budget: of variance Δ/2b, or of scale Δ/b."""
     if noise is Noise.GAUSSIAN:
         return DiscreteGaussian(stability / (2 * budget))
     return DiscreteLaplace(stability / budget)

@@ -90,8 +90,7 @@ class HouseholdTable:
     @property
     def data_cells(self) -> Mapping[int, tuple[int, ...]]:
         """All data cells in order, each with the basis cells that add up to it."""
-        everything = {cell: (cell,) for cell in self.basis} | dict(self.margins)
-        return {cell: everything[cell] for cell in sorted(everything)}
+        return dict(sorted([*((cell, (cell,)) for cell in self.basis), *self.margins.items()]))
 
     def fold(self, counts: Counts) -> Counts:
         """Counts of the basis cells, in the order of `basis`, from those of the 20 finest; cells are the last axis."""

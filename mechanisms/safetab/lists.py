@@ -58,11 +58,9 @@ class Iteration:
 
 
 class Memberships(NamedTuple):
-    """The iterations of a universe, each by the codes that map to it. A code is missing where it maps to none.
+    """The iterations of a universe by the codes that map to them, of races alone, in any combination, and of ethnicity.
 
-    Attributes:
-        alone: by race code, the iteration of the race alone.
-        combination: by race code, the iteration of the race alone or in any combination.
+    A code is missing where it maps to none.
     """
 
     alone: Mapping[str, str]
@@ -178,4 +176,8 @@ def _repeated(values: Iterable[object]) -> Iterator[object]:
 def _require_none(file: str, field: str, rule: str, offenders: Iterable[object]) -> None:
     count = sum(1 for _ in offenders)
     if count:
-        raise ListsError(f"{file}: {field}: {rule}: {count:,} {'offender' if count == 1 else 'offenders'}")
+        raise ListsError(f"{file}: {field}: {rule}: {format_count(count, 'offender')}")
+
+
+def format_count(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
