@@ -34,7 +34,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def estimates(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
+def estimate_tables(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
     """The estimates of all declared tables, at every level for which all runs of a table are released.
 
     Returns:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.grid import GridCounts
 from assets.measurement.method import GridError, parameters_gate
-from assets.phsafe.estimates import estimates
+from assets.phsafe.estimates import estimate_tables
 from assets.phsafe.join import JOINED, join_recipe
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import ESTIMATES, finished_table, list_measured_files, measured_table, table_recipes
@@ -58,7 +58,7 @@ def _estimates(context: Context) -> list[str]:
     assert isinstance(method, GridCounts)
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         try:
-            made = estimates(method, session)
+            made = estimate_tables(method, session)
         except GridError as error:
             return [str(error)]
         again: Recipe = ("warehouse/all", {}, {"source": session.register("made", made)})

@@ -27,7 +27,7 @@ _COLUMNS = pa.schema(
 )
 
 
-def queries(design: PHSafeDesign) -> list[Query]:
+def list_queries(design: PHSafeDesign) -> list[Query]:
     """The queries: every run at every level for which it is released, each with its own noise."""
     return [
         Query(
@@ -39,7 +39,7 @@ def queries(design: PHSafeDesign) -> list[Query]:
     ]
 
 
-def grid(design: PHSafeDesign) -> pa.Table:
+def list_cells(design: PHSafeDesign) -> pa.Table:
     """The cells that a design releases, in the order of the draw: by run, level, region, iteration and cell."""
     cells = [
         (run.name, level.name, region, level.geography.region_type, code, cell)
@@ -56,6 +56,6 @@ def counts_recipe(session: Session, joined: Table, cells: pa.Table) -> Recipe:
 
     Args:
         joined: the counts of the truncated join.
-        cells: the columns of `grid`, and `draw_order`, in which the counts are stored.
+        cells: the columns of `list_cells`, and `draw_order`, in which the counts are stored.
     """
     return "phsafe/exact_counts", {}, {"joined": joined, "grid": session.register("grid", cells)}

@@ -10,7 +10,7 @@ from assets.measurement.counts import build_counts
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS
 from assets.phsafe.gates import finished_gates, join_gate
-from assets.phsafe.grid import counts_recipe, grid, queries
+from assets.phsafe.grid import counts_recipe, list_cells, list_queries
 from assets.phsafe.join import JOINED, build_truncated_join
 from assets.phsafe.plan import parameter_tables, phsafe_plan
 from assets.phsafe.postprocessed import build_exact_measurements, build_finished, build_postprocessed
@@ -78,10 +78,10 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return [*before, build_postprocessed(self), build_finished(release)]
 
     def queries(self) -> Sequence[Query]:
-        return queries(self.release.design)
+        return list_queries(self.release.design)
 
     def build_grid(self) -> pa.Table:
-        return grid(self.release.design)
+        return list_cells(self.release.design)
 
     def counts_recipe(self, session: Session) -> Recipe:
         return counts_recipe(session, self.release.confidential(JOINED), self.grid)

@@ -9,7 +9,7 @@ from assets.conventions import StageKind, attributes, named, preview, public_tab
 from assets.failures import stated_plainly
 from assets.measurement.grid import GridCounts
 from assets.measurement.method import COUNTS, MEASUREMENTS
-from assets.phsafe.estimates import estimates
+from assets.phsafe.estimates import estimate_tables
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import (
     ESTIMATES,
@@ -57,7 +57,7 @@ def build_postprocessed(method: GridCounts[PHSafeRelease]) -> dg.AssetsDefinitio
     def postprocessed(warehouse: Warehouse) -> dg.MaterializeResult:
         table = release.public(ESTIMATES)
         with warehouse.session(writes=Zone.PUBLIC) as session:
-            made = estimates(method, session)
+            made = estimate_tables(method, session)
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.register("made", made))
             version = session.content_version([table])

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from assets.cef.detailed_files import BLOCK
-from assets.safetab.records import AREA_COLUMNS, ETHNICITY_CODE, relation
+from assets.safetab.records import AREA_COLUMNS, ETHNICITY_CODE, identify_records
 from assets.safetab.release import SafeTabRelease
 from mechanisms.refusal import RefusedError
 from mechanisms.safetab.lists import CODES_FILE, CodeLists, format_count
@@ -63,7 +63,7 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
             repetition; None for all.
     """
     levels, dataset = _levels(release), release.dataset
-    read = relation(dataset, release.counted, release.design.max_race_codes)
+    read = identify_records(dataset, release.counted, release.design.max_race_codes)
     codes, members, memberships = _register_members(session, release.lists, levels)
     areas, area_regions, regions = _stage_regions(session, release)
     answers = session.stage("answers", "safetab/answers", **read)
@@ -125,7 +125,7 @@ def require_countable_records(session: Session, release: SafeTabRelease) -> None
     """
     dataset, counted = release.dataset, release.counted
     codes = session.register("known_codes", pa.table({"code": pa.array(sorted(release.lists.names), pa.string())}))
-    read = relation(dataset, counted)
+    read = identify_records(dataset, counted)
     problems = [
         f"{counted}: {read['codes'][column]}: a code is not in {CODES_FILE}: {format_count(records, 'record')}"
         for column, records in session.rows("safetab/unknown_codes", known=codes, **read)

@@ -17,7 +17,7 @@ from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.gate import Gate, ReleaseContext
 from assets.safetab.measurements import COLUMNS_OF_GROUPS
 from assets.safetab.release import COUNTS, GROUPS, SafeTabHRelease
-from assets.safetab.tables import list_errors, words
+from assets.safetab.tables import list_errors, register_words
 from assets.tabulation.asset import build_tables
 from mechanisms.safetab.design import MeasuredTable
 from mechanisms.safetab.details import DATA_CELLS, HOUSEHOLD_CELLS, HOUSEHOLD_TABLES, HouseholdTable
@@ -65,7 +65,7 @@ def read_exact_batches(session: Session, release: SafeTabHRelease) -> Iterator[B
             line.region_and_level,
             parts=session.register("parts", pa.Table.from_pylist(parts)),
             counts=release.confidential(COUNTS),
-            **_cells_of(session, release, line),
+            **_identify_cells(session, release, line),
         )
         yield Batch(line.label, counts["count"].to_numpy())
 
@@ -80,7 +80,7 @@ def read_stored_batches(session: Session, release: SafeTabHRelease) -> Iterator[
     if list(session.columns(table)) != list(COLUMNS):
         raise GridError(f"{release.schema}: the columns are not {', '.join(COLUMNS)}")
     for line in release.design.measured:
-        names = _cells_of(session, release, line)
+        names = _identify_cells(session, release, line)
         stored = session.arrow("safetab/households_stored", line.region_and_level, measurements=table, **names)
         order = stored["draw_order"].to_numpy()
         if stored["count"].null_count or not np.array_equal(order, np.arange(len(order))):
@@ -96,11 +96,11 @@ def write_measurements(session: Session, release: SafeTabHRelease, batches: Iter
     session.create(table, "safetab/no_measurements", households=True)
     for line, batch in zip(release.design.measured, batches, strict=True):
         rows = pa.table({"draw_order": np.arange(len(batch.values)), "count": batch.values})
-        names = _cells_of(session, release, line) | {"table": table, "rows": session.register("rows", rows)}
+        names = _identify_cells(session, release, line) | {"table": table, "rows": session.register("rows", rows)}
         session.run("safetab/households_append", line.region_and_level, **names)
 
 
-def _cells_of(session: Session, release: SafeTabHRelease, line: MeasuredTable) -> dict[str, Any]:
+def _identify_cells(session: Session, release: SafeTabHRelease, line: MeasuredTable) -> dict[str, Any]:
     """Identifiers of `safetab/household_cells`: the groups, and the measured cells of each detail."""
     cells = [
         {"detail": table.detail, "table_name": table.name, "place": place, "data_cell": data_cell}
@@ -125,7 +125,7 @@ def build_household_tables(release: SafeTabHRelease, columns: Mapping[str, str])
 def household_table_recipes(session: Session, release: SafeTabHRelease) -> dict[Table, Recipe]:
     recipes: dict[Table, Recipe] = {}
     for family, tables in measured_tables(release).items():
-        cells = [row for table in tables for row in _published_cells(table)]
+        cells = [row for table in tables for row in _list_published_cells(table)]
         sums = {len(parts) for table in tables for parts in table.data_cells.values()}
         lines = [line for line in release.design.measured if line.family == family]
         errors = [row for line in lines for row in list_errors(line, line.noise, sums)]
@@ -134,16 +134,16 @@ def household_table_recipes(session: Session, release: SafeTabHRelease) -> dict[
             "cells": session.register(f"cells_{family}", pa.Table.from_pylist(cells)),
             "measured": ("table_name", "data_cell"),
         }
-        in_words = of_cells | words(session, release, f"errors_{family}", errors)
+        in_words = of_cells | register_words(session, release, f"errors_{family}", errors)
         recipes[release.public(IN_WORDS[family])] = ("safetab/in_words", {}, in_words | {"columns": ("cell", "label")})
         for table in tables:
-            cells_of_table = session.register(f"cells_{table.name}", pa.Table.from_pylist(_published_cells(table)))
+            cells_of_table = session.register(f"cells_{table.name}", pa.Table.from_pylist(_list_published_cells(table)))
             layout = of_cells | {"cells": cells_of_table, "columns": {name_cell_column(table): "cell"}}
             recipes[release.public(name_product(table))] = ("safetab/in_layout", {}, layout)
     return recipes
 
 
-def _published_cells(table: HouseholdTable) -> list[dict[str, Any]]:
+def _list_published_cells(table: HouseholdTable) -> list[dict[str, Any]]:
     """The cells of a table, each with the measured cells that add up to it."""
     return [
         {"table_name": table.name, "cell": cell, "data_cell": part, "label": DATA_CELLS[table.family][cell]}

@@ -51,7 +51,9 @@ def columns_read(dataset: DatasetDeclaration, counted: Counted) -> Mapping[str, 
     return _READ[_counted_records(dataset, counted)]
 
 
-def relation(dataset: DatasetDeclaration, counted: Counted, max_race_codes: int = MOST_RACE_CODES) -> dict[str, Any]:
+def identify_records(
+    dataset: DatasetDeclaration, counted: Counted, max_race_codes: int = MOST_RACE_CODES
+) -> dict[str, Any]:
     """The identifiers of `sql/safetab/records.sql`, with the first race codes."""
     records = _counted_records(dataset, counted)
     _, table = _READ[records]

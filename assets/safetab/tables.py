@@ -4,7 +4,7 @@ All are post-processing of the measurements: in the production layout, and in wo
 intervals. A published number is the sum of one or more measured cells.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from math import sqrt
@@ -73,7 +73,7 @@ def build_person_tables(release: SafeTabPRelease, columns: Mapping[str, str]) ->
 def person_table_recipes(session: Session, release: SafeTabPRelease) -> dict[Table, Recipe]:
     of_cells = {
         "measurements": release.public(MEASUREMENTS),
-        "cells": session.register("cells_of_details", pa.Table.from_pylist(list(_cells()))),
+        "cells": session.register("cells_of_details", pa.Table.from_pylist(list(_list_cells()))),
         "measured": ("detail", "cell"),
     }
     sums = {cells(detail) // part for detail in DETAILS[1:] for part in (1, len(SEXES), cells(detail))}
@@ -81,19 +81,17 @@ def person_table_recipes(session: Session, release: SafeTabPRelease) -> dict[Tab
     for line in release.design.measured:
         if line.region_type.detailed:
             errors += list_errors(line, line.total_only, [1], total_only=True)
-    in_words = of_cells | words(session, release, "errors", errors)
+    layout = {"AGESTART": "age_start", "AGEEND": "age_end", "SEX": "sex"}
+    in_words = of_cells | register_words(session, release, "errors", errors)
     return {
         release.public(T1): ("safetab/in_layout", {}, of_cells | {"columns": {}}),
-        release.public(T2): ("safetab/in_layout", {}, of_cells | {"columns": _LAYOUT}),
+        release.public(T2): ("safetab/in_layout", {}, of_cells | {"columns": layout}),
         release.public(TOTALS): ("safetab/in_words", {}, in_words | {"columns": ()}),
         release.public(SEX_BY_AGE): ("safetab/in_words", {}, in_words | {"columns": ("sex", "age")}),
     }
 
 
-_LAYOUT = {"AGESTART": "age_start", "AGEEND": "age_end", "SEX": "sex"}
-
-
-def _cells() -> Iterator[dict[str, Any]]:
+def _list_cells() -> Iterator[dict[str, Any]]:
     """The cells of T2 that each measured cell of a detail counts for: itself, and its sex of all ages."""
     for detail, ages in AGES.items():
         for place in range(cells(detail)):
@@ -105,7 +103,9 @@ def _cells() -> Iterator[dict[str, Any]]:
             yield of_sex | {"age_start": str(start), "age_end": str(end), "age": age_words}
 
 
-def words(session: Session, release: SafeTabRelease, name: str, errors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def register_words(
+    session: Session, release: SafeTabRelease, name: str, errors: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Identifiers of `safetab/in_words`: the names of iterations and of regions, and the errors of sums of cells.
 
     The errors are rows of `list_errors`, registered under a name.
@@ -120,12 +120,12 @@ def words(session: Session, release: SafeTabRelease, name: str, errors: Sequence
     ]
     return {
         "iterations": session.register("iterations_in_words", pa.Table.from_pylist(iterations)),
-        "names": session.register("names", pa.Table.from_pylist(list(_names(release.dataset)))),
-        "errors": session.register(name, pa.Table.from_pylist(list(errors), _ERRORS)),
+        "names": session.register("names", pa.Table.from_pylist(list(_list_names(release.dataset)))),
+        "errors": session.register(name, pa.Table.from_pylist(errors, _ERRORS)),
     }
 
 
-def _names(dataset: DatasetDeclaration) -> Iterator[dict[str, str]]:
+def _list_names(dataset: DatasetDeclaration) -> Iterator[dict[str, str]]:
     """The names of regions that are known: of the nation, of the states, and of the places that the dataset names."""
     known = dataset.place_names if isinstance(dataset, CensusDeclaration) else {}
     yield {"region_type": RegionType.USA.value, "region_id": "1", "name": NATION}

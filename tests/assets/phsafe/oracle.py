@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
-from assets.phsafe.grid import counts_recipe, grid
+from assets.phsafe.grid import counts_recipe, list_cells
 from assets.phsafe.join import join_recipe, report_recipe
 from assets.phsafe.release import PHSafeRelease
 from mechanisms.phsafe.runs import RUNS, Geography, Iterated, Level
@@ -120,7 +120,7 @@ class Census:
     def write(self, truncation: Mapping[str, int | None], released: Iterable[tuple[str, Level]]) -> pa.Table:
         """Write the truncated join and the exact counts; returns the counts."""
         release = self.release(truncation, released)
-        cells = grid(release.design)
+        cells = list_cells(release.design)
         cells = cells.add_column(0, "draw_order", pa.array(range(len(cells)), pa.int64()))
         joined = self.make("truncated_join", join_recipe(self.session, release))
         counts = self.make("counts", counts_recipe(self.session, joined, cells))
