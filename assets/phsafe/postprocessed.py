@@ -14,7 +14,6 @@ from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import (
     ESTIMATES,
     NATION,
-    exact_table,
     file_recipe,
     finished_table,
     list_measured_files,
@@ -99,7 +98,7 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
     )
     @stated_plainly(StageKind.TABULATION)
     def exact_measurements(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        written = [exact_table(release, name) for name in list_measured_files(release.design)]
+        written = [release.confidential(f"exact_{name.lower()}") for name in list_measured_files(release.design)]
         with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             with session.transaction():
                 for table, file in zip(written, list_measured_files(release.design), strict=True):

@@ -51,10 +51,6 @@ def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recip
     return made
 
 
-def exact_table(release: PHSafeRelease, name: str) -> Table:
-    return release.confidential(f"exact_{name.lower()}")
-
-
 def file_recipe(session: Session, name: str, counts: Table, *, noisy: bool) -> Recipe:
     """The recipe of a file in the production format, from the measurements or the exact counts of its run."""
     pairs = [(cell, part) for cell, parts in FILES[name].cells.items() for part in parts]

@@ -77,7 +77,9 @@ def measure_batches(session: Session, release: SafeTabPRelease, noise: GroupNois
             "iterations": _register_iterations(session, universe),
         }
         totals = session.stage("totals", "safetab/totals", values, **names)
-        region_ids, size = regions[measured.region_type], _regions_at_a_time(measured, len(universe))
+        region_ids = regions[measured.region_type]
+        numbers = len(universe) * max(1.0, expect_numbers_of_empty_group(measured))
+        size = max(1, int(GROUPS_AT_A_TIME / max(1.0, numbers)))
         for first in range(0, len(region_ids), size):
             block = region_ids[first : first + size]
             exact = np.zeros((len(block), len(universe)), dtype=np.int64)
@@ -86,10 +88,6 @@ def measure_batches(session: Session, release: SafeTabPRelease, noise: GroupNois
             exact_cells = partial(_count_cells, session, names, values, first)
             kept = draw_block(measured, block, universe, exact, exact_cells, noise)
             yield KeptCells(measured.label, _rows(kept, block, universe), measured)
-
-
-def _regions_at_a_time(measured: Measured, iterations: int) -> int:
-    return max(1, int(GROUPS_AT_A_TIME / max(1, iterations * max(1.0, expect_numbers_of_empty_group(measured)))))
 
 
 def require_storable(session: Session, release: SafeTabPRelease) -> None:

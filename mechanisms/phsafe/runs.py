@@ -30,14 +30,10 @@ class Iterations(StrEnum):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        return _CODES[self]
+        return tuple(_CODES[self])
 
 
-_CODES = {
-    Iterations.ALL: ("*",),
-    Iterations.RACE: ("A", "B", "C", "D", "E", "F", "G"),
-    Iterations.ETHNICITY: ("H", "I"),
-}
+_CODES = {Iterations.ALL: "*", Iterations.RACE: "ABCDEFG", Iterations.ETHNICITY: "HI"}
 
 ITERATIONS = {
     "*": "Total population",
