@@ -123,7 +123,8 @@ def build_household_tables(release: SafeTabHRelease, columns: Mapping[str, str])
 
 
 def household_table_recipes(session: Session, release: SafeTabHRelease) -> dict[Table, Recipe]:
-    recipes: dict[Table, Recipe] = {}
+    in_words: dict[Table, Recipe] = {}
+    in_layout: dict[Table, Recipe] = {}
     for family, tables in measured_tables(release).items():
         cells = [row for table in tables for row in _list_published_cells(table)]
         sums = {len(parts) for table in tables for parts in table.data_cells.values()}
@@ -134,13 +135,13 @@ def household_table_recipes(session: Session, release: SafeTabHRelease) -> dict[
             "cells": session.register(f"cells_{family}", pa.Table.from_pylist(cells)),
             "measured": ("table_name", "data_cell"),
         }
-        in_words = of_cells | register_words(session, release, f"errors_{family}", errors)
-        recipes[release.public(IN_WORDS[family])] = ("safetab/in_words", {}, in_words | {"columns": ("cell", "label")})
+        names = of_cells | register_words(session, release, f"errors_{family}", errors)
+        in_words[release.public(IN_WORDS[family])] = ("safetab/in_words", {}, names | {"columns": ("cell", "label")})
         for table in tables:
             cells_of_table = session.register(f"cells_{table.name}", pa.Table.from_pylist(_list_published_cells(table)))
-            layout = of_cells | {"cells": cells_of_table, "columns": {name_cell_column(table): "cell"}}
-            recipes[release.public(name_product(table))] = ("safetab/in_layout", {}, layout)
-    return recipes
+            names = of_cells | {"cells": cells_of_table, "columns": {name_cell_column(table): "cell"}}
+            in_layout[release.public(name_product(table))] = ("safetab/in_layout", {}, names)
+    return in_words | in_layout
 
 
 def _list_published_cells(table: HouseholdTable) -> list[dict[str, Any]]:
