@@ -12,7 +12,7 @@ from assets.phsafe.tables import finished_table, list_measured_files, measured_t
 from assets.release.published import STANDARD_ERROR, PublishedColumn, PublishedTable, error_columns
 from mechanisms.phsafe.estimation import Interval
 from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
-from mechanisms.phsafe.tables import SHELL, Shell, measured_labels
+from mechanisms.phsafe.tables import SHELL, Shell, list_measured_labels
 from mechanisms.states import STATES
 
 _NOT_ADDING_UP = (
@@ -109,7 +109,7 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
         measured_table(release, name),
         (
             *(replace(column, name=column.name.upper()) for column in (region_id, region_type, iteration_code)),
-            PublishedColumn(f"{name.upper()}_DATA_CELL", "integer", "Basis cell", measured_labels(name)),
+            PublishedColumn(f"{name.upper()}_DATA_CELL", "integer", "Basis cell", list_measured_labels(name)),
             PublishedColumn("COUNT", "integer", "Noisy count"),
             PublishedColumn(
                 "NOISE_DISTRIBUTION",

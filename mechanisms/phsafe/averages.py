@@ -29,7 +29,7 @@ from numba import vectorize
 from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.noise import Noise
-from mechanisms.phsafe.estimation import Estimates, in_range
+from mechanisms.phsafe.estimation import Estimates, require_in_range
 
 MOST_PERSONS = 10.0
 """The greatest plausible average: the most persons that the production system keeps of a household (Table 10)."""
@@ -88,7 +88,7 @@ def estimate_averages(
     )
     if not (np.isfinite(above).all() and np.isfinite(below).all()):
         raise ValueError("noisy counts are finite")
-    above_variance, below_variance = in_range(above_variance), in_range(below_variance)
+    above_variance, below_variance = require_in_range(above_variance), require_in_range(below_variance)
     if not ((low >= 0) & (low <= high) & np.isfinite(high)).all():
         raise ValueError("plausible averages are from a least one, 0 or more, to a greatest one that is not below it")
 

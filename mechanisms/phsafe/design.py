@@ -94,7 +94,7 @@ class PHSafeDesign(LinesDesign):
                 raise DesignError(f"runs: there is no run {name}; runs are {', '.join(RUN)}")
             require_truncation(RUN[name], run.truncation)
             for level in run.budgets:
-                level_of(RUN[name], "budget", level)
+                find_level(RUN[name], "budget", level)
         for released in self.released:
             self._check_budget(released)
         if not self.released:
@@ -205,7 +205,7 @@ def require_truncation(run: Run, truncation: int | None) -> None:
         )
 
 
-def level_of(run: Run, field_name: str, name: str) -> Level:
+def find_level(run: Run, field_name: str, name: str) -> Level:
     """The level of a run by its name, or a `DesignError`."""
     for level in run.levels:
         if level.name == name:
@@ -214,7 +214,7 @@ def level_of(run: Run, field_name: str, name: str) -> Level:
     raise DesignError(f"runs: {run.name}: {field_name}: there is no level {name}; levels of {run.name} are {levels}")
 
 
-def run_design(
+def design_run(
     name: str,
     noise: Noise,
     truncation: int | None,
@@ -233,7 +233,7 @@ def run_design(
     require_truncation(run, truncation)
     completed = dict(budgets)
     for level, margin in margins.items():
-        level_of(run, "moe", level)
+        find_level(run, "moe", level)
         if level in budgets:
             raise DesignError(f"runs: {name}: {level}: a level has a budget or an moe target, not both")
         try:
@@ -267,7 +267,7 @@ def production(states: Sequence[str], noise: Noise = Noise.GAUSSIAN) -> PHSafeDe
         tuple(states),
         noise,
         {
-            run.name: run_design(
+            run.name: design_run(
                 run.name,
                 noise,
                 PRODUCTION_TRUNCATION.get(run.name),

@@ -92,7 +92,7 @@ def estimate_counts(
         ValueError: if a variance or a noisy count is out of range, or a number of cells is not positive.
     """
     counts, variances, summands = np.broadcast_arrays(np.asarray(noisy), np.asarray(variance, float), np.asarray(cells))
-    variances = in_range(variances)
+    variances = require_in_range(variances)
     if not (np.issubdtype(counts.dtype, np.integer) and np.issubdtype(summands.dtype, np.integer)):
         raise TypeError("noisy counts and numbers of cells are integers")
     if (summands < 1).any():
@@ -109,7 +109,7 @@ def estimate_counts(
     return Estimates(estimate, lower, upper)
 
 
-def in_range(variance: NDArray[np.float64]) -> NDArray[np.float64]:
+def require_in_range(variance: NDArray[np.float64]) -> NDArray[np.float64]:
     """Variances from 0 to `LARGEST_VARIANCE`, or a ValueError; those below `LEAST_VARIANCE` are raised to it."""
     wrong = np.count_nonzero(~((variance >= 0) & (variance <= LARGEST_VARIANCE)))
     if wrong:

@@ -158,7 +158,7 @@ SHELLS = (
 SHELL = {shell.name: shell for shell in SHELLS}
 
 
-def measured_labels(name: str) -> dict[int, str]:
+def list_measured_labels(name: str) -> dict[int, str]:
     """By number, the labels of the cells of a file of measurements: those of the finished tables made of them."""
     return {cell: _label(FILES[name].run, parts) for cell, parts in FILES[name].cells.items()}
 
