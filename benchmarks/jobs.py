@@ -25,8 +25,7 @@ from assets.topdown.declaration import (
 )
 from benchmarks.harness import launch
 from mechanisms.accounting.semantics import Allocation
-from mechanisms.safetab.design import Pair
-from mechanisms.safetab.lines import line_of
+from mechanisms.safetab.design import Key, format_label
 from mechanisms.safetab.production import BUDGETS_H, BUDGETS_P
 from mechanisms.safetab.regions import RegionType
 from mechanisms.states import PUERTO_RICO
@@ -144,20 +143,19 @@ def _restrict(allocation: Allocation) -> dict[str, Any]:
     }
 
 
-def _end_with_states(budgets: Mapping[str, Mapping[Pair, Fraction]]) -> dict[str, Any]:
-    """The fields of detailed groups that end with states, from the budgets by family of tables."""
+def _end_with_states(budgets: Mapping[Key, Fraction]) -> dict[str, Any]:
+    """The fields of detailed groups that end with states, from the budgets by line."""
     kept = {
-        line_of(pair, family): str(budget)
-        for family, by_pair in budgets.items()
-        for pair, budget in by_pair.items()
-        if pair[0] in (RegionType.USA, RegionType.STATE)
+        format_label(key): str(budget)
+        for key, budget in budgets.items()
+        if key[0] in (RegionType.USA, RegionType.STATE)
     }
     return {"budgets": kept}
 
 
 _COARSE: Mapping[str, Callable[[], dict[str, Any]]] = {
     "TopDown": _end_with_tracts,
-    "SafeTabP": lambda: _end_with_states({"": BUDGETS_P}),
+    "SafeTabP": lambda: _end_with_states(BUDGETS_P),
     "SafeTabH": lambda: _end_with_states(BUDGETS_H),
 }
 """By component, the fields with which few numbers are measured."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
 from assets.phsafe.declaration import PHSafeDeclaration
-from assets.phsafe.joined import write_join
+from assets.phsafe.join import write_join
 from assets.phsafe.method import PHSafeMethod
 from benchmarks.harness import Result, charge_counts, make, open_deployment, run_step, temporary_home, write_cef
 from mechanisms.states import PUERTO_RICO, STATES

@@ -1,10 +1,12 @@
-"""Types of fields that the declarations of noisy counts share: the definition of DP, and the states."""
+"""What the declarations of noisy counts share: types of fields for the definition of DP and for states."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from assets.release.release import Release
 from mechanisms.noise import Noise
 
 
@@ -26,6 +28,13 @@ def _state(value: object) -> object:
     return value
 
 
-_STATE_TEXT = r"^[0-9]{2}$"
+State = Annotated[str, Field(pattern=r"^[0-9]{2}$"), BeforeValidator(_state)]
 
-State = Annotated[str, Field(pattern=_STATE_TEXT), BeforeValidator(_state)]
+
+def require_known_states(release: Release, states: Iterable[str]) -> None:
+    """Refuse states that are not among the codes of the dataset's column TABBLKST, if it lists any."""
+    codes = release.dataset.units.stored["TABBLKST"].codes
+    for state in states:
+        if codes and state not in codes:
+            known = ", ".join(str(code) for code in codes)
+            release.refuse(f"states: {state} is not a state of {release.dataset.name}, which has {known}")

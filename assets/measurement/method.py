@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 from assets.gates.shared import differing_table
 from assets.release.draw import Draw, Inputs, StaleInputError, published_version
 from assets.release.gate import Gate, ReleaseContext
-from assets.release.method import CHARGE, Method
+from assets.release.method import CHARGE, PLAN, Method
 from assets.release.release import Release
 from assets.release.seal import SealError
 from mechanisms.refusal import RefusedError
@@ -141,6 +141,20 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
 
 
 Context = ReleaseContext[R]
+
+
+def parameters_gate() -> Gate[Any]:
+    """The gate on the tables that the plan stores."""
+    return Gate("parameters_as_declared", PLAN, "The published parameters are the declared ones.", _parameters)
+
+
+def _parameters(context: Context[R]) -> list[str]:
+    problems = []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for table, declared in context.method.plan_tables().items():
+            again: Recipe = ("warehouse/all", {}, {"source": session.register("declared", declared)})
+            problems += differing_table(session, table, again)
+    return problems
 
 
 def _method(context: Context[R]) -> NoisyCounts[R, Any]:

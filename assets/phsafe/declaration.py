@@ -17,7 +17,7 @@ from assets.release.names import require_distinct_products
 from assets.release.numbers import Budget, Delta, Margin
 from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.specification import DELTA
-from mechanisms.phsafe.design import PHSafeDesign, production, run_design
+from mechanisms.phsafe.design import PHSafeDesign, design_run, production
 from mechanisms.phsafe.estimation import Interval
 
 Product = Literal["PH1", "PH2", "PH3", "PH4", "PH5", "PH6", "PH7", "PH8"]
@@ -33,7 +33,6 @@ class MeasurementFormat(StrEnum):
 
     @property
     def delimiter(self) -> str:
-        """The separator."""
         return "," if self is MeasurementFormat.COMMA else "|"
 
 
@@ -106,5 +105,5 @@ class PHSafeDeclaration(ReleaseDeclaration):
         noise, states = self.noise.noise, tuple(sorted(self.states))
         if isinstance(self.runs, str):
             return production(states, noise)
-        runs = {name: run_design(name, noise, run.truncation, run.budget, run.moe) for name, run in self.runs.items()}
+        runs = {name: design_run(name, noise, run.truncation, run.budget, run.moe) for name, run in self.runs.items()}
         return PHSafeDesign(states, noise, runs)

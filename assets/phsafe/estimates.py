@@ -4,22 +4,23 @@ This module adds up measured cells in each population group. `mechanisms.phsafe.
 estimates from the sums.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from assets.measurement.grid import GridCounts
+from assets.measurement.grid import GridCounts, Query
 from assets.phsafe.release import PHSafeRelease
-from assets.release.published import ERRORS
+from assets.release.published import ERRORS, ESTIMATE, LOWER, STANDARD_ERROR, UPPER
 from mechanisms.phsafe.averages import estimate_averages
-from mechanisms.phsafe.design import PHSafeDesign
-from mechanisms.phsafe.estimation import Estimates, estimate_counts
+from mechanisms.phsafe.estimation import estimate_counts
 from mechanisms.phsafe.margins import Z
-from mechanisms.phsafe.runs import LEVELS, RUN, Level
+from mechanisms.phsafe.runs import LEVELS, Level, Run
 from mechanisms.phsafe.tables import SHELL, Cell, Part, Shell
 from resources.warehouse import Session
 
@@ -33,7 +34,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def estimates(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
+def estimate_tables(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
     """The estimates of all declared tables, at every level for which all runs of a table are released.
 
     Returns:
@@ -44,84 +45,69 @@ def estimates(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
     Raises:
         GridError: unless there is exactly one measurement of every declared cell.
     """
-    release, measured = method.release, _Measured(method, method.read_measurements(session))
+    release, slices = method.release, method.slices(method.read_measurements(session))
+    measured: dict[Level, dict[str, _Measurements]] = {level: {} for level in LEVELS}
+    for (run, level, _), (query, part) in zip(release.design.released, slices, strict=True):
+        measured[level][run.name] = _Measurements.of(run, query, part)
     rows = [
-        _rows(shell, level, cell, measured)
+        _rows(release, shell, level, cell, measured[level])
         for shell in (SHELL[name] for name in release.products)
         for level in LEVELS
-        if all((run, level.name) in measured.groups for run in shell.runs)
+        if all(run in measured[level] for run in shell.runs)
         for cell in shell.cells
     ]
     return pa.concat_tables([_SCHEMA.empty_table(), *rows])
 
 
 @dataclass(frozen=True)
-class _Sums:
-    """Sums of measured cells in every population group of a level.
+class _Measurements:
+    """The measurements of a run at a level: counts of shape (groups, cells), and the variance of their noise."""
 
-    Attributes:
-        noisy: the noisy sums, shape (groups,).
-        variance: the variance of the noise of each sum.
-        cells: the number of cells in each sum.
-    """
-
-    noisy: NDArray[np.int64]
+    run: Run
+    groups: pa.Table
+    counts: NDArray[np.int64]
     variance: float
-    cells: int
+
+    @classmethod
+    def of(cls, run: Run, query: Query, part: pa.Table) -> Self:
+        firsts = pa.array(np.arange(0, len(part), len(run.cells)))
+        groups = part.select(["region_type", "region_id", "iteration_code"]).take(firsts)
+        return cls(run, groups, part["count"].to_numpy().reshape(-1, len(run.cells)), float(query.variance))
+
+    def add_up(self, part: Part) -> tuple[NDArray[np.int64], float]:
+        """The sums of cells in every group, shape (groups,), and the variance of their noise."""
+        places = [self.run.cells.index(cell) for cell in part.cells]
+        return self.counts[:, places].sum(axis=1), len(places) * self.variance
 
 
-class _Measured:
-    """The measurements by run and level, each as a matrix of population groups and cells."""
-
-    def __init__(self, method: GridCounts[PHSafeRelease], measurements: pa.Table) -> None:
-        self.design = method.release.design
-        self.interval = method.release.declaration.interval
-        self.groups: dict[tuple[str, str], pa.Table] = {}
-        self._counts: dict[tuple[str, str], NDArray[np.int64]] = {}
-        self._variance: dict[tuple[str, str], float] = {}
-        for (run, level, _), (query, part) in zip(self.design.released, method.slices(measurements), strict=True):
-            at, width = (run.name, level.name), len(run.cells)
-            every = pa.array(np.arange(0, len(part), width))
-            self.groups[at] = part.select(["region_type", "region_id", "iteration_code"]).take(every)
-            self._counts[at] = part["count"].to_numpy().reshape(-1, width)
-            self._variance[at] = float(query.variance)
-
-    def sums(self, part: Part, level: Level) -> _Sums:
-        at = (part.run, level.name)
-        places = [RUN[part.run].cells.index(cell) for cell in part.cells]
-        return _Sums(self._counts[at][:, places].sum(axis=1), len(places) * self._variance[at], len(places))
-
-
-def _rows(shell: Shell, level: Level, cell: Cell, measured: _Measured) -> pa.Table:
-    counted = measured.sums(cell.counted, level)
+def _rows(
+    release: PHSafeRelease, shell: Shell, level: Level, cell: Cell, measured: Mapping[str, _Measurements]
+) -> pa.Table:
+    design, counted = release.design, measured[cell.counted.run]
+    noisy, variance = counted.add_up(cell.counted)
     if cell.per is None:
-        found = estimate_counts(
-            counted.noisy, counted.variance, counted.cells, measured.design.noise, measured.interval
-        )
-        deviations = np.full(len(counted.noisy), counted.variance**0.5)
+        numbers = estimate_counts(noisy, variance, len(cell.counted.cells), design.noise, release.declaration.interval)
+        deviations = np.full(len(noisy), variance**0.5)
         deviation, margin = _hundredths(deviations), float(Z) * deviations
     else:
-        found = _average(cell, counted, measured.sums(cell.per, level), measured.design)
-        deviation, margin = pa.nulls(len(counted.noisy), _HUNDREDTHS), (found.upper - found.lower) / 2
-    groups = measured.groups[cell.counted.run, level.name]
-    table = pa.table(
+        # No unit has more persons in the numerator than its run's truncation keeps.
+        most = design.truncation(counted.run) or 0
+        denominators = measured[cell.per.run].add_up(cell.per)
+        numbers = estimate_averages(noisy, variance, *denominators, cell.least, most, design.noise)
+        deviation, margin = pa.nulls(len(noisy), _HUNDREDTHS), (numbers.upper - numbers.lower) / 2
+    return pa.table(
         {
-            "table_name": pa.repeat(shell.name, len(groups)),
-            "level": pa.repeat(level.name, len(groups)),
-            **{name: groups[name] for name in groups.column_names},
-            "cell": pa.repeat(pa.scalar(cell.number, pa.int64()), len(groups)),
+            "table_name": pa.repeat(shell.name, len(noisy)),
+            "level": pa.repeat(level.name, len(noisy)),
+            **{name: counted.groups[name] for name in counted.groups.column_names},
+            "cell": pa.repeat(pa.scalar(cell.number, pa.int64()), len(noisy)),
+            ESTIMATE: _hundredths(numbers.estimate),
+            STANDARD_ERROR: deviation,
+            LOWER: _hundredths(numbers.lower),
+            UPPER: _hundredths(numbers.upper),
+            "margin_of_error": _hundredths(np.ceil(margin * 100) / 100),
         }
     )
-    columns = (_hundredths(found.estimate), deviation, _hundredths(found.lower), _hundredths(found.upper))
-    for name, values in zip(ERRORS, columns, strict=True):
-        table = table.append_column(name, values)
-    return table.append_column("margin_of_error", _hundredths(np.ceil(margin * 100) / 100))
-
-
-def _average(cell: Cell, counted: _Sums, per: _Sums, design: PHSafeDesign) -> Estimates:
-    # No unit has more persons in the numerator than its run's truncation keeps.
-    most = design.truncation(RUN[cell.counted.run]) or 0
-    return estimate_averages(counted.noisy, counted.variance, per.noisy, per.variance, cell.least, most, design.noise)
 
 
 def _hundredths(values: NDArray) -> pa.Array:

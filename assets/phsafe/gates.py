@@ -1,38 +1,35 @@
 """The gates that PHSafe adds to those of all releases and of noisy counts."""
 
+from collections.abc import Mapping
+
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.grid import GridCounts
-from assets.measurement.method import GridError
-from assets.phsafe.estimates import estimates
-from assets.phsafe.joined import JOINED, join_recipe
-from assets.phsafe.plan import parameter_tables
+from assets.measurement.method import GridError, parameters_gate
+from assets.phsafe.estimates import estimate_tables
+from assets.phsafe.join import JOINED, join_recipe
 from assets.phsafe.release import PHSafeRelease
-from assets.phsafe.tables import ESTIMATES, finished_table, measured_files, measured_table, table_recipes
+from assets.phsafe.tables import ESTIMATES, finished_table, list_measured_files, measured_table, table_recipes
 from assets.release.gate import Gate, ReleaseContext
-from assets.release.method import PLAN
 from assets.tabulation.asset import tables_gate
-from mechanisms.phsafe.runs import DERIVED
-from resources.statements import Zone
+from mechanisms.phsafe.runs import FILES
+from resources.statements import Table, Zone
 from resources.warehouse import Recipe
 
 Context = ReleaseContext[PHSafeRelease]
 
 
-def counting_gates() -> list[Gate[PHSafeRelease]]:
-    return [Gate("join_of_the_cef", JOINED, "The stored truncated join is that of the current CEF.", _join)]
+def join_gate() -> Gate[PHSafeRelease]:
+    return Gate("join_of_the_cef", JOINED, "The stored truncated join is that of the current CEF.", _join)
 
 
-def finished_gates(method: GridCounts[PHSafeRelease]) -> list[Gate[PHSafeRelease]]:
-    def estimated(context: Context) -> list[str]:
-        return _estimates(context, method)
-
+def finished_gates(release: PHSafeRelease) -> list[Gate[PHSafeRelease]]:
     return [
-        Gate("parameters_as_declared", PLAN, "The published parameters are the declared ones.", _parameters),
+        parameters_gate(),
         Gate(
             "estimates_of_the_measurements",
             "postprocessed",
             "The stored estimates are those of the current measurements.",
-            estimated,
+            _estimates,
         ),
         Gate(
             "intervals_in_order",
@@ -40,7 +37,7 @@ def finished_gates(method: GridCounts[PHSafeRelease]) -> list[Gate[PHSafeRelease
             "Every estimate is nonnegative and finite, and lies in its interval.",
             _intervals,
         ),
-        tables_gate(lambda session: table_recipes(session, method.release)),
+        tables_gate(lambda session: table_recipes(session, release)),
         Gate("derived_files", "tables", "PH5_num equals PH4, and PH8_num the sums of cells of PH7.", _derived),
         Gate(
             "finished_tables_plausible",
@@ -56,10 +53,12 @@ def _join(context: Context) -> list[str]:
         return differing_table(session, context.release.confidential(JOINED), join_recipe(session, context.release))
 
 
-def _estimates(context: Context, method: GridCounts[PHSafeRelease]) -> list[str]:
+def _estimates(context: Context) -> list[str]:
+    method = context.method
+    assert isinstance(method, GridCounts)
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         try:
-            made = estimates(method, session)
+            made = estimate_tables(method, session)
         except GridError as error:
             return [str(error)]
         again: Recipe = ("warehouse/all", {}, {"source": session.register("made", made)})
@@ -67,45 +66,41 @@ def _estimates(context: Context, method: GridCounts[PHSafeRelease]) -> list[str]
 
 
 def _intervals(context: Context) -> list[str]:
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        (rows,) = session.row("phsafe/out_of_order", table=context.release.public(ESTIMATES))
-    return count_problem(int(rows), "estimates that are negative, not finite or outside their interval")
+    words = "estimates that are negative, not finite or outside their interval"
+    return _out_of_order(context, {context.release.public(ESTIMATES): words})
 
 
-def _parameters(context: Context) -> list[str]:
+def _plausible(context: Context) -> list[str]:
+    words = "cells that are negative or outside their interval"
+    release = context.release
+    return _out_of_order(context, {finished_table(release, name): f"{name}: {words}" for name in release.products})
+
+
+def _out_of_order(context: Context, tables: Mapping[Table, str]) -> list[str]:
+    """The problems of tables of estimates, each with its words."""
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for table, declared in parameter_tables(context.release).items():
-            again: Recipe = ("warehouse/all", {}, {"source": session.register("declared", declared)})
-            problems += differing_table(session, table, again)
+        for table, words in tables.items():
+            (rows,) = session.row("phsafe/out_of_order", table=table)
+            problems += count_problem(int(rows), words)
     return problems
 
 
 def _derived(context: Context) -> list[str]:
     release, problems = context.release, []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for derived in DERIVED:
-            if derived.name not in measured_files(release.design):
+        for name in list_measured_files(release.design):
+            file = FILES[name]
+            if file.run == name:
                 continue
-            pairs = [(cell, part) for cell, parts in derived.cells.items() for part in parts]
+            pairs = [(cell, part) for cell, parts in file.cells.items() for part in parts]
             (cells,) = session.row(
                 "phsafe/differing_sums",
                 {"cells": [cell for cell, _ in pairs], "parts": [part for _, part in pairs]},
-                derived=measured_table(release, derived.name),
-                derived_cell=f"{derived.name.upper()}_DATA_CELL",
-                source=measured_table(release, derived.source),
-                source_cell=f"{derived.source.upper()}_DATA_CELL",
+                derived=measured_table(release, name),
+                derived_cell=f"{name.upper()}_DATA_CELL",
+                source=measured_table(release, file.run),
+                source_cell=f"{file.run.upper()}_DATA_CELL",
             )
-            problems += count_problem(
-                int(cells), f"cells of {derived.name} that are not sums of cells of {derived.source}"
-            )
-    return problems
-
-
-def _plausible(context: Context) -> list[str]:
-    problems = []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for name in context.release.products:
-            (rows,) = session.row("phsafe/out_of_order", table=finished_table(context.release, name))
-            problems += count_problem(int(rows), f"{name}: cells that are negative or outside their interval")
+            problems += count_problem(int(cells), f"cells of {name} that are not sums of cells of {file.run}")
     return problems

@@ -1,6 +1,8 @@
-"""The grid of a PHSafe release: every cell that its design releases, in the order of the draw."""
+"""The grid of a PHSafe release: every cell that its design releases, in the order of the draw, and its exact count.
 
-import numpy as np
+The cells follow from the declaration alone. `join` reads the records.
+"""
+
 import pyarrow as pa
 
 from assets.measurement.grid import DISTRIBUTIONS, Query
@@ -8,6 +10,8 @@ from mechanisms.noise import Noise
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from resources.statements import Table
+from resources.warehouse import Recipe, Session
 
 NOISE = {
     Noise.GAUSSIAN: DISTRIBUTIONS[DiscreteGaussian],
@@ -15,33 +19,43 @@ NOISE = {
 }
 """Names of the noise distributions in the published measurements."""
 
+_COLUMNS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("run", "level", "region_id", "region_type", "iteration_code")),
+        ("data_cell", pa.int32()),
+    ]
+)
 
-def queries(design: PHSafeDesign) -> list[Query]:
+
+def list_queries(design: PHSafeDesign) -> list[Query]:
     """The queries: every run at every level for which it is released, each with its own noise."""
     return [
-        Query(each.label, design.noise_of(each.run, each.level), design.groups(each.level) * len(each.run.cells))
-        for each in design.released
+        Query(
+            measurement.label,
+            design.noise_of(measurement.run, measurement.level),
+            design.groups(measurement.level) * len(measurement.run.cells),
+        )
+        for measurement in design.released
     ]
 
 
-def grid(design: PHSafeDesign) -> pa.Table:
+def list_cells(design: PHSafeDesign) -> pa.Table:
     """The cells that a design releases, in the order of the draw: by run, level, region, iteration and cell."""
-    parts = []
-    for run, level, _ in design.released:
-        regions, codes, cells = level.regions(design.states), sorted(level.iterations.codes), run.cells
-        size = len(regions) * len(codes) * len(cells)
-        parts.append(
-            pa.table(
-                {
-                    "run": pa.repeat(run.name, size),
-                    "level": pa.repeat(level.name, size),
-                    "region_id": pa.array(np.repeat(np.array(regions, object), len(codes) * len(cells)), pa.string()),
-                    "region_type": pa.repeat(level.geography.region_type, size),
-                    "iteration_code": pa.array(
-                        np.tile(np.repeat(np.array(codes, object), len(cells)), len(regions)), pa.string()
-                    ),
-                    "data_cell": pa.array(np.tile(np.array(cells), len(regions) * len(codes)), pa.int32()),
-                }
-            )
-        )
-    return pa.concat_tables(parts)
+    cells = [
+        (run.name, level.name, region, level.geography.region_type, code, cell)
+        for run, level, _ in design.released
+        for region in level.regions(design.states)
+        for code in sorted(level.iterations.codes)
+        for cell in run.cells
+    ]
+    return pa.table(list(zip(*cells, strict=True)), schema=_COLUMNS)
+
+
+def counts_recipe(session: Session, joined: Table, cells: pa.Table) -> Recipe:
+    """The recipe of the exact counts of cells, zeros included.
+
+    Args:
+        joined: the counts of the truncated join.
+        cells: the columns of `list_cells`, and `draw_order`, in which the counts are stored.
+    """
+    return "phsafe/exact_counts", {}, {"joined": joined, "grid": session.register("grid", cells)}

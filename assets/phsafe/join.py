@@ -1,24 +1,24 @@
-"""The truncated join: counts of each run's records from the CEF, and a report of what truncation leaves out.
+"""The asset `truncated_join` of a PHSafe release: counts of each run's records, and what truncation leaves out.
 
 Everything that reads the records is here. The join is Algorithm 3 of Sexton et al., written in
-`sql/phsafe/truncated_join.sql`. `counts` aggregates the counts to population groups.
+`sql/phsafe/truncated_join.sql`. `grid` adds its counts up to population groups.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assets.release.dataset import DatasetDeclaration
-from mechanisms.phsafe.design import require_truncation
-from mechanisms.phsafe.runs import RUN, RUNS, Iterated, Run
-from resources.statements import Table
-from resources.warehouse import Recipe, Session
+import dagster as dg
 
-UNIT_COLUMNS = ("MAFID", "RTYPE", "HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPLT", "TABBLKST")
-"""The columns of `units` that the runs read."""
+from assets.conventions import StageKind, attributes, preview, table_schema
+from assets.failures import stated_plainly
+from assets.phsafe.release import PERSON_COLUMNS, UNIT_COLUMNS, PHSafeRelease
+from assets.release.contents import with_recodes
+from mechanisms.phsafe.runs import RUNS, Iterated
+from resources.custody import Custody
+from resources.statements import Table, Zone
+from resources.warehouse import Recipe, Session, Warehouse
 
-PERSON_COLUMNS = ("MAFID", "PERSON_RTYPE", "QAGE", "CENHISP", "CENRACE", "RELSHIP")
-"""The columns of `persons` that the runs read. A digest of these determines which persons of a unit are kept, so
-another list of columns, or another order of them, would keep other persons."""
+CODE_VERSION = "1"
+JOINED, REPORT = "truncated_join", "truncation_report"
 
 _CODES = {
     Iterated.HOUSEHOLDER: ("HHRACE", "HHSPAN"),
@@ -27,85 +27,34 @@ _CODES = {
 }
 
 
-def write_truncated_join(
-    session: Session,
-    dataset: DatasetDeclaration,
-    target: Table,
-    states: Sequence[str],
-    truncation: Mapping[str, int | None],
-) -> None:
-    """Count each run's records, its truncated join or its units, by state, race, ethnicity and cell.
+def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
+    """The recipe of each run's records, its truncated join or its units, by state, race, ethnicity and cell.
 
-    The table has the columns `run`, `TABBLKST`, `race` and `hispanic` (codes of the householder or of the person,
-    depending on the run's iterations; NULL for runs without iterations), `cell` and `count`. Records that belong to no
-    cell are left out, and so are zeros.
-
-    Args:
-        dataset: a dataset with the columns `UNIT_COLUMNS` and `PERSON_COLUMNS`.
-        states: FIPS codes; units of other states are outside the universe.
-        truncation: the runs to count, each with τ, the maximal number of persons kept in a unit; None for a run of
-            units.
-
-    Raises:
-        ValueError: if a run is unknown, or none is named.
-        DesignError: if a run's τ is not valid.
+    Columns: `run`, `TABBLKST`, `race` and `hispanic` (codes of the householder or of the person, depending on the run's
+    iterations; NULL for runs without iterations), `cell` and `count`. Records that belong to no cell are left out, and
+    so are zeros.
     """
-    name, values, names = joined_counts(session, dataset, states, truncation)
-    session.create(target, name, values, **names)
-
-
-def joined_counts(
-    session: Session, dataset: DatasetDeclaration, states: Sequence[str], truncation: Mapping[str, int | None]
-) -> Recipe:
-    """The recipe of the table that `write_truncated_join` writes, with the same arguments and errors."""
-    runs = _declared(truncation)
-    joining = _joining(runs, truncation)
-    names = stage_truncation(session, dataset, states, joining) if joining else {"units": dataset.cef_tables()[0]}
+    truncation = release.design.thresholds
+    runs = [run for run in RUNS if run.name in truncation]
+    states, names = {"states": list(release.design.states)}, _names(release)
     names |= {
-        "truncation": joining,
-        "runs": [run.name for run in runs],
-        "unit_runs": [run.name for run in runs if not run.joins],
-        "grouping_sets": _grouping_sets(runs),
-    }
-    return "phsafe/joined_counts", {"states": list(states)}, names
-
-
-def stage_truncation(
-    session: Session, dataset: DatasetDeclaration, states: Sequence[str], truncation: Mapping[str, int]
-) -> dict[str, Any]:
-    """Stage the keys of units with more persons than a threshold, and the keys that several units share.
-
-    Args:
-        session: a session that reads the CEF.
-        dataset: as in `write_truncated_join`.
-        states: as in `write_truncated_join`.
-        truncation: τ of each run that joins.
-
-    Returns:
-        The identifiers of the statement `phsafe/truncated_join`, which also needs the bound value `states`.
-    """
-    units, persons = dataset.cef_tables()
-    names: dict[str, Any] = {
-        "units": units,
-        "persons": persons,
         "unit_columns": UNIT_COLUMNS,
         "person_columns": PERSON_COLUMNS,
-        "truncation": truncation,
+        "runs": [run.name for run in runs],
+        "unit_runs": [run.name for run in runs if not run.joins],
+        "grouping_sets": [
+            ["TABBLKST", *codes, *(run.name for run in runs if run.iterated is iterated)]
+            for iterated, codes in _CODES.items()
+        ],
     }
-    return names | {
-        "crowded": session.stage("crowded_units", "phsafe/crowded_units", **names),
-        "repeated": session.stage("repeated_units", "phsafe/repeated_units", {"states": list(states)}, **names),
-    }
+    if names["truncation"]:
+        names["crowded"] = session.stage("crowded_units", "phsafe/crowded_units", **names)
+        names["repeated"] = session.stage("repeated_units", "phsafe/repeated_units", states, **names)
+    return "phsafe/joined_counts", states, names
 
 
-def write_truncation_report(
-    session: Session,
-    dataset: DatasetDeclaration,
-    target: Table,
-    states: Sequence[str],
-    truncation: Mapping[str, int | None],
-) -> None:
-    """Write what truncation and join leave out, with a row for each run that joins and the columns:
+def report_recipe(release: PHSafeRelease) -> Recipe:
+    """The recipe of what truncation and join leave out, with a row for each run that joins and the columns:
 
     - `run`, and `truncation`, its τ;
     - `persons_in_universe`: all persons that satisfy the run's condition on persons, wherever they live;
@@ -115,44 +64,87 @@ def write_truncation_report(
     - `persons_kept`: the rest, the records of the truncated join;
     - `units_truncated`: units that lose persons to the threshold;
     - `units_repeated`: units of the universe that are dropped because another unit has the same key.
-
-    Arguments are those of `write_truncated_join`.
-
-    Raises:
-        ValueError: as `write_truncated_join`, and if no run joins.
-        DesignError: if a run's τ is not valid.
     """
-    joining = _joining(_declared(truncation), truncation)
-    if not joining:
-        raise ValueError("no run counts persons, so nothing is truncated")
-    units, persons = dataset.cef_tables()
-    session.create(
-        target,
-        "phsafe/truncation_report",
-        {"states": list(states), "runs": list(joining)},
-        units=units,
-        persons=persons,
-        truncation=joining,
+    names = _names(release)
+    return "phsafe/truncation_report", {"states": list(release.design.states), "runs": list(names["truncation"])}, names
+
+
+def _names(release: PHSafeRelease) -> dict[str, Any]:
+    """The tables of the CEF, and τ of each run that joins."""
+    units, persons = release.dataset.cef_tables()
+    thresholds = release.design.thresholds
+    joining = {run.name: thresholds[run.name] for run in RUNS if thresholds.get(run.name) is not None}
+    return {"units": units, "persons": persons, "truncation": joining}
+
+
+def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=release.key(JOINED),
+        deps=[release.dataset_key("cef")],
+        group_name=release.schema,
+        description=_join_description(release),
+        code_version=CODE_VERSION,
+        **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
     )
+    @stated_plainly(StageKind.COUNTS)
+    def truncated_join(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+            with session.transaction():
+                write_join(session, release)
+            key = with_recodes(custody.version_key(), release.dataset.recodes((*UNIT_COLUMNS, *PERSON_COLUMNS)))
+            version = session.content_version([release.confidential(JOINED)], key)
+            metadata = _shown_if_synthetic(session, release, release.confidential(REPORT))
+            schema = table_schema(session.columns(release.confidential(JOINED)))
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(version), metadata={**metadata, "dagster/column_schema": schema}
+        )
+
+    return truncated_join
 
 
-def _declared(truncation: Mapping[str, int | None]) -> list[Run]:
-    unknown = [name for name in truncation if name not in RUN]
-    if unknown:
-        raise ValueError(f"there is no run {unknown[0]}; the runs are {', '.join(RUN)}")
-    if not truncation:
-        raise ValueError("no run is named")
-    for name, threshold in truncation.items():
-        require_truncation(RUN[name], threshold)
-    return [run for run in RUNS if run.name in truncation]
+def write_join(session: Session, release: PHSafeRelease) -> None:
+    """Write the counts of the truncated join, and the report of what truncation leaves out."""
+    report = release.confidential(REPORT)
+    name, values, names = join_recipe(session, release)
+    session.create(release.confidential(JOINED), name, values, **names)
+    if names["truncation"]:
+        name, values, names = report_recipe(release)
+        session.create(report, name, values, **names)
+    else:
+        session.run("warehouse/drop_table", table=report)
 
 
-def _joining(runs: Sequence[Run], truncation: Mapping[str, int | None]) -> dict[str, int]:
-    return {run.name: threshold for run in runs if (threshold := truncation[run.name]) is not None}
+def _shown_if_synthetic(session: Session, release: PHSafeRelease, report: Table) -> dict[str, dg.MetadataValue]:
+    if not release.dataset.synthetic or not session.columns(report):
+        return {}
+    kept = session.arrow("warehouse/all", source=report).select(
+        ["run", "truncation", "persons_truncated", "persons_kept"]
+    )
+    rows = [[f"{value:,}" if isinstance(value, int) else value for value in row.values()] for row in kept.to_pylist()]
+    header = {
+        "run": "Run",
+        "truncation": "The most persons of a unit that count",
+        "truncated": "Persons of the run's universe who do not count",
+        "kept": "Persons who count",
+    }
+    return {"truncation report (synthetic data)": preview(header, rows)}
 
 
-def _grouping_sets(runs: Sequence[Run]) -> list[list[str]]:
-    return [
-        ["TABBLKST", *codes, *(run.name for run in runs if run.iterated is iterated)]
-        for iterated, codes in _CODES.items()
+def _join_description(release: PHSafeRelease) -> str:
+    lines = [
+        f"- **{run.name}**: at most {threshold} persons per unit; Δ = 2τ + 2 = {run.stability(threshold)}"
+        for run in release.design.released_runs
+        if (threshold := release.design.truncation(run)) is not None
     ]
+    return "\n".join(
+        [
+            "The records that each run counts (Algorithm 3 of Sexton et al.): persons of the run's universe, at most τ "
+            "per unit in the order of a hash of the record, joined with the units of the run's universe that have a "
+            "unique MAFID. Stored as counts by state, race, ethnicity and basis cell. Confidential.",
+            "",
+            *lines,
+            "",
+            f"`{REPORT}` shows how many persons the threshold drops in each run; its content appears on this page for "
+            "synthetic datasets only.",
+        ]
+    )

@@ -9,14 +9,13 @@ import pyarrow as pa
 from assets.measurement.counts import build_counts
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS
-from assets.phsafe.gates import counting_gates, finished_gates
-from assets.phsafe.grid import grid, queries
-from assets.phsafe.join import PERSON_COLUMNS, UNIT_COLUMNS
-from assets.phsafe.joined import JOINED, build_truncated_join, counts_recipe
+from assets.phsafe.gates import finished_gates, join_gate
+from assets.phsafe.grid import counts_recipe, list_cells, list_queries
+from assets.phsafe.join import JOINED, build_truncated_join
 from assets.phsafe.plan import parameter_tables, phsafe_plan
 from assets.phsafe.postprocessed import build_exact_measurements, build_finished, build_postprocessed
 from assets.phsafe.published import published_tables
-from assets.phsafe.release import PHSafeRelease
+from assets.phsafe.release import PERSON_COLUMNS, UNIT_COLUMNS, PHSafeRelease
 from assets.phsafe.statement import phsafe_statement
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
@@ -79,16 +78,16 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return [*before, build_postprocessed(self), build_finished(release)]
 
     def queries(self) -> Sequence[Query]:
-        return queries(self.release.design)
+        return list_queries(self.release.design)
 
     def build_grid(self) -> pa.Table:
-        return grid(self.release.design)
+        return list_cells(self.release.design)
 
     def counts_recipe(self, session: Session) -> Recipe:
-        return counts_recipe(session, self.release)
+        return counts_recipe(session, self.release.confidential(JOINED), self.grid)
 
     def table_gates(self) -> Sequence[Gate[PHSafeRelease]]:
-        return [*counting_gates(), *(finished_gates(self) if self.charges else [])]
+        return [join_gate(), *(finished_gates(self.release) if self.charges else [])]
 
     def columns_read(self) -> Collection[str]:
         return (*UNIT_COLUMNS, *PERSON_COLUMNS)

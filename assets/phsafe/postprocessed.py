@@ -9,9 +9,16 @@ from assets.conventions import StageKind, attributes, named, preview, public_tab
 from assets.failures import stated_plainly
 from assets.measurement.grid import GridCounts
 from assets.measurement.method import COUNTS, MEASUREMENTS
-from assets.phsafe.estimates import estimates
+from assets.phsafe.estimates import estimate_tables
 from assets.phsafe.release import PHSafeRelease
-from assets.phsafe.tables import ESTIMATES, NATION, exact_table, file_statement, measured_files, table_recipes
+from assets.phsafe.tables import (
+    ESTIMATES,
+    NATION,
+    file_recipe,
+    finished_table,
+    list_measured_files,
+    table_recipes,
+)
 from assets.tabulation.asset import build_tables
 from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
 from mechanisms.phsafe.tables import SHELL
@@ -49,7 +56,7 @@ def build_postprocessed(method: GridCounts[PHSafeRelease]) -> dg.AssetsDefinitio
     def postprocessed(warehouse: Warehouse) -> dg.MaterializeResult:
         table = release.public(ESTIMATES)
         with warehouse.session(writes=Zone.PUBLIC) as session:
-            made = estimates(method, session)
+            made = estimate_tables(method, session)
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.register("made", made))
             version = session.content_version([table])
@@ -64,12 +71,12 @@ def build_postprocessed(method: GridCounts[PHSafeRelease]) -> dg.AssetsDefinitio
 
 def build_finished(release: PHSafeRelease) -> dg.AssetsDefinition:
     finished = ", ".join(f"{name} ({SHELL[name].title})" for name in release.products) or "none"
+    measured = ", ".join(list_measured_files(release.design))
     return build_tables(
         release,
         [MEASUREMENTS, "postprocessed"],
-        f"The finished tables: {finished}; and the measurements in the production format: "
-        f"{', '.join(measured_files(release.design))}. PH5_num equals PH4, and PH8_num is computed from PH7. Made from "
-        "public data only.",
+        f"The finished tables: {finished}; and the measurements in the production format: {measured}. PH5_num equals "
+        "PH4, and PH8_num is computed from PH7. Made from public data only.",
         lambda session: table_recipes(session, release),
         shown=lambda session: _first_rows(session, release),
     )
@@ -91,11 +98,11 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
     )
     @stated_plainly(StageKind.TABULATION)
     def exact_measurements(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        written = [exact_table(release, name) for name in measured_files(release.design)]
+        written = [release.confidential(f"exact_{name.lower()}") for name in list_measured_files(release.design)]
         with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             with session.transaction():
-                for table, file in zip(written, measured_files(release.design), strict=True):
-                    name, values, names = file_statement(session, file, release.confidential(COUNTS), noisy=False)
+                for table, file in zip(written, list_measured_files(release.design), strict=True):
+                    name, values, names = file_recipe(session, file, release.confidential(COUNTS), noisy=False)
                     session.create(table, name, values, **names)
             version = session.content_version(written, custody.version_key())
         return dg.MaterializeResult(
@@ -110,18 +117,14 @@ def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.Metada
     place = f"{NATION if region == NATION_ID else STATES[region]}, {ITERATIONS['*'].lower()}"
     shown = {}
     for name in release.products:
-        rows = session.rows(
-            "phsafe/of_region", {"table_name": name, "region": region}, estimates=release.public(ESTIMATES)
-        )
+        shell = SHELL[name]
+        rows = session.rows("phsafe/of_region", {"region": region}, table=finished_table(release, name))
         if rows:
-            shell = SHELL[name]
-            labels = {cell.number: "\u2003" * cell.depth + cell.label for cell in shell.cells}
-            whole = 2 if shell.averages else 0
             shown[f"{name}: {shell.title} ({place})"] = preview(
                 ["cell", "estimate", "90% interval"],
                 [
-                    (labels[cell], f"{estimate:,.{whole}f}", f"{lower:,.{whole}f}\u00a0–\u00a0{upper:,.{whole}f}")
-                    for cell, estimate, lower, upper in rows
+                    ("\u2003" * cell.depth + cell.label, f"{estimate:,}", f"{lower:,}\u00a0–\u00a0{upper:,}")
+                    for cell, (estimate, lower, upper) in zip(shell.cells, rows, strict=True)
                 ],
             )
     return shown

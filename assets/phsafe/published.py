@@ -3,14 +3,16 @@
 This module describes them for the data dictionary. `tables` makes them.
 """
 
+from dataclasses import replace
+
 from assets.phsafe.grid import NOISE
 from assets.phsafe.plan import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
-from assets.phsafe.tables import finished_table, measured_files, measured_table
+from assets.phsafe.tables import finished_table, list_measured_files, measured_table
 from assets.release.published import STANDARD_ERROR, PublishedColumn, PublishedTable, error_columns
 from mechanisms.phsafe.estimation import Interval
 from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
-from mechanisms.phsafe.tables import SHELL, Shell, measured_labels
+from mechanisms.phsafe.tables import SHELL, Shell, list_measured_labels
 from mechanisms.states import STATES
 
 _NOT_ADDING_UP = (
@@ -39,7 +41,7 @@ def published_tables(release: PHSafeRelease) -> list[PublishedTable]:
     """The declared finished tables, those of the eleven measurement files that are released, and the parameters."""
     return [
         *(_finished(release, SHELL[name]) for name in release.products),
-        *(_measured(release, name) for name in measured_files(release.design)),
+        *(_measured(release, name) for name in list_measured_files(release.design)),
         _parameters(release),
     ]
 
@@ -106,10 +108,8 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
         "columns are those of the production system.",
         measured_table(release, name),
         (
-            PublishedColumn("REGION_ID", "string", region_id.description, region_id.values),
-            PublishedColumn("REGION_TYPE", "string", region_type.description, region_type.values),
-            PublishedColumn("ITERATION_CODE", "string", iteration_code.description, iteration_code.values),
-            PublishedColumn(f"{name.upper()}_DATA_CELL", "integer", "Basis cell", measured_labels(name)),
+            *(replace(column, name=column.name.upper()) for column in (region_id, region_type, iteration_code)),
+            PublishedColumn(f"{name.upper()}_DATA_CELL", "integer", "Basis cell", list_measured_labels(name)),
             PublishedColumn("COUNT", "integer", "Noisy count"),
             PublishedColumn(
                 "NOISE_DISTRIBUTION",

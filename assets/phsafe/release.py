@@ -6,12 +6,19 @@ The rules are checked before anything runs. Those that need no dataset are in `a
 
 from dataclasses import dataclass
 
+from assets.measurement.declaration import require_known_states
 from assets.phsafe.declaration import PHSafeDeclaration
-from assets.phsafe.join import PERSON_COLUMNS, UNIT_COLUMNS
 from assets.release.release import Release
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.runs import RUN
 from mechanisms.phsafe.tables import SHELL, SHELLS, Shell
+
+UNIT_COLUMNS = ("MAFID", "RTYPE", "HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPLT", "TABBLKST")
+"""The columns of `units` that the runs read."""
+
+PERSON_COLUMNS = ("MAFID", "PERSON_RTYPE", "QAGE", "CENHISP", "CENRACE", "RELSHIP")
+"""The columns of `persons` that the runs read. A digest of these determines which persons of a unit are kept, so
+another list of columns, or another order of them, would keep other persons."""
 
 _INTEGERS = {"MAFID", "QAGE"}
 """The columns that are stored as integers; all other columns that the runs read are text."""
@@ -39,12 +46,9 @@ class PHSafeRelease(Release):
         if units.key != "MAFID" or persons.unit != "MAFID":
             self.refuse("dataset: units and persons are not joined by MAFID, as in the production layout")
         for name in self.products:
-            self._check_product(SHELL[name])
-        codes = units.stored["TABBLKST"].codes
-        for state in self.design.states:
-            if codes and state not in codes:
-                known = ", ".join(str(code) for code in codes)
-                self.refuse(f"states: {state} is not a state of {self.dataset.name}, which has {known}")
+            if problem := _find_problem(self.design, SHELL[name]):
+                self.refuse(f"products: {problem}")
+        require_known_states(self, self.design.states)
         if not self.declaration.private and not self.dataset.synthetic:
             self.refuse("private: only a dataset declared synthetic allows exact counts, for tuning")
 
@@ -53,30 +57,19 @@ class PHSafeRelease(Release):
         """The finished tables to publish: the declared ones, by default all that the released runs allow."""
         return tuple(self.declaration.products) or available_products(self.design)
 
-    def _check_product(self, shell: Shell) -> None:
-        if not _released_together(self.design, shell):
-            runs = " and ".join(shell.runs)
-            self.refuse(f"products: {shell.name} is made from {runs}, which are not released together at any level")
-        least = max(cell.least for cell in shell.cells)
-        if not _kept(self.design, shell):
-            self.refuse(
-                f"products: {shell.name} has averages of at least {least}, but its runs keep fewer persons per unit"
-            )
-
 
 def available_products(design: PHSafeDesign) -> tuple[str, ...]:
-    """The finished tables that a design allows: their runs share a released level and keep enough persons per unit."""
-    return tuple(shell.name for shell in SHELLS if _released_together(design, shell) and _kept(design, shell))
+    """The finished tables that a design allows."""
+    return tuple(shell.name for shell in SHELLS if not _find_problem(design, shell))
 
 
-def _released_together(design: PHSafeDesign, shell: Shell) -> bool:
-    levels: dict[str, set[str]] = {}
-    for run, level, _ in design.released:
-        levels.setdefault(run.name, set()).add(level.name)
-    return bool(set.intersection(*(levels.get(run, set()) for run in shell.runs)))
-
-
-def _kept(design: PHSafeDesign, shell: Shell) -> bool:
-    """Whether truncation keeps enough persons per unit for the least value of every average of a table."""
-    thresholds = {cell.least: design.truncation(RUN[cell.counted.run]) for cell in shell.cells}
-    return all(threshold is None or threshold >= least for least, threshold in thresholds.items())
+def _find_problem(design: PHSafeDesign, shell: Shell) -> str:
+    """Why a design does not allow a finished table, whose cells all count the same run; "" if it allows it."""
+    levels = [{level for run, level, _ in design.released if run.name == name} for name in shell.runs]
+    if not set.intersection(*levels):
+        runs = " and ".join(shell.runs)
+        return f"{shell.name} is made from {runs}, which are not released together at any level"
+    least, threshold = max(cell.least for cell in shell.cells), design.truncation(RUN[shell.cells[0].counted.run])
+    if threshold is not None and threshold < least:
+        return f"{shell.name} has averages of at least {least}, but its runs keep fewer persons per unit"
+    return ""

@@ -5,8 +5,8 @@ import pyarrow as pa
 from assets.measurement.method import MEASUREMENTS
 from assets.phsafe.release import PHSafeRelease
 from mechanisms.phsafe.design import PHSafeDesign
-from mechanisms.phsafe.runs import DERIVED, ITERATIONS, RUN
-from mechanisms.phsafe.tables import FILES, SHELL
+from mechanisms.phsafe.runs import FILES, ITERATIONS
+from mechanisms.phsafe.tables import SHELL
 from mechanisms.states import STATES
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
@@ -14,13 +14,11 @@ from resources.warehouse import Recipe, Session
 ESTIMATES = "estimates"
 NATION = "Nation"
 
-_DERIVED = {derived.name: derived for derived in DERIVED}
 
-
-def measured_files(design: PHSafeDesign) -> tuple[str, ...]:
+def list_measured_files(design: PHSafeDesign) -> tuple[str, ...]:
     """The names of those of the eleven measurement files whose runs a design releases."""
-    released = {run.name for run, _, _ in design.released}
-    return tuple(name for name in FILES if _source(name) in released)
+    released = {run.name for run in design.released_runs}
+    return tuple(name for name, file in FILES.items() if file.run in released)
 
 
 def measured_table(release: PHSafeRelease, name: str) -> Table:
@@ -33,8 +31,8 @@ def finished_table(release: PHSafeRelease, name: str) -> Table:
 
 def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recipe]:
     made: dict[Table, Recipe] = {
-        measured_table(release, name): file_statement(session, name, release.public(MEASUREMENTS), noisy=True)
-        for name in measured_files(release.design)
+        measured_table(release, name): file_recipe(session, name, release.public(MEASUREMENTS), noisy=True)
+        for name in list_measured_files(release.design)
     }
     names = _names(session, release)
     for name in release.products:
@@ -53,27 +51,17 @@ def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recip
     return made
 
 
-def exact_table(release: PHSafeRelease, name: str) -> Table:
-    return release.confidential(f"exact_{name.lower()}")
-
-
-def file_statement(session: Session, name: str, counts: Table, *, noisy: bool) -> Recipe:
+def file_recipe(session: Session, name: str, counts: Table, *, noisy: bool) -> Recipe:
     """The recipe of a file in the production format, from the measurements or the exact counts of its run."""
-    derived, source = _DERIVED.get(name), _source(name)
-    parts = derived.cells if derived else {cell: (cell,) for cell in RUN[source].cells}
-    pairs = [(cell, part) for cell, measured in parts.items() for part in measured]
+    pairs = [(cell, part) for cell, parts in FILES[name].cells.items() for part in parts]
     mapping = session.register(
         f"parts_{name}", pa.table({"cell": [cell for cell, _ in pairs], "data_cell": [part for _, part in pairs]})
     )
     return (
         "phsafe/measured",
-        {"run": source},
+        {"run": FILES[name].run},
         {"measurements": counts, "parts": mapping, "cell_column": f"{name.upper()}_DATA_CELL", "noisy": noisy},
     )
-
-
-def _source(name: str) -> str:
-    return _DERIVED[name].source if name in _DERIVED else name
 
 
 def _names(session: Session, release: PHSafeRelease) -> dict[str, Fragment]:

@@ -10,29 +10,25 @@ from assets.measurement.batches import Batch, BatchedCounts
 from assets.release.draw import Inputs
 from assets.release.plan import Plan
 from assets.release.size import Size
-from assets.safetab.counting import counts_recipe
+from assets.safetab.counting import counts_recipe, require_countable_records
 from assets.safetab.plan import parameter_tables, safetab_plan
-from assets.safetab.records import AREA_COLUMNS, columns_read, require_countable_records
+from assets.safetab.records import AREA_COLUMNS, columns_read
 from assets.safetab.release import COUNTS, SafeTabRelease
 from mechanisms.accounting.specification import Specification
 from mechanisms.safetab.design import VERSION
-from mechanisms.safetab.regions import PUERTO_RICO_ONLY
 from resources.custody import Custody
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
-_TOLD_APART_BY = dict(zip(("STATE", "COUNTY", "TRACT", "PLACE", "AIANNH"), AREA_COLUMNS, strict=True))
-"""By type of regions, the column that tells them apart. The nation is one region."""
+_REGION_COLUMNS = dict(zip(("STATE", "COUNTY", "TRACT", "PLACE", "AIANNH"), AREA_COLUMNS, strict=True))
+"""By type of regions, the column that identifies them. The nation is one region."""
 
 R = TypeVar("R", bound=SafeTabRelease)
 B = TypeVar("B", bound=Batch)
 
 
 class SafeTabMethod(BatchedCounts[R, B]):
-    """A method that counts records by detailed race and ethnicity, in regions or groups that are public.
-
-    A subclass names the public table beside which counts are charged (`counted_in`), and defines the draw.
-    """
+    """A method that counts records by detailed race and ethnicity, in regions or groups that are public."""
 
     version = VERSION
     charge_columns: ClassVar[Mapping[str, str]] = {
@@ -58,36 +54,25 @@ class SafeTabMethod(BatchedCounts[R, B]):
         return self.release.confidential(COUNTS)
 
     def numbers(self, size: Size) -> int:
-        """The population groups of all regions. Those of Puerto Rico are among them by the namesake of their type."""
+        """The population groups of all regions; Puerto Rico is among the places of the shared name."""
         lists = self.release.lists
         groups = {
-            (region_type.removeprefix(PUERTO_RICO_ONLY), level): len(lists.universe(region_type, level))
+            (region_type.shared_name, level): len(lists.universe(region_type, level))
             for region_type, level in self.release.pairs
         }
         return sum(
-            number * (size.places_of([_TOLD_APART_BY[name]]) if name in _TOLD_APART_BY else 1)
+            number * (size.places_of([_REGION_COLUMNS[name]]) if name in _REGION_COLUMNS else 1)
             for (name, _), number in groups.items()
         )
 
     def counts_recipe(self, session: Session) -> Recipe:
-        release, design = self.release, self.release.design
-        return counts_recipe(
-            session,
-            release.dataset,
-            release.counted,
-            release.lists,
-            release.pairs,
-            design.states,
-            design.max_race_codes,
-            self.groups,
-        )
+        return counts_recipe(session, self.release, self.groups)
 
     def counts_version(self, session: Session, custody: Custody) -> str:
         return session.sorted_version(self.counts_table, self.version_key(custody))
 
     def require_countable(self, session: Session, custody: Custody) -> None:
-        release = self.release
-        require_countable_records(session, release.dataset, release.counted, release.lists.names, release.design.states)
+        require_countable_records(session, self.release)
 
     def columns_read(self) -> Collection[str]:
         read = columns_read(self.release.dataset, self.release.counted)

@@ -6,14 +6,18 @@ counted by area, set and finest cell. Only these counts are added up to regions 
 and regions until the end.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import pyarrow as pa
 
-from assets.release.dataset import DatasetDeclaration
-from assets.safetab.records import AREA_COLUMNS, ETHNICITY_CODE, Counted, RecordsError, relation
-from mechanisms.safetab.lists import CodeLists
+from assets.cef.detailed_files import BLOCK
+from assets.safetab.records import AREA_COLUMNS, ETHNICITY_CODE, identify_records
+from assets.safetab.release import SafeTabRelease
+from mechanisms.refusal import RefusedError
+from mechanisms.safetab.lists import CODES_FILE, CodeLists, format_count
 from mechanisms.safetab.regions import RegionType
+from mechanisms.states import PUERTO_RICO
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
 
@@ -34,24 +38,19 @@ REGION_COLUMNS = {
     "region_id": "The region",
 }
 
-Measured = Collection[tuple[RegionType, int]]
-"""Pairs of a region type and a level."""
+
+class RecordsError(RefusedError, ValueError):
+    """Records that cannot be counted. The message states rules and numbers of records, and no value."""
 
 
-_KINDS = ("alone", "combination", "ethnicity")
-"""The kinds of iterations, in the order in which the lists give their memberships."""
+_MEMBERS = pa.schema(
+    [("member", pa.uint16()), ("detailed", pa.bool_()), ("level", pa.uint8()), ("iteration_code", pa.string())]
+)
+
+_MEMBERSHIPS = pa.schema([("kind", pa.string()), ("code", pa.string()), ("member", pa.uint16())])
 
 
-def counts_recipe(
-    session: Session,
-    dataset: DatasetDeclaration,
-    counted: Counted,
-    lists: CodeLists,
-    measured: Measured,
-    states: Sequence[str],
-    max_race_codes: int,
-    groups: Table | Fragment | None = None,
-) -> Recipe:
+def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fragment | None = None) -> Recipe:
     """The recipe of the exact counts: a row for each population group and finest cell that is not 0.
 
     Columns: `COUNT_COLUMNS`. `level` and `cell` are UTINYINT, `count` is BIGINT, and the others are VARCHAR. A record
@@ -60,32 +59,13 @@ def counts_recipe(
     level, region, iteration and cell. So some regions are read quickly, and counts made again compare quickly.
 
     Args:
-        session: a session that reads the CEF. Intermediate results are temporary tables of this session.
-        dataset: a dataset with the columns of `assets.safetab.records.columns_read`.
-        lists: codes and iterations.
-        measured: the region types and levels that are counted; others get no rows.
-        states: FIPS codes. Units of other states are left out. Those of Puerto Rico are in the region types of that
-            run, and in no other.
-        max_race_codes: how many of a record's race codes count, from the first.
         groups: the groups to count, a table with the columns `region_type`, `region_id` and `iteration_code` without
             repetition; None for all.
-
-    Raises:
-        ValueError: if nothing is measured.
     """
-    levels = _levels(measured)
-    read = relation(dataset, counted, max_race_codes)
-    universes = _universes(lists, levels)
-    memberships, members = _members(session, lists, universes)
-    areas, area_regions, regions = _stage_regions(session, dataset, list(levels), states)
-    unit_areas = session.stage(
-        "unit_areas",
-        "safetab/unit_areas",
-        units=read["units"],
-        key=dataset.units.key,
-        areas=areas,
-        columns=AREA_COLUMNS,
-    )
+    levels, dataset = _levels(release), release.dataset
+    read = identify_records(dataset, release.counted, release.design.max_race_codes)
+    codes, members, memberships = _register_members(session, release.lists, levels)
+    areas, area_regions, regions = _stage_regions(session, release)
     answers = session.stage("answers", "safetab/answers", **read)
     races = [code for code in read["codes"] if code != ETHNICITY_CODE]
     answer_members = session.stage(
@@ -94,11 +74,9 @@ def counts_recipe(
     answer_sets = session.stage("answer_sets", "safetab/answer_sets", answer_members=answer_members)
     sets = session.stage("sets", "safetab/sets", answer_sets=answer_sets)
     names = {"regions": regions, "members": members, "area_regions": area_regions, "sets": sets, "groups": groups}
-    names["area_counts"] = session.stage(
-        "area_counts",
-        "safetab/area_counts",
-        **{**read, "unit_areas": unit_areas, "answers": answers, "answer_sets": answer_sets, "sets": sets},
-    )
+    of_areas = {"areas": areas, "key": dataset.units.key, "columns": AREA_COLUMNS}
+    of_answers = {"answers": answers, "answer_sets": answer_sets, "sets": sets}
+    names["area_counts"] = session.stage("area_counts", "safetab/area_counts", **{**read, **of_areas, **of_answers})
     region_counts = [
         session.stage(
             f"counts of {region_type}",
@@ -111,118 +89,123 @@ def counts_recipe(
     region_ids: dict[str, list[str]] = {str(region_type): [] for region_type in levels}
     for region_type, _, region_id in session.rows("warehouse/all", source=regions):
         region_ids[region_type].append(region_id)
-    codes = {
+    values = {
         "region_types": list(region_ids),
         "region_ids": list(region_ids.values()),
-        "iteration_codes": [code for _, _, code in universes],
+        "iteration_codes": codes,
     }
-    return "safetab/counts", codes, {"region_counts": region_counts}
+    return "safetab/counts", values, {"region_counts": region_counts}
 
 
-def regions_recipe(
-    session: Session, dataset: DatasetDeclaration, region_types: Collection[RegionType], states: Sequence[str]
-) -> Recipe:
+def regions_recipe(session: Session, release: SafeTabRelease) -> Recipe:
     """The recipe of the regions in which there is a unit, whether anyone lives there or not.
 
     Columns: `REGION_COLUMNS`. `number` is INTEGER and counts from 0 within the region type, in the order of
     `region_id`; the others are VARCHAR. Rows are in the order of the draw.
-
-    Args:
-        session: a session that reads the CEF.
-        region_types: the types whose regions are listed.
     """
-    ordered = [region_type for region_type in RegionType if region_type in region_types]
-    _, area_regions, _ = _stage_regions(session, dataset, ordered, states)
-    return "safetab/regions", _named(ordered), {"area_regions": area_regions}
+    _, area_regions, _ = _stage_regions(session, release)
+    return (
+        "safetab/regions",
+        {"region_types": [str(region_type) for region_type in _levels(release)]},
+        {"area_regions": area_regions},
+    )
 
 
-def require_households_in_groups(session: Session, counts: Table, measured: Measured) -> None:
-    """Refuse a run of SafeTab-H without any household in a group that it measures, such as one with another run's file.
+def require_countable_records(session: Session, release: SafeTabRelease) -> None:
+    """Refuse records that SafeTab cannot count, before a charge. Only rules and numbers of records are reported.
 
-    This looks at confidential records before a charge, so it reports nothing but that the rule is violated.
-
-    Args:
-        counts: what the recipe of `counts_recipe` made, with the groups of SafeTab-P.
+    Codes must be in the list, in all eight columns of all records of the dataset. States are treated as follows.
+    SafeTab's two runs are separate, and each leaves the blocks of the other alone: a dataset with blocks of Puerto Rico
+    may have a release for the US only, and the other way round. Within the run for the US, the production layout is
+    the whole country's, from which a release takes its states; but SafeTab's own files must be those of the declared
+    states, as its validation says. So a state that was forgotten is an error, instead of people missing in the nation.
 
     Raises:
-        RecordsError: if a run that measures anything has no household in any group.
+        RecordsError: if a code is not in the list, or if a block of SafeTab's files lies in another state.
     """
-    found = {RegionType(region_type).run for (region_type,) in session.rows(_REGION_TYPES, counts=counts)}
-    for run in dict.fromkeys(region_type.run for region_type in _levels(measured)):
-        if run not in found:
-            raise RecordsError(
-                f"households: no household of the {run} run is in a group whose total SafeTab-P published; check that "
-                "the dataset, the states and the release named in detail belong together"
+    dataset, counted = release.dataset, release.counted
+    codes = session.register("known_codes", pa.table({"code": pa.array(sorted(release.lists.names), pa.string())}))
+    read = identify_records(dataset, counted)
+    problems = [
+        f"{counted}: {read['codes'][column]}: a code is not in {CODES_FILE}: {format_count(records, 'record')}"
+        for column, records in session.rows("safetab/unknown_codes", known=codes, **read)
+    ]
+    within_us = [state for state in release.design.states if state != PUERTO_RICO]
+    if dataset.units.key == BLOCK and within_us:
+        (blocks,) = session.row("safetab/other_states", {"states": [*within_us, PUERTO_RICO]}, units=read["units"])
+        if blocks:
+            problems.append(
+                f"units: TABBLKST: a block lies in none of the declared states: {format_count(blocks, 'block')}"
             )
+    if problems:
+        raise RecordsError(f"{dataset.name}: {'; '.join(problems)}")
 
 
-def _levels(measured: Measured) -> Mapping[RegionType, list[int]]:
+def require_households_in_groups(session: Session, release: SafeTabRelease, counts: Table) -> None:
+    """Refuse a run of SafeTab-H without any household in a group that it measures, such as one with another run's file.
+
+    This looks at confidential records before a charge, so it reports nothing but that the rule is violated
+    (`RecordsError`).
+    """
+    region_types = {RegionType(region_type) for (region_type,) in session.rows(_REGION_TYPES, counts=counts)}
+    if run := find_empty_run(release, region_types):
+        raise RecordsError(
+            f"households: no household of the {run} run is in a group whose total SafeTab-P published; check that the "
+            "dataset, the states and the release named in detail belong together"
+        )
+
+
+def find_empty_run(release: SafeTabRelease, region_types: Collection[RegionType]) -> str | None:
+    """The first run that measures anything and has none of some region types; None if there is none."""
+    runs = {region_type.run for region_type in region_types}
+    return next((region_type.run for region_type in _levels(release) if region_type.run not in runs), None)
+
+
+def _levels(release: SafeTabRelease) -> Mapping[RegionType, list[int]]:
     """The levels measured for each region type, in the order of the draw."""
-    if not measured:
-        raise ValueError("no region type is measured")
-    found: dict[RegionType, list[int]] = {}
-    for region_type in RegionType:
-        levels = sorted(level for kind, level in measured if kind is region_type)
-        if levels:
-            found[region_type] = levels
-    return found
+    levels: dict[RegionType, list[int]] = {}
+    for region_type, level in release.pairs:
+        levels.setdefault(region_type, []).append(level)
+    return levels
 
 
-def _named(region_types: Collection[RegionType]) -> dict[str, list[str]]:
-    return {"region_types": [str(region_type) for region_type in region_types]}
+def _stage_regions(session: Session, release: SafeTabRelease) -> tuple[Fragment, Fragment, Fragment]:
+    """The areas of the units, the regions that each area lies in, and the regions with their numbers."""
+    types, states = (
+        {"region_types": [str(region_type) for region_type in _levels(release)]},
+        {"states": list(release.design.states)},
+    )
+    units = release.dataset.cef_tables()[0]
+    areas = session.stage("areas", "safetab/areas", states, units=units, columns=AREA_COLUMNS)
+    area_regions = session.stage("area_regions", "safetab/area_regions", types, areas=areas)
+    return areas, area_regions, session.stage("regions", "safetab/regions", types, area_regions=area_regions)
 
 
-def _stage_regions(
-    session: Session, dataset: DatasetDeclaration, region_types: Collection[RegionType], states: Sequence[str]
-) -> tuple[Fragment, Fragment, Fragment]:
-    units = dataset.cef_tables()[0]
-    areas = session.stage("areas", "safetab/areas", {"states": list(states)}, units=units, columns=AREA_COLUMNS)
-    area_regions = session.stage("area_regions", "safetab/area_regions", _named(region_types), areas=areas)
-    regions = session.stage("regions", "safetab/regions", _named(region_types), area_regions=area_regions)
-    return areas, area_regions, regions
+def _register_members(
+    session: Session, lists: CodeLists, levels: Mapping[RegionType, Collection[int]]
+) -> tuple[list[str], Fragment, Fragment]:
+    """Register the members, iterations in a universe (detailed or not, and level), and which codes map to them.
 
-
-def _universes(lists: CodeLists, levels: Mapping[RegionType, Collection[int]]) -> list[tuple[bool, int, str]]:
-    """The members: universe by universe (detailed or not, and level), the iterations to which codes map."""
-    measured = sorted({(region_type.detailed, level) for region_type, of in levels.items() for level in of})
-    return [
-        (detailed, level, code)
-        for detailed, level in measured
-        for code in sorted({code for kind in lists.memberships(detailed, level) for code in kind.values()})
-    ]
-
-
-def _members(
-    session: Session, lists: CodeLists, universes: Sequence[tuple[bool, int, str]]
-) -> tuple[Fragment, Fragment]:
-    """Register which codes map to which members, and the members, numbered from 0."""
-    number = {member: index for index, member in enumerate(universes)}
-    mapped = [
-        (kind, code, number[detailed, level, to])
-        for detailed, level in dict.fromkeys(member[:2] for member in universes)
-        for kind, codes in zip(_KINDS, lists.memberships(detailed, level), strict=True)
-        for code, to in codes.items()
-    ]
+    Returns:
+        The iterations of the members, which are numbered from 0, and the two tables.
+    """
+    members: list[dict[str, Any]] = []
+    memberships: list[dict[str, Any]] = []
+    for detailed, level in sorted(
+        {(region_type.detailed, level) for region_type in levels for level in levels[region_type]}
+    ):
+        kinds = lists.memberships[detailed, level]
+        numbers: dict[str, int] = {}
+        for code in sorted({iteration for codes in kinds for iteration in codes.values()}):
+            numbers[code] = len(members)
+            members.append({"member": len(members), "detailed": detailed, "level": level, "iteration_code": code})
+        memberships += [
+            {"kind": kind, "code": code, "member": numbers[iteration]}
+            for kind, codes in zip(("alone", "combination", "ethnicity"), kinds, strict=True)
+            for code, iteration in codes.items()
+        ]
     return (
-        session.register(
-            "memberships",
-            pa.table(
-                {
-                    "kind": pa.array([kind for kind, _, _ in mapped], pa.string()),
-                    "code": pa.array([code for _, code, _ in mapped], pa.string()),
-                    "member": pa.array([member for _, _, member in mapped], pa.uint16()),
-                }
-            ),
-        ),
-        session.register(
-            "members",
-            pa.table(
-                {
-                    "member": pa.array(range(len(universes)), pa.uint16()),
-                    "detailed": pa.array([detailed for detailed, _, _ in universes], pa.bool_()),
-                    "level": pa.array([level for _, level, _ in universes], pa.uint8()),
-                    "iteration_code": pa.array([code for _, _, code in universes], pa.string()),
-                }
-            ),
-        ),
+        [member["iteration_code"] for member in members],
+        session.register("members", pa.Table.from_pylist(members, _MEMBERS)),
+        session.register("memberships", pa.Table.from_pylist(memberships, _MEMBERSHIPS)),
     )

@@ -4,7 +4,7 @@ What a design must satisfy is in `mechanisms.safetab.design`; what it must satis
 `assets.safetab.release`.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
@@ -17,10 +17,9 @@ from assets.release.numbers import Budget, Delta, Margin, Share
 from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
-from mechanisms.noise import Noise
-from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign
-from mechanisms.safetab.lines import budgets_of, by_family, by_pair, line_of, pair_of
+from mechanisms.safetab.design import Key, Pair, SafeTabHDesign, SafeTabPDesign, find_runs, format_label
 from mechanisms.safetab.lists import CodeLists
+from mechanisms.safetab.planning import complete_budgets, read_lines
 from mechanisms.safetab.production import (
     BUDGETS_H,
     BUDGETS_P,
@@ -31,7 +30,6 @@ from mechanisms.safetab.production import (
     THRESHOLDS_P,
     ZERO_SUPPRESSION_CHANCE,
 )
-from mechanisms.states import PUERTO_RICO
 
 Threshold = Annotated[int, Field(strict=True)]
 
@@ -92,18 +90,15 @@ class SafeTabPDeclaration(SafeTabDeclaration):
         """What is measured of the groups in the lists, for the states in ascending order."""
         lists: CodeLists = sources["lists"]
         states, share = tuple(sorted(self.states)), self.stage_1_share
-        pairs = [pair for pair in PAIRS if pair[0].run in _runs(states) and lists.universe(*pair)]
+        pairs = [pair for pair in PAIRS if pair[0].run in find_runs(states) and lists.universe(*pair)]
         stabilities = {pair: lists.stability(*pair, self.max_race_codes) for pair in pairs}
-        margins = {line_of(pair): margin for pair, margin in MARGINS.items() if pair in stabilities and BUDGETS_P[pair]}
-        production = {line_of(pair): budget for pair, budget in BUDGETS_P.items() if pair in stabilities}
-        by_pair("moe", self.moe)
-        _require_groups(self, stabilities, states, "the lists have no iteration of this level for such regions")
+        without = "the lists have no iteration of this level for such regions"
         return SafeTabPDesign(
             states=states,
             noise=self.noise.noise,
             stabilities=stabilities,
-            budgets=by_pair("budgets", _budgets(self, stabilities, production, margins, share)),
-            thresholds={**THRESHOLDS_P, **by_pair("thresholds", _thresholds(self))},
+            budgets=_choose_budgets(self, BUDGETS_P, stabilities, states, without, share),
+            thresholds={**THRESHOLDS_P, **_read_lines(self, "thresholds")},
             stage_1_share=share,
             zero_suppression_chance=self.zero_suppression_chance,
             negative_counts=self.negative_counts,
@@ -130,73 +125,55 @@ class SafeTabHDeclaration(SafeTabDeclaration):
         lists, detail = sources["lists"], sources["detail"]
         states, max_race_codes = detail.design.states, detail.design.max_race_codes
         stabilities = {pair: lists.stability(*pair, max_race_codes) for pair in detail.pairs}
-        lines = [
-            (line_of(pair, family), budget, MARGINS[pair])
-            for family, budgets in BUDGETS_H.items()
-            for pair, budget in budgets.items()
-            if pair in stabilities
-        ]
-        production = {line: budget for line, budget, _ in lines}
-        margins = {line: margin for line, budget, margin in lines if budget}
-        by_family("moe", self.moe)
-        _require_groups(self, stabilities, states, f"release {detail.name} measures no totals there")
-        thresholds = by_family("thresholds", _thresholds(self))
+        without = f"release {detail.name} measures no totals there"
         return SafeTabHDesign(
             states=states,
             noise=self.noise.noise,
             stabilities=stabilities,
-            budgets=by_family("budgets", _budgets(self, stabilities, production, margins)),
-            thresholds={family: {**THRESHOLDS_H[family], **thresholds[family]} for family in THRESHOLDS_H},
+            budgets=_choose_budgets(self, BUDGETS_H, stabilities, states, without),
+            thresholds={**THRESHOLDS_H, **_read_lines(self, "thresholds")},
             negative_counts=self.negative_counts,
             max_race_codes=max_race_codes,
         )
 
 
-def _runs(states: Sequence[str]) -> set[str]:
-    return {"PR" if state == PUERTO_RICO else "US" for state in states}
-
-
-def _budgets(
+def _choose_budgets(
     declaration: SafeTabPDeclaration | SafeTabHDeclaration,
+    production: Mapping[Key, Fraction],
     stabilities: Mapping[Pair, int],
-    production: Mapping[str, Fraction],
-    margins: Mapping[str, int],
+    states: Sequence[str],
+    without: str,
     stage_1_share: Fraction = Fraction(0),
-) -> dict[str, Fraction]:
+) -> dict[Key, Fraction]:
     """By line, the declared budgets, those that declared margins need, or those of production.
 
-    In pure DP, the budgets of production are those that its margins of error need.
-    """
-    noise, declared = declaration.noise.noise, declaration.budgets
-    if isinstance(declared, Mapping):
-        return budgets_of(noise, stabilities, declared, declaration.moe, stage_1_share)
-    needed = declaration.moe
-    if noise is Noise.LAPLACE:
-        needed = {line: Fraction(margin) for line, margin in margins.items()} | needed
-        production = {}
-    rest = {line: budget for line, budget in production.items() if line not in needed}
-    return budgets_of(noise, stabilities, rest, needed, stage_1_share)
+    In pure DP, the budgets of production are those that its margins of error need. Its lines that have no groups are
+    left out.
 
-
-def _require_groups(
-    declaration: SafeTabPDeclaration | SafeTabHDeclaration, pairs: Container[Pair], states: Sequence[str], without: str
-) -> None:
-    """Refuse a declared line whose regions exist but have no groups: it would be charged, and nothing measured.
-
-    The lines of production that have no groups are left out.
+    Args:
+        without: why regions have no groups.
 
     Raises:
-        DesignError: if there is such a line.
+        DesignError: if a line does not exist or has a budget and a margin, no budget within bounds meets a margin, or
+            there are regions of a declared line but no groups: it would be charged, and nothing measured.
     """
-    declared = declaration.budgets if isinstance(declaration.budgets, Mapping) else {}
-    for field, by_line in (("budgets", declared), ("moe", declaration.moe)):
-        for line, number in by_line.items():
-            pair, _ = pair_of(field, line)
-            if number and pair not in pairs and pair[0].run in _runs(states):
-                raise DesignError(f"{field}: {line}: there are no groups, as {without}")
+    margins, declared = _read_lines(declaration, "moe"), _read_lines(declaration, "budgets")
+    for field, by_line in (("budgets", declared), ("moe", margins)):
+        for key, number in by_line.items():
+            if number and key[:2] not in stabilities and key[0].run in find_runs(states):
+                raise DesignError(f"{field}: {format_label(key)}: there are no groups, as {without}")
+    if isinstance(declaration.budgets, Mapping):
+        return complete_budgets(declaration.noise.noise, stabilities, declared, margins, stage_1_share)
+    budgets = {key: budget for key, budget in production.items() if key[:2] in stabilities}
+    if declaration.noise is Definition.PURE:
+        margins = {key: Fraction(MARGINS[key[:2]]) for key, budget in budgets.items() if budget} | margins
+        budgets = {}
+    budgets = {key: budget for key, budget in budgets.items() if key not in margins}
+    return complete_budgets(declaration.noise.noise, stabilities, budgets, margins, stage_1_share)
 
 
-def _thresholds(declaration: SafeTabPDeclaration | SafeTabHDeclaration) -> dict[str, tuple[int, ...]]:
-    """The thresholds by line, as far as they are not those of production."""
-    declared = declaration.thresholds if isinstance(declaration.thresholds, Mapping) else {}
-    return {line: tuple(thresholds) for line, thresholds in declared.items()}
+def _read_lines(declaration: SafeTabPDeclaration | SafeTabHDeclaration, field: str) -> dict[Key, Any]:
+    """The values of a field by line; none if they are those of production."""
+    given = getattr(declaration, field)
+    with_tables = isinstance(declaration, SafeTabHDeclaration)
+    return read_lines(field, given if isinstance(given, Mapping) else {}, with_tables=with_tables)

@@ -1,10 +1,8 @@
-"""The asset `population_groups` of a SafeTab-H release: the groups that SafeTab-P published, and their detail.
+"""The asset `population_groups` of a SafeTab-H release, and its gate: the groups that SafeTab-P published.
 
 A group has tables of households if it has a published total of persons, and the total says in what detail. The totals
 are read from the publication, as everyone reads them, after its signature was verified. Nothing is spent on them.
 """
-
-from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -12,16 +10,17 @@ import pyarrow.parquet as pq
 
 from assets.conventions import StageKind, attributes, preview, public_table_metadata, table_schema
 from assets.failures import stated_plainly
+from assets.gates.shared import differing_table
 from assets.publication.asset import publication_problems
 from assets.publication.signature import identity
 from assets.release.contents import cef_version
+from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import PUBLICATION
 from assets.release.seal import SealError, seal_stage
 from assets.safetab.method import SafeTabPMethod
 from assets.safetab.release import GROUPS, SafeTabHRelease
 from assets.safetab.tables import T1
 from mechanisms.refusal import RefusedError
-from mechanisms.safetab.design import Pair
 from mechanisms.safetab.details import HOUSEHOLD_TABLES
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -60,7 +59,7 @@ def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
     def population_groups(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         table = release.public(GROUPS)
         with warehouse.session(writes=Zone.PUBLIC) as session:
-            totals = published_totals(session, release, custody, ledger)
+            totals = read_published_totals(session, release, custody, ledger)
             name, values, names = groups_recipe(session, release, totals)
             with session.transaction():
                 session.create(table, name, values, **names)
@@ -82,13 +81,8 @@ def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
     return population_groups
 
 
-def published_totals(session: Session, release: SafeTabHRelease, custody: Custody, ledger: Ledger) -> pa.Table:
+def read_published_totals(session: Session, release: SafeTabHRelease, custody: Custody, ledger: Ledger) -> pa.Table:
     """T1 as the release by SafeTab-P published it, from the current records.
-
-    Args:
-        session: a session that reads the public zone.
-        custody: the custody, whose signature counts.
-        ledger: the ledger, which holds the draw.
 
     Raises:
         DetailError: if the publication is missing or was altered, or is of other records or of another declaration.
@@ -111,42 +105,52 @@ def published_totals(session: Session, release: SafeTabHRelease, custody: Custod
 
 
 _UNIVERSES = pa.schema(
-    [("place", pa.int64()), ("region_type", pa.string()), ("level", pa.int64()), ("iteration_code", pa.string())]
-)
-
-_THRESHOLDS = pa.schema(
     [
+        ("place", pa.int64()),
         ("region_type", pa.string()),
         ("level", pa.int64()),
+        ("iteration_code", pa.string()),
         *((family.lower(), pa.list_(pa.int64())) for family in HOUSEHOLD_TABLES),
     ]
 )
 
 
 def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) -> Recipe:
-    """The recipe of the measured groups, in the order of the draw: those of the universe of a measured line.
-
-    Args:
-        totals: T1, in the production layout.
-    """
+    """The recipe of the measured groups, in the order of the draw, from T1 in the production layout."""
+    thresholds = {line.key: list(line.thresholds) for line in release.design.measured}
     universes = [
-        {"place": place, "region_type": region_type.value, "level": level, "iteration_code": iteration.code}
+        {
+            "place": place,
+            "region_type": region_type.value,
+            "level": level,
+            "iteration_code": iteration.code,
+            # A family that is not measured has no thresholds, whatever is declared: the groups would be others.
+            **{family.lower(): thresholds.get((region_type, level, family), []) for family in HOUSEHOLD_TABLES},
+        }
         for place, (region_type, level) in enumerate(release.pairs)
         for iteration in release.lists.universe(region_type, level)
     ]
-    # A family that is not measured has no thresholds, whatever is declared: the groups would be others with others.
-    thresholds: dict[Pair, dict[str, Any]] = {
-        pair: {"region_type": pair[0].value, "level": pair[1], **{family.lower(): [] for family in HOUSEHOLD_TABLES}}
-        for pair in release.pairs
+    names = {
+        "totals": session.register("published_totals", totals),
+        "universes": session.register("universes", pa.Table.from_pylist(universes, _UNIVERSES)),
     }
-    for each in release.design.measured:
-        thresholds[each.region_type, each.level][each.family.lower()] = list(each.thresholds)
-    return (
-        "safetab/groups",
-        {},
-        {
-            "totals": session.register("published_totals", totals),
-            "universes": session.register("universes", pa.Table.from_pylist(universes, _UNIVERSES)),
-            "thresholds": session.register("thresholds", pa.Table.from_pylist(list(thresholds.values()), _THRESHOLDS)),
-        },
+    return "safetab/groups", {}, names
+
+
+def groups_gate() -> Gate[SafeTabHRelease]:
+    return Gate(
+        "groups_as_published",
+        GROUPS,
+        "The groups are exactly the published totals of measured iterations, in the detail that they allow.",
+        _groups,
     )
+
+
+def _groups(context: ReleaseContext[SafeTabHRelease]) -> list[str]:
+    release = context.release
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        try:
+            totals = read_published_totals(session, release, context.custody, context.ledger)
+        except DetailError as error:
+            return [str(error)]
+        return differing_table(session, release.public(GROUPS), groups_recipe(session, release, totals))

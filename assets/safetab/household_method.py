@@ -8,7 +8,7 @@ import numpy as np
 
 from assets.measurement.batches import Batch
 from assets.measurement.counts import build_counts
-from assets.measurement.method import MEASUREMENTS
+from assets.measurement.method import MEASUREMENTS, parameters_gate
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, PLAN
@@ -17,20 +17,21 @@ from assets.release.release import Release
 from assets.release.statement import Statement
 from assets.safetab.counted import SafeTabMethod
 from assets.safetab.counting import COUNT_COLUMNS, require_households_in_groups
-from assets.safetab.gates import farthest
-from assets.safetab.groups import build_groups
-from assets.safetab.household_gates import household_gates
+from assets.safetab.gates import find_farthest
+from assets.safetab.groups import build_groups, groups_gate
 from assets.safetab.households import (
     COLUMNS,
     build_household_tables,
-    exact_batches,
-    stored_batches,
+    complete_gate,
+    household_table_recipes,
+    read_exact_batches,
+    read_stored_batches,
     write_measurements,
 )
 from assets.safetab.published import column_descriptions, household_products
 from assets.safetab.release import COUNTS, GROUPS, SafeTabHRelease
 from assets.safetab.statement import household_statement
-from assets.tabulation.asset import TABLES
+from assets.tabulation.asset import TABLES, tables_gate
 from mechanisms.safetab.design import MECHANISM_H
 from mechanisms.sampling.quantiles import Uncapped
 from resources.custody import Custody
@@ -72,16 +73,16 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
 
     def require_countable(self, session: Session, custody: Custody) -> None:
         super().require_countable(session, custody)
-        require_households_in_groups(session, self.counts_table, self.release.pairs)
+        require_households_in_groups(session, self.release, self.counts_table)
 
     def distributions(self) -> Mapping[str, Uncapped]:
-        return {each.label: each.noise for each in self.release.design.measured}
+        return {line.label: line.noise for line in self.release.design.measured}
 
     def exact(self, session: Session) -> Iterator[Batch]:
-        return exact_batches(session, self.release)
+        return read_exact_batches(session, self.release)
 
     def stored(self, session: Session) -> Iterator[Batch]:
-        return stored_batches(session, self.release)
+        return read_stored_batches(session, self.release)
 
     def store(self, session: Session, batches: Iterator[Batch]) -> None:
         write_measurements(session, self.release, batches)
@@ -96,11 +97,13 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
         return super().unlikely(
             pairs
             if self.release.design.negative_counts
-            else (_far_above_zero(exact, noisy, farthest(distributions[exact.query])) for exact, noisy in pairs)
+            else (_far_above_zero(exact, noisy, find_farthest(distributions[exact.query])) for exact, noisy in pairs)
         )
 
     def further_gates(self) -> Sequence[Gate[SafeTabHRelease]]:
-        return household_gates(self.release)
+        release = self.release
+        recipes = tables_gate(lambda session: household_table_recipes(session, release))
+        return [parameters_gate(), groups_gate(), recipes, complete_gate()]
 
     def charge_description(self) -> str:
         design = self.release.design

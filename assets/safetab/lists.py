@@ -19,6 +19,7 @@ from mechanisms.safetab.lists import (
     CodeLists,
     Iteration,
     ListsError,
+    format_count,
 )
 
 PRODUCTION = Path(__file__).with_name("lists")
@@ -34,26 +35,18 @@ _LEVEL = ("[012]", "a level is 0, 1 or 2")
 _ALONE = ("True|False", "the field is True or False")
 _FLAG = ("True|False|Null", "the field is True, False or Null")
 
+_ITERATION = {"ITERATION_CODE": _ITERATION_CODE, "ITERATION_NAME": _NAME, "LEVEL": _LEVEL}
+_FLAGS = {"DETAILED_ONLY": _FLAG, "COARSE_ONLY": _FLAG}
+
 FIELDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
-    RACE_FILE: {
-        "ITERATION_CODE": _ITERATION_CODE,
-        "ITERATION_NAME": _NAME,
-        "LEVEL": _LEVEL,
-        "ALONE": _ALONE,
-        "DETAILED_ONLY": _FLAG,
-        "COARSE_ONLY": _FLAG,
-    },
-    ETHNICITY_FILE: {
-        "ITERATION_CODE": _ITERATION_CODE,
-        "ITERATION_NAME": _NAME,
-        "LEVEL": _LEVEL,
-        "DETAILED_ONLY": _FLAG,
-        "COARSE_ONLY": _FLAG,
-    },
+    RACE_FILE: {**_ITERATION, "ALONE": _ALONE, **_FLAGS},
+    ETHNICITY_FILE: {**_ITERATION, **_FLAGS},
     CODES_FILE: {"RACE_ETH_CODE": _CODE, "RACE_ETH_NAME": _NAME},
     MAP_FILE: {"ITERATION_CODE": _ITERATION_CODE, "RACE_ETH_CODE": _CODE},
 }
 """By file, its fields in order, each with the regular expression of its values and the rule in words."""
+
+_TRUTH = {"True": True, "False": False, "Null": None}
 
 
 class ListsFileError(RefusedError):
@@ -61,45 +54,36 @@ class ListsFileError(RefusedError):
 
 
 def read_lists(folder: Path = PRODUCTION) -> CodeLists:
-    """The lists in a folder.
+    """Read the lists in a folder.
 
     Raises:
         ListsFileError: if a file is missing or not UTF-8 text, its header is not the exact one, a row has too few or
             too many fields, a value breaks the rule of its field, or the lists break a rule between rows and files.
     """
     try:
-        codes = _rows(folder, CODES_FILE)
+        codes = _read_rows(folder, CODES_FILE)
         names = dict(codes)
         if len(names) < len(codes):
-            count = len(codes) - len(names)
-            raise ListsError(f"{CODES_FILE}: RACE_ETH_CODE: a code is repeated: {_counted(count)}")
-        race = _rows(folder, RACE_FILE)
-        ethnicity = _rows(folder, ETHNICITY_FILE)
-        return CodeLists(
-            names,
-            tuple(
-                Iteration(code, name, int(level), alone == "True", *map(_flag, flags))
-                for code, name, level, alone, *flags in race
-            ),
-            tuple(
-                Iteration(code, name, int(level), None, *map(_flag, flags)) for code, name, level, *flags in ethnicity
-            ),
-            tuple((iteration, code) for iteration, code in _rows(folder, MAP_FILE)),
-        )
+            repeated = format_count(len(codes) - len(names), "row")
+            raise ListsError(f"{CODES_FILE}: RACE_ETH_CODE: a code is repeated: {repeated}")
+        race = tuple(_iteration(*row) for row in _read_rows(folder, RACE_FILE))
+        ethnicity = tuple(_iteration(*row[:3], "Null", *row[3:]) for row in _read_rows(folder, ETHNICITY_FILE))
+        pairs = tuple((iteration, code) for iteration, code in _read_rows(folder, MAP_FILE))
+        return CodeLists(names, race, ethnicity, pairs)
     except OSError as error:
         raise ListsFileError(f"{error.filename}: the file cannot be read ({error.strerror})") from None
     except ListsError as error:
         raise ListsFileError(f"{folder}: {error}") from None
 
 
-def _flag(text: str) -> bool | None:
-    return None if text == "Null" else text == "True"
+def _iteration(code: str, name: str, level: str, *flags: str) -> Iteration:
+    return Iteration(code, name, int(level), *(_TRUTH[flag] for flag in flags))
 
 
-def _rows(folder: Path, file: str) -> list[list[str]]:
+def _read_rows(folder: Path, file: str) -> list[list[str]]:
     """The rows of a file in order, without the header; every value keeps its rule."""
     fields = FIELDS[file]
-    lines = _lines(folder / file, file)
+    lines = _read_lines(folder / file, file)
     if not lines or lines[0] != "|".join(fields):
         raise ListsError(f"{file}: the first line must be {'|'.join(fields)}")
     rows = [line.split("|") for line in lines[1:]]
@@ -107,16 +91,16 @@ def _rows(folder: Path, file: str) -> list[list[str]]:
         raise ListsError(f"{file}: the file has no rows after the header")
     wrong = sum(len(row) != len(fields) for row in rows)
     if wrong:
-        raise ListsError(f"{file}: all fields: a row has {len(fields)} fields: {_counted(wrong)}")
+        raise ListsError(f"{file}: all fields: a row has {len(fields)} fields: {format_count(wrong, 'row')}")
     for place, (field, (pattern, rule)) in enumerate(fields.items()):
         fits = re.compile(pattern).fullmatch
         wrong = sum(not fits(row[place]) for row in rows)
         if wrong:
-            raise ListsError(f"{file}: {field}: {rule}: {_counted(wrong)}")
+            raise ListsError(f"{file}: {field}: {rule}: {format_count(wrong, 'row')}")
     return rows
 
 
-def _lines(path: Path, file: str) -> list[str]:
+def _read_lines(path: Path, file: str) -> list[str]:
     if path.stat().st_size > LARGEST:
         raise ListsError(f"{file}: the file has at most {LARGEST:,} bytes")
     try:
@@ -126,7 +110,3 @@ def _lines(path: Path, file: str) -> list[str]:
     # Only these two end a line; a name may contain any other separator of Unicode.
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
-
-
-def _counted(rows: int) -> str:
-    return f"{rows:,} {'row' if rows == 1 else 'rows'}"

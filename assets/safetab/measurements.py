@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from assets.measurement.batches import Batch
 from assets.measurement.method import MEASUREMENTS, GridError
-from assets.safetab.regions import regions_of
+from assets.safetab.regions import read_regions
 from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease
 from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
 from mechanisms.safetab.design import Measured
-from mechanisms.safetab.details import DETAILS, FINEST, cells, folded
+from mechanisms.safetab.details import DETAILS, FINEST, cells, fold
 from mechanisms.safetab.lists import Iteration
-from mechanisms.safetab.planning import numbers_of_an_empty_group
+from mechanisms.safetab.planning import expect_numbers_of_empty_group
 from resources.statements import Fragment
 from resources.warehouse import Session
 
@@ -37,11 +37,15 @@ numbers instead."""
 MOST_NUMBERS = 10**9
 """The largest number of published numbers of empty groups that is expected. More could hardly be stored."""
 
-COLUMNS = {
+COLUMNS_OF_GROUPS = {
     "region_type": "Type of the region",
     "level": "Level of the iteration: 1 regional, 2 detailed",
     "region_id": "Code of the region",
     "iteration_code": "Characteristic iteration",
+}
+
+COLUMNS = {
+    **COLUMNS_OF_GROUPS,
     "detail": "Detail in which the group is measured: 0 the total, 1 to 3 sex by 4, 9 or 23 age groups",
     "cell": "Number of the cell within the detail, sex by sex",
     "count": "Noisy count",
@@ -52,53 +56,50 @@ _STORED = ("region", "iteration", "detail", "cell", "count")
 
 @dataclass(frozen=True)
 class KeptCells(Batch):
-    """Kept cells of one region type and level, shape (cells, 5): region, iteration, detail, cell, count.
-
-    Attributes:
-        measured: the region type and level, with their noise.
-    """
+    """Kept cells of one region type and level, shape (cells, 5): region, iteration, detail, cell, count."""
 
     measured: Measured
 
+    def of_totals_only(self, release: SafeTabPRelease) -> NDArray[np.bool_]:
+        """Whether each cell is of a group that is measured as a total only, shape (cells,)."""
+        codes = [int(iteration.code) for iteration in release.lists.iteration.values() if iteration.detailed_only]
+        return np.isin(self.values[:, 1], codes) & self.measured.region_type.detailed
 
-def measured_batches(session: Session, release: SafeTabPRelease, noise: GroupNoise) -> Iterator[KeptCells]:
-    """Measure every group, region type by region type and level by level, and give what is kept.
 
-    Args:
-        session: a session that reads the confidential and the public zone.
-    """
-    regions = regions_of(session, release)
+def measure_batches(session: Session, release: SafeTabPRelease, noise: GroupNoise) -> Iterator[KeptCells]:
+    """Measure every group, region type by region type and level by level, and give what is kept."""
+    regions = read_regions(session, release)
     for measured in release.design.measured:
-        universe = release.lists.universe(measured.region_type, measured.level)
-        iterations = _registered(session, universe)
-        names = {"counts": release.confidential(COUNTS), "regions": release.public(REGIONS), "iterations": iterations}
-        of = {"region_type": measured.region_type.value, "level": measured.level}
-        totals = session.stage("totals", "safetab/totals", of, **names)
-        found, size = regions[measured.region_type], _regions_at_a_time(measured, len(universe))
-        for first in range(0, len(found), size):
-            block = found[first : first + size]
-            exact = _totals(session, totals, first, len(block), len(universe))
+        universe, values = release.universe_of(measured), measured.region_and_level
+        names = {
+            "counts": release.confidential(COUNTS),
+            "regions": release.public(REGIONS),
+            "iterations": _register_iterations(session, universe),
+        }
+        totals = session.stage("totals", "safetab/totals", values, **names)
+        region_ids = regions[measured.region_type]
+        numbers = len(universe) * max(1.0, expect_numbers_of_empty_group(measured))
+        size = max(1, int(GROUPS_AT_A_TIME / max(1.0, numbers)))
+        for first in range(0, len(region_ids), size):
+            block = region_ids[first : first + size]
+            exact = np.zeros((len(block), len(universe)), dtype=np.int64)
+            _fill(exact, session.arrow("safetab/totals_between", {"first": first, "last": first + size}, totals=totals))
 
-            exact_cells = partial(_cells, session, names, of, first)
+            exact_cells = partial(_count_cells, session, names, values, first)
             kept = draw_block(measured, block, universe, exact, exact_cells, noise)
             yield KeptCells(measured.label, _rows(kept, block, universe), measured)
 
 
-def _regions_at_a_time(measured: Measured, iterations: int) -> int:
-    return max(1, int(GROUPS_AT_A_TIME / max(1, iterations * max(1.0, numbers_of_an_empty_group(measured)))))
-
-
 def require_storable(session: Session, release: SafeTabPRelease) -> None:
-    """Refuse a release of which empty groups alone would make too many numbers. It depends on nothing confidential.
+    """Refuse thresholds so low, or noise of the first stage so large, that empty groups alone make too many numbers.
 
-    Raises:
-        DeclarationError: if thresholds are so low, or the noise of the first stage is so large, that many empty groups
-            are published in detail.
+    It depends on nothing confidential.
     """
-    numbers, regions = 0.0, regions_of(session, release)
-    for measured in release.design.measured:
-        groups = len(regions[measured.region_type]) * len(release.lists.universe(measured.region_type, measured.level))
-        numbers += groups * numbers_of_an_empty_group(measured)
+    regions = read_regions(session, release)
+    numbers = sum(
+        len(regions[line.region_type]) * len(release.universe_of(line)) * expect_numbers_of_empty_group(line)
+        for line in release.design.measured
+    )
     if numbers > MOST_NUMBERS:
         release.refuse(
             f"of groups without persons, about {numbers:,.0f} numbers would be published, and the most is "
@@ -106,25 +107,22 @@ def require_storable(session: Session, release: SafeTabPRelease) -> None:
         )
 
 
-def _registered(session: Session, universe: Sequence[Iteration]) -> Fragment:
-    codes = pa.array([each.code for each in universe], pa.string())
+def _register_iterations(session: Session, universe: Sequence[Iteration]) -> Fragment:
+    codes = pa.array([iteration.code for iteration in universe], pa.string())
     columns = {"place": np.arange(len(universe)), "iteration_code": codes}
     return session.register("iterations", pa.table(columns))
 
 
-def _totals(session: Session, totals: Fragment, first: int, regions: int, iterations: int) -> NDArray[np.int64]:
-    """The exact totals of some regions, shape (regions, iterations)."""
-    found = session.arrow("safetab/totals_between", {"first": first, "last": first + regions}, totals=totals)
-    exact = np.zeros((regions, iterations), dtype=np.int64)
-    number, place, total = (found[name].to_numpy() for name in ("number", "place", "total"))
-    exact[number, place] = total
-    return exact
+def _fill(array: NDArray[np.int64], counts: pa.Table) -> None:
+    """Put counts, the last column, at their places in an array, the first two."""
+    row, column, count = (numbers.to_numpy() for numbers in counts.columns)
+    array[row, column] = count
 
 
-def _cells(
+def _count_cells(
     session: Session,
     names: Mapping[str, Any],
-    of: Mapping[str, Any],
+    values: Mapping[str, Any],
     first: int,
     number: NDArray[np.int64],
     place: NDArray[np.int64],
@@ -132,22 +130,20 @@ def _cells(
     """The exact counts of the finest cells of some groups of a block of regions from `first`, shape (groups, 46)."""
     columns = {"row": np.arange(len(number)), "number": number + first, "place": place}
     groups = session.register("groups", pa.table(columns))
-    found = session.arrow("safetab/cells_of_groups", of, groups=groups, **names)
     exact = np.zeros((len(number), FINEST), dtype=np.int64)
-    row, cell, count = (found[name].to_numpy() for name in ("row", "cell", "count"))
-    exact[row, cell] = count
+    _fill(exact, session.arrow("safetab/cells_of_groups", values, groups=groups, **names))
     return exact
 
 
 def _rows(kept: Sequence[Kept], regions: Sequence[str], universe: Sequence[Iteration]) -> NDArray[np.int64]:
     """The kept cells in the order of region, iteration and cell."""
-    region = np.array([int(each) for each in regions], dtype=np.int64)
-    iteration = np.array([int(each.code) for each in universe], dtype=np.int64)
+    region = np.array([int(region_id) for region_id in regions], dtype=np.int64)
+    iteration = np.array([int(member.code) for member in universe], dtype=np.int64)
     parts = []
-    for each in kept:
-        part = np.empty((*each.cells.shape, len(_STORED)), dtype=np.int64)
-        part[..., 0], part[..., 1] = region[each.regions][:, None], iteration[each.iterations][:, None]
-        part[..., 2], part[..., 3], part[..., 4] = each.detail, np.arange(each.cells.shape[1]), each.cells
+    for groups in kept:
+        part = np.empty((*groups.cells.shape, len(_STORED)), dtype=np.int64)
+        part[..., 0], part[..., 1] = region[groups.regions][:, None], iteration[groups.iterations][:, None]
+        part[..., 2], part[..., 3], part[..., 4] = groups.detail, np.arange(groups.cells.shape[1]), groups.cells
         parts.append(part.reshape(-1, len(_STORED)))
     rows = np.concatenate(parts)
     return rows[np.lexsort((rows[:, 3], rows[:, 1], rows[:, 0]))]
@@ -155,72 +151,60 @@ def _rows(kept: Sequence[Kept], regions: Sequence[str], universe: Sequence[Itera
 
 def write_measurements(session: Session, release: SafeTabPRelease, batches: Iterator[KeptCells]) -> None:
     table = release.public(MEASUREMENTS)
-    session.create(table, "safetab/no_measurements")
+    session.create(table, "safetab/no_measurements", households=False)
     for batch in batches:
-        rows = pa.table(dict(zip(_STORED, batch.values.T, strict=True)))
-        of = {"region_type": batch.measured.region_type.value, "level": batch.measured.level}
-        session.run(
-            "safetab/append",
-            of | {"digits": batch.measured.region_type.digits},
-            table=table,
-            rows=session.register("rows", rows),
-        )
+        rows = session.register("rows", pa.table(dict(zip(_STORED, batch.values.T, strict=True))))
+        values = batch.measured.region_and_level | {"digits": batch.measured.region_type.digits}
+        session.run("safetab/append", values, table=table, rows=rows)
 
 
-def stored_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptCells]:
+def read_stored_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptCells]:
     """The stored measurements, a batch for each region type and level.
 
     Raises:
         GridError: unless they are cells of declared groups, each group with all cells of one detail and only once, and
             of the nation and the states with every group.
     """
-    table = release.public(MEASUREMENTS)
+    table, total = release.public(MEASUREMENTS), 0
     if list(session.columns(table)) != list(COLUMNS):
         raise GridError(f"{release.schema}: the columns are not {', '.join(COLUMNS)}")
-    regions, stored = regions_of(session, release), 0
+    regions = read_regions(session, release)
     for measured in release.design.measured:
-        universe = release.lists.universe(measured.region_type, measured.level)
-        found = session.arrow(
+        universe = release.universe_of(measured)
+        stored = session.arrow(
             "safetab/measurements_in_order",
-            {"region_type": measured.region_type.value, "level": measured.level},
+            measured.region_and_level,
             measurements=table,
             regions=release.public(REGIONS),
-            iterations=_registered(session, universe),
+            iterations=_register_iterations(session, universe),
         )
-        if any(found[name].null_count for name in _STORED):
+        if any(column.null_count for column in stored.columns):
             raise GridError(f"{release.schema}: {measured.label}: measurements of unknown groups, or without a number")
-        rows = np.stack([found[name].to_numpy() for name in _STORED], axis=1)
-        _require_whole(release, measured, rows, universe, len(regions[measured.region_type]))
-        stored += len(rows)
-        yield KeptCells(measured.label, rows, measured)
-    if stored != session.count(table):
+        batch = KeptCells(measured.label, _as_array(stored), measured)
+        _require_whole(release, batch, len(regions[measured.region_type]) * len(universe))
+        total += len(stored)
+        yield batch
+    if total != session.count(table):
         raise GridError(f"{release.schema}: measurements of region types and levels that are not declared")
 
 
-def _require_whole(
-    release: SafeTabPRelease,
-    measured: Measured,
-    rows: NDArray[np.int64],
-    universe: Sequence[Iteration],
-    regions: int,
-) -> None:
-    """Refuse stored measurements that cannot be what a draw keeps, whatever it was drawn from."""
-    name = f"{release.schema}: {measured.label}"
-    region, iteration, detail, cell, count = rows.T
+def _require_whole(release: SafeTabPRelease, batch: KeptCells, groups: int) -> None:
+    """Refuse stored measurements that cannot be what a draw keeps of some groups, whatever it was drawn from."""
+    measured, name = batch.measured, f"{release.schema}: {batch.measured.label}"
+    region, iteration, detail, cell, count = batch.values.T
     starts = np.flatnonzero((np.diff(region, prepend=-1) != 0) | (np.diff(iteration, prepend=-1) != 0))
-    lengths = np.diff(starts, append=len(rows))
+    lengths = np.diff(starts, append=len(region))
     of_group = detail[starts]
     if not np.isin(of_group, DETAILS).all() or not np.array_equal(detail, np.repeat(of_group, lengths)):
         raise GridError(f"{name}: groups with another detail than 0 to 3, or with several")
-    sizes = np.array([cells(each) for each in DETAILS])[of_group]
+    sizes = np.array([cells(number) for number in DETAILS])[of_group]
     if not np.array_equal(lengths, sizes) or not np.array_equal(
-        cell, np.arange(len(rows)) - np.repeat(starts, lengths)
+        cell, np.arange(len(region)) - np.repeat(starts, lengths)
     ):
         raise GridError(f"{name}: groups without all cells of their detail, or with more")
-    totals_only = [int(each.code) for each in universe if each.detailed_only]
-    if measured.region_type.detailed and np.isin(iteration[starts], totals_only)[of_group > 0].any():
+    if batch.of_totals_only(release)[starts][of_group > 0].any():
         raise GridError(f"{name}: details of groups that have totals only")
-    if measured.cut_off is None and len(starts) != regions * len(universe):
+    if measured.cut_off is None and len(starts) != groups:
         raise GridError(f"{name}: not every group is measured")
     if measured.cut_off is not None and (count[starts][of_group == 0] <= measured.cut_off).any():
         raise GridError(f"{name}: totals that suppression does not leave")
@@ -228,21 +212,25 @@ def _require_whole(
         raise GridError(f"{name}: negative counts")
 
 
-def exact_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptCells]:
-    """The exact counts of the cells that are stored as measured, in the batches of `stored_batches`."""
+def read_exact_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptCells]:
+    """The exact counts of the cells that are stored as measured, in the batches of `read_stored_batches`."""
     finest = np.eye(FINEST, dtype=np.int64)
     mapping = [
         {"detail": detail, "finest": part, "cell": cell}
         for detail in DETAILS
-        for part, cell in zip(*np.nonzero(folded(detail, finest)), strict=True)
+        for part, cell in zip(*np.nonzero(fold(detail, finest)), strict=True)
     ]
     parts = session.register("parts", pa.Table.from_pylist(mapping))
     for measured in release.design.measured:
-        found = session.arrow(
+        exact = session.arrow(
             "safetab/exact_in_order",
-            {"region_type": measured.region_type.value, "level": measured.level},
+            measured.region_and_level,
             measurements=release.public(MEASUREMENTS),
             counts=release.confidential(COUNTS),
             cells=parts,
         )
-        yield KeptCells(measured.label, np.stack([found[name].to_numpy() for name in _STORED], axis=1), measured)
+        yield KeptCells(measured.label, _as_array(exact), measured)
+
+
+def _as_array(rows: pa.Table) -> NDArray[np.int64]:
+    return np.stack([rows[name].to_numpy() for name in _STORED], axis=1)

@@ -15,14 +15,14 @@ from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.safetab.counted import SafeTabMethod
 from assets.safetab.counting import COUNT_COLUMNS
-from assets.safetab.gates import person_gates, unlikely_noise
+from assets.safetab.gates import find_unlikely_noise, person_gates
 from assets.safetab.measurements import (
     COLUMNS,
     KeptCells,
-    exact_batches,
-    measured_batches,
+    measure_batches,
+    read_exact_batches,
+    read_stored_batches,
     require_storable,
-    stored_batches,
     write_measurements,
 )
 from assets.safetab.published import column_descriptions, person_products
@@ -73,19 +73,19 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
         return {}
 
     def exact(self, session: Session) -> Iterator[KeptCells]:
-        return exact_batches(session, self.release)
+        return read_exact_batches(session, self.release)
 
     def stored(self, session: Session) -> Iterator[KeptCells]:
-        return stored_batches(session, self.release)
+        return read_stored_batches(session, self.release)
 
     def store(self, session: Session, batches: Iterator[KeptCells]) -> None:
         write_measurements(session, self.release, batches)
 
     def perturbed(self, session: Session, key: bytes) -> Iterator[KeptCells]:
-        return measured_batches(session, self.release, StreamedNoise(self.release.design.measured, key))
+        return measure_batches(session, self.release, StreamedNoise(self.release.design.measured, key))
 
     def unlikely(self, pairs: Iterable[tuple[KeptCells, KeptCells]]) -> list[str]:
-        return unlikely_noise(self.release, pairs)
+        return find_unlikely_noise(self.release, pairs)
 
     def further_gates(self) -> Sequence[Gate[SafeTabPRelease]]:
         return person_gates(self.release)

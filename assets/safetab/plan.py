@@ -24,7 +24,6 @@ from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import QUANTILE
 from mechanisms.sampling.quantiles import Uncapped
 from resources.statements import Table
-from resources.warehouse import Recipe, Session
 
 TOTALS_ONLY, ADAPTIVE = "totals only", "totals and details"
 """The parts of SafeTab-P: groups that have a total only, and all others."""
@@ -151,12 +150,6 @@ def _curve(release: SafeTabRelease) -> Curve:
         {name: partial(drawn_margin, measured) for name, measured in first.items()},
         [(line.label, line.budget, partial(drawn_margin, line)) for line in release.design.measured],
     )
-
-
-def parameters_recipe(session: Session, release: SafeTabRelease) -> Recipe:
-    """The recipe of the table, from the declaration alone."""
-    (made,) = parameter_tables(release).values()
-    return "warehouse/all", {}, {"source": session.register(PARAMETERS, made)}
 
 
 def parameter_tables(release: SafeTabRelease) -> dict[Table, pa.Table]:

@@ -1,13 +1,14 @@
 """The published tables of SafeTab-P and SafeTab-H, as the data dictionary describes them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from assets.release.published import PublishedColumn, PublishedTable, error_columns
-from assets.safetab.households import IN_WORDS, cell_column, measured_tables, product_of
+from assets.safetab.households import IN_WORDS, measured_tables, name_cell_column, name_product
 from assets.safetab.plan import PARAMETER_COLUMNS
 from assets.safetab.release import PARAMETERS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
 from assets.safetab.tables import SEX_BY_AGE, T1, T2, TOTALS
-from mechanisms.safetab.details import DATA_CELLS, HouseholdTable
+from mechanisms.safetab.details import DATA_CELLS
 from mechanisms.safetab.regions import RegionType
 
 _PRODUCTION = "The columns and their order are those of the production system."
@@ -35,56 +36,35 @@ _AGES = "10, 20 or 48 rows a group: two sexes by 4, 9 or 23 age groups, each sex
 
 def person_products(release: SafeTabPRelease) -> tuple[PublishedTable, ...]:
     """T1 and T2 in the production layout and in words, the regions and the parameters."""
-    suppression = _SUPPRESSED if any(each.cut_off is not None for each in release.design.measured) else ""
-    alone = _alone(release)
+    suppression = _SUPPRESSED if any(line.cut_off is not None for line in release.design.measured) else ""
+    independence = _independence(release)
+    sex = PublishedColumn("sex", "string", "Sex", {"1": "Male", "2": "Female"})
     return (
-        PublishedTable(
+        _in_words(
+            release,
             TOTALS,
             "T1: total population of detailed groups",
-            f"Noisy totals with standard errors and 90% intervals. {alone} {suppression}".strip(),
-            release.public(TOTALS),
-            (*_in_words(release), *_figures(release)),
-            ("region_type", "region_id", "iteration_code"),
-            interval=INTERVAL,
+            f"Noisy totals with standard errors and 90% intervals. {independence} {suppression}".strip(),
         ),
-        PublishedTable(
+        _in_words(
+            release,
             SEX_BY_AGE,
             "T2: sex by age of detailed groups",
             f"Noisy counts of the groups that are large enough, with standard errors and 90% intervals. The larger a "
-            f"group, the finer are its ages. Its total in T1 is the sum of its cells. {alone}",
-            release.public(SEX_BY_AGE),
-            (
-                *_in_words(release),
-                PublishedColumn("sex", "string", "Sex", {"1": "Male", "2": "Female"}),
-                PublishedColumn("age", "string", "Age group, or all ages"),
-                *_figures(release),
-            ),
-            ("region_type", "region_id", "iteration_code", "sex", "age"),
-            interval=INTERVAL,
+            f"group, the finer are its ages. Its total in T1 is the sum of its cells. {independence}",
+            (sex, PublishedColumn("age", "string", "Age group, or all ages")),
         ),
-        PublishedTable(
-            T1,
-            "T1 in the production layout",
-            f"The total of every published group. {_PRODUCTION}",
-            release.public(T1),
-            (*_group(release), PublishedColumn("COUNT", "integer", "Noisy count")),
-            ("REGION_ID", "REGION_TYPE", "ITERATION_CODE"),
-            delimiter="|",
-        ),
-        PublishedTable(
+        _in_layout(release, T1, "T1 in the production layout", f"The total of every published group. {_PRODUCTION}"),
+        _in_layout(
+            release,
             T2,
             "T2 in the production layout",
             f"{_AGES} {_PRODUCTION}",
-            release.public(T2),
             (
-                *_group(release),
                 PublishedColumn("AGESTART", "string", "Least age of the group; * for all ages"),
                 PublishedColumn("AGEEND", "string", "Greatest age of the group; * for all ages"),
-                PublishedColumn("SEX", "string", "Sex", {"1": "Male", "2": "Female"}),
-                PublishedColumn("COUNT", "integer", "Noisy count"),
+                replace(sex, name="SEX"),
             ),
-            ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", "AGESTART", "AGEEND", "SEX"),
-            delimiter="|",
         ),
         PublishedTable(
             REGIONS,
@@ -104,12 +84,28 @@ def person_products(release: SafeTabPRelease) -> tuple[PublishedTable, ...]:
 
 def household_products(release: SafeTabHRelease) -> tuple[PublishedTable, ...]:
     """T3 and T4 in the production layout and in words, and the parameters."""
-    tables = measured_tables(release)
-    return (
-        *(_in_household_words(release, family) for family in dict.fromkeys(table.family for table in tables)),
-        *(_in_production_layout(release, table) for table in tables),
-        _parameters(release),
-    )
+    words, layout = [], []
+    for family, tables in measured_tables(release).items():
+        words.append(
+            _in_words(
+                release,
+                IN_WORDS[family],
+                f"{family}: {IN_WORDS[family].replace('_', ' ')} of detailed groups",
+                "Noisy counts of households by the householder's detailed race or ethnicity, with standard errors and "
+                "90% intervals. The larger the published total of a group of persons, the more cells there are. T3 and "
+                f"T4 are measured apart, so that their totals differ. {_independence(release)}",
+                (
+                    PublishedColumn("cell", "integer", "Number of the cell"),
+                    PublishedColumn("label", "string", "What the cell counts"),
+                ),
+            )
+        )
+        for table in tables:
+            labels = {cell: DATA_CELLS[family][cell] for cell in table.data_cells}
+            column = PublishedColumn(name_cell_column(table), "integer", "Cell", labels)
+            title = f"{table.name} in the production layout"
+            layout.append(_in_layout(release, name_product(table), title, _PRODUCTION, (column,)))
+    return (*words, *layout, _parameters(release))
 
 
 def column_descriptions(tables: Iterable[PublishedTable]) -> dict[str, str]:
@@ -117,77 +113,60 @@ def column_descriptions(tables: Iterable[PublishedTable]) -> dict[str, str]:
     return {column.name: column.description for table in tables for column in table.columns}
 
 
-def _in_household_words(release: SafeTabHRelease, family: str) -> PublishedTable:
-    name = IN_WORDS[family]
+def _in_words(
+    release: SafeTabRelease, name: str, title: str, description: str, columns: Sequence[PublishedColumn] = ()
+) -> PublishedTable:
+    """A table in words, with the columns that tell the rows of a group apart, and labels of them."""
+    keys = [column.name for column in columns if column.name != "label"]
     return PublishedTable(
         name,
-        f"{family}: {name.replace('_', ' ')} of detailed groups",
-        "Noisy counts of households by the householder's detailed race or ethnicity, with standard errors and 90% "
-        "intervals. The larger the published total of a group of persons, the more cells there are. T3 and T4 are "
-        f"measured apart, so that their totals differ. {_alone(release)}",
+        title,
+        description,
         release.public(name),
         (
-            *_in_words(release),
-            PublishedColumn("cell", "integer", "Number of the cell"),
-            PublishedColumn("label", "string", "What the cell counts"),
-            *_figures(release),
+            _region_type(release),
+            PublishedColumn("region_id", "string", "Code of the region; 1 for the nation"),
+            PublishedColumn("region", "string", "Name of the region, as far as the dataset names it"),
+            PublishedColumn("level", "integer", "Level of the iteration", {1: "Regional", 2: "Detailed"}),
+            PublishedColumn("iteration_code", "string", "Characteristic iteration"),
+            PublishedColumn("iteration", "string", "The iteration in words"),
+            *columns,
+            *error_columns("integer", "Noisy count, or a sum of noisy counts", "Standard deviation of the noise"),
         ),
-        ("region_type", "region_id", "iteration_code", "cell"),
+        ("region_type", "region_id", "iteration_code", *keys),
         interval=INTERVAL,
     )
 
 
-def _in_production_layout(release: SafeTabHRelease, table: HouseholdTable) -> PublishedTable:
-    cell, labels = cell_column(table), {each: DATA_CELLS[table.family][each] for each in table.data_cells}
+def _in_layout(
+    release: SafeTabRelease, name: str, title: str, description: str, columns: Sequence[PublishedColumn] = ()
+) -> PublishedTable:
+    """A table in the production layout, with the columns that tell the rows of a group apart."""
     return PublishedTable(
-        product_of(table),
-        f"{table.name} in the production layout",
-        _PRODUCTION,
-        release.public(product_of(table)),
+        name,
+        title,
+        description,
+        release.public(name),
         (
-            *_group(release),
-            PublishedColumn(cell, "integer", "Cell", labels),
+            PublishedColumn("REGION_ID", "string", "Code of the region; 1 for the nation"),
+            replace(_region_type(release), name="REGION_TYPE"),
+            PublishedColumn("ITERATION_CODE", "string", "Characteristic iteration"),
+            *columns,
             PublishedColumn("COUNT", "integer", "Noisy count"),
         ),
-        ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", cell),
+        ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", *(column.name for column in columns)),
         delimiter="|",
     )
 
 
-def _region_types(release: SafeTabRelease) -> dict[str, str]:
-    measured = {region_type for region_type, _ in release.pairs}
-    return {kind.value: kind.words for kind in RegionType if kind in measured}
-
-
 def _region_type(release: SafeTabRelease) -> PublishedColumn:
-    return PublishedColumn("region_type", "string", "Type of the region", _region_types(release))
+    measured = {line.region_type for line in release.design.measured}
+    words = {region_type.value: region_type.words for region_type in RegionType if region_type in measured}
+    return PublishedColumn("region_type", "string", "Type of the region", words)
 
 
-def _group(release: SafeTabRelease) -> tuple[PublishedColumn, ...]:
-    return (
-        PublishedColumn("REGION_ID", "string", "Code of the region; 1 for the nation"),
-        PublishedColumn("REGION_TYPE", "string", "Type of the region", _region_types(release)),
-        PublishedColumn("ITERATION_CODE", "string", "Characteristic iteration"),
-    )
-
-
-def _in_words(release: SafeTabRelease) -> tuple[PublishedColumn, ...]:
-    return (
-        _region_type(release),
-        PublishedColumn("region_id", "string", "Code of the region; 1 for the nation"),
-        PublishedColumn("region", "string", "Name of the region, as far as the dataset names it"),
-        PublishedColumn("level", "integer", "Level of the iteration", {1: "Regional", 2: "Detailed"}),
-        PublishedColumn("iteration_code", "string", "Characteristic iteration"),
-        PublishedColumn("iteration", "string", "The iteration in words"),
-    )
-
-
-def _alone(release: SafeTabRelease) -> str:
+def _independence(release: SafeTabRelease) -> str:
     return f"{_APART} {_NEGATIVE if release.design.negative_counts else _NOT_NEGATIVE}"
-
-
-def _figures(release: SafeTabRelease) -> tuple[PublishedColumn, ...]:
-    return error_columns("integer", "Noisy count, or a sum of noisy counts", "Standard deviation of the noise")
 
 
 def _parameters(release: SafeTabRelease) -> PublishedTable:

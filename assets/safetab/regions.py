@@ -3,19 +3,20 @@
 Every group of every region is measured, whether anyone lives there or not. The list of regions is therefore public.
 """
 
+from collections import Counter
+
 import dagster as dg
 
 from assets.conventions import INVARIANT, StageKind, attributes, preview, public_table_metadata, table_schema
 from assets.failures import stated_plainly
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
-from assets.safetab.counting import REGION_COLUMNS, regions_recipe
-from assets.safetab.records import RecordsError
+from assets.safetab.counting import REGION_COLUMNS, RecordsError, find_empty_run, regions_recipe
 from assets.safetab.release import REGIONS, SafeTabPRelease
 from mechanisms.safetab.regions import RegionType
 from resources.custody import Custody
 from resources.statements import Zone
-from resources.warehouse import Recipe, Session, Warehouse
+from resources.warehouse import Session, Warehouse
 
 CODE_VERSION = "1"
 
@@ -34,7 +35,7 @@ def build_regions(release: SafeTabPRelease) -> dg.AssetsDefinition:
     def regions(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         table = release.public(REGIONS)
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-            name, values, names = recipe_of_regions(session, release)
+            name, values, names = regions_recipe(session, release)
             with session.transaction():
                 session.create(table, name, values, **names)
                 counted = counted_from(session, custody, release.dataset, release.counted_with)
@@ -43,13 +44,7 @@ def build_regions(release: SafeTabPRelease) -> dg.AssetsDefinition:
                 data_version=dg.DataVersion(session.content_version([table])),
                 metadata={
                     **public_table_metadata(session, table),
-                    "regions by type": preview(
-                        ["region type", "regions", "groups"],
-                        [
-                            (region_type.value, f"{len(found):,}", f"{groups:,}")
-                            for region_type, found, groups in _by_type(session, release)
-                        ],
-                    ),
+                    "regions by type": preview(["region type", "regions", "groups"], _count_groups(session, release)),
                     "dagster/column_schema": table_schema(session.columns(table), REGION_COLUMNS),
                 },
             )
@@ -57,38 +52,30 @@ def build_regions(release: SafeTabPRelease) -> dg.AssetsDefinition:
     return regions
 
 
-def recipe_of_regions(session: Session, release: SafeTabPRelease) -> Recipe:
-    region_types = {region_type for region_type, _ in release.pairs}
-    return regions_recipe(session, release.dataset, region_types, release.design.states)
-
-
-def regions_of(session: Session, release: SafeTabPRelease) -> dict[RegionType, list[str]]:
+def read_regions(session: Session, release: SafeTabPRelease) -> dict[RegionType, list[str]]:
     """The regions of each measured type in order, from the public table."""
-    found: dict[RegionType, list[str]] = {region_type: [] for region_type, _ in release.pairs}
+    region_ids: dict[RegionType, list[str]] = {region_type: [] for region_type, _ in release.pairs}
     for region_type, region_id in session.rows("safetab/regions_in_order", regions=release.public(REGIONS)):
-        found[RegionType(region_type)].append(region_id)
-    return found
+        region_ids[RegionType(region_type)].append(region_id)
+    return region_ids
 
 
 def require_regions(session: Session, release: SafeTabPRelease) -> None:
-    """Refuse a run without any region, such as one of Puerto Rico with files of a state: it would measure nothing.
-
-    Raises:
-        RecordsError: if there is such a run. Which regions there are is public.
-    """
-    found = {region_type.run for region_type, regions in regions_of(session, release).items() if regions}
-    for run in dict.fromkeys(region_type.run for region_type, _ in release.pairs):
-        if run not in found:
-            raise RecordsError(
-                f"{release.schema}: states: {release.dataset.name} has no unit in a state of the {run} run, so that "
-                "nothing would be measured there; check the states, the budgets and the files of the dataset"
-            )
+    """Refuse (`RecordsError`) a run without any region, such as one of Puerto Rico with files of a state."""
+    region_types = [region_type for region_type, regions in read_regions(session, release).items() if regions]
+    if run := find_empty_run(release, region_types):
+        raise RecordsError(
+            f"{release.schema}: states: {release.dataset.name} has no unit in a state of the {run} run, so that "
+            "nothing would be measured there; check the states, the budgets and the files of the dataset"
+        )
 
 
-def _by_type(session: Session, release: SafeTabPRelease) -> list[tuple[RegionType, list[str], int]]:
-    """Each measured type with its regions and the number of its groups, of both levels."""
-    iterations: dict[RegionType, int] = {}
-    for region_type, level in release.pairs:
-        universe = release.lists.universe(region_type, level)
-        iterations[region_type] = iterations.get(region_type, 0) + len(universe)
-    return [(kind, found, len(found) * iterations[kind]) for kind, found in regions_of(session, release).items()]
+def _count_groups(session: Session, release: SafeTabPRelease) -> list[tuple[str, str, str]]:
+    """Each measured type with the numbers of its regions and of its groups, of both levels."""
+    iterations: Counter[RegionType] = Counter()
+    for line in release.design.measured:
+        iterations[line.region_type] += len(release.universe_of(line))
+    return [
+        (region_type.value, f"{len(regions):,}", f"{len(regions) * iterations[region_type]:,}")
+        for region_type, regions in read_regions(session, release).items()
+    ]

@@ -4,18 +4,19 @@ The rules are checked before anything runs. Those that need no dataset are in `a
 `mechanisms.safetab.design`.
 """
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar
 
+from assets.cef.detailed_files import BLOCK
+from assets.measurement.declaration import require_known_states
 from assets.release.release import Release
 from assets.safetab.declaration import SafeTabDeclaration, SafeTabHDeclaration, SafeTabPDeclaration
-from assets.safetab.records import Counted, columns_read, lacks_household_file
-from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign
-from mechanisms.safetab.lists import CodeLists
+from assets.safetab.records import Counted, columns_read
+from mechanisms.safetab.design import MeasuredLine, Pair, SafeTabHDesign, SafeTabPDesign
+from mechanisms.safetab.lists import CodeLists, Iteration
 from resources.canonical import canonicalize
 
 COUNTS, REGIONS, GROUPS, PARAMETERS = "counts", "regions", "population_groups", "parameters"
@@ -25,11 +26,7 @@ follows from the declaration."""
 
 @dataclass(frozen=True)
 class SafeTabRelease(Release):
-    """What releases by both mechanisms have in common.
-
-    Attributes:
-        lists: the codes of race and ethnicity, and the iterations that they belong to.
-    """
+    """What releases by both mechanisms have in common."""
 
     declaration: SafeTabDeclaration
     design: SafeTabPDesign | SafeTabHDesign
@@ -38,7 +35,8 @@ class SafeTabRelease(Release):
     counted: ClassVar[Counted]
 
     def __post_init__(self) -> None:
-        if self.counted is Counted.HOUSEHOLDS and lacks_household_file(self.dataset):
+        lacks_file = self.dataset.units.key == BLOCK and Counted.HOUSEHOLDS not in self.dataset.tables
+        if self.counted is Counted.HOUSEHOLDS and lacks_file:
             self.refuse(f"dataset: {self.dataset.name} has no records of households; declare their file as households")
         for table, columns in columns_read(self.dataset, self.counted).items():
             records = self.dataset.tables.get(table)
@@ -48,31 +46,28 @@ class SafeTabRelease(Release):
                     f"dataset: {table} of {self.dataset.name} have no column {missing[0]}; declare the dataset with "
                     "detailed_codes: true, or as a SafeTabDataset"
                 )
-        codes = self.dataset.units.stored["TABBLKST"].codes
-        for state in self.design.states:
-            if codes and state not in codes:
-                known = ", ".join(str(code) for code in codes)
-                self.refuse(f"states: {state} is not a state of {self.dataset.name}, which has {known}")
+        require_known_states(self, self.design.states)
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """The measured region types and levels, in the order of the draw."""
         return tuple(dict.fromkeys((line.region_type, line.level) for line in self.design.measured))
 
+    def universe_of(self, line: MeasuredLine) -> tuple[Iteration, ...]:
+        """The iterations whose groups a line measures, in the order of their codes."""
+        return self.lists.universe(line.region_type, line.level)
+
     @cached_property
     def counted_with(self) -> Mapping[str, Any]:
         """What the exact counts, the regions and the groups follow from, besides the records."""
+        lines = {line.label: list(line.thresholds) for line in self.design.measured}
         return {
             "states": sorted(self.design.states),
             "max_race_codes": self.design.max_race_codes,
             "lists": _version(self.lists),
-            "measured": self._counted_lines,
+            # Only in SafeTab-H, thresholds say in what detail the groups are.
+            "measured": lines if self.counted is Counted.HOUSEHOLDS else list(lines),
         }
-
-    @property
-    @abstractmethod
-    def _counted_lines(self) -> Any:
-        """What the exact counts, the regions and the groups follow from of the measured lines."""
 
 
 def _version(lists: CodeLists) -> str:
@@ -91,26 +86,13 @@ class SafeTabPRelease(SafeTabRelease):
 
     counted = Counted.PERSONS
 
-    @property
-    def _counted_lines(self) -> list[str]:
-        return [line.label for line in self.design.measured]
-
 
 @dataclass(frozen=True)
 class SafeTabHRelease(SafeTabRelease):
-    """A declared release by SafeTab-H.
-
-    Attributes:
-        detail: the release by SafeTab-P whose published totals say which groups there are, and in what detail.
-    """
+    """A release by SafeTab-H. The totals that `detail` published say which groups there are, and in what detail."""
 
     declaration: SafeTabHDeclaration
     design: SafeTabHDesign
     detail: SafeTabPRelease
 
     counted = Counted.HOUSEHOLDS
-
-    @property
-    def _counted_lines(self) -> dict[str, list[int]]:
-        """With the thresholds, because they say in what detail the groups are."""
-        return {line.label: list(line.thresholds) for line in self.design.measured}

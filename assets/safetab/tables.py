@@ -1,9 +1,10 @@
-"""The published tables of SafeTab-P: T1 and T2 in the production layout, and both in words, with errors and intervals.
+"""The published tables: T1 and T2 of SafeTab-P and what all tables share.
 
-All are post-processing of the measurements. A total of a group that is measured in detail is the sum of its cells.
+All are post-processing of the measurements: in the production layout, and in words, with standard errors and 90%
+intervals. A published number is the sum of one or more measured cells.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from math import sqrt
@@ -18,11 +19,12 @@ from assets.measurement.method import MEASUREMENTS
 from assets.release.dataset import DatasetDeclaration
 from assets.safetab.release import REGIONS, SafeTabPRelease, SafeTabRelease
 from assets.tabulation.asset import build_tables
+from mechanisms.safetab.design import MeasuredLine
 from mechanisms.safetab.details import AGES, DETAILS, SEXES, cells
 from mechanisms.safetab.regions import RegionType
 from mechanisms.sampling.quantiles import Uncapped, half_width
 from mechanisms.states import STATES
-from resources.statements import Fragment, Table
+from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 T1, T2, TOTALS, SEX_BY_AGE = "t1", "t2", "total_population", "sex_by_age"
@@ -31,9 +33,19 @@ FIRST_ROWS = 12
 """How many groups the asset's page shows."""
 
 PLACES = 4
+"""The decimals of a stored standard error."""
 COVERAGE = Fraction(9, 10)
-ERROR = pa.decimal128(24, PLACES)
-"""How standard errors are stored."""
+
+_ERRORS = pa.schema(
+    [
+        ("region_type", pa.string()),
+        ("level", pa.uint8()),
+        ("total_only", pa.bool_()),
+        ("added", pa.int64()),
+        ("standard_error", pa.decimal128(24, PLACES)),
+        ("half_width", pa.int64()),
+    ]
+)
 
 
 def build_person_tables(release: SafeTabPRelease, columns: Mapping[str, str]) -> dg.AssetsDefinition:
@@ -59,52 +71,61 @@ def build_person_tables(release: SafeTabPRelease, columns: Mapping[str, str]) ->
 
 
 def person_table_recipes(session: Session, release: SafeTabPRelease) -> dict[Table, Recipe]:
-    names: dict[str, Any] = {
+    of_cells = {
         "measurements": release.public(MEASUREMENTS),
-        "cells": session.register("cells_of_details", _cells()),
-        **in_words(session, release),
-        "errors": session.register("errors", pa.Table.from_pylist(list(_errors(release)), _ERRORS)),
+        "cells": session.register("cells_of_details", pa.Table.from_pylist(list(_list_cells()))),
+        "measured": ("detail", "cell"),
     }
-    return {release.public(each): (f"safetab/{each}", {}, names) for each in (T1, T2, TOTALS, SEX_BY_AGE)}
+    sums = {cells(detail) // part for detail in DETAILS[1:] for part in (1, len(SEXES), cells(detail))}
+    errors = [row for line in release.design.measured for row in list_errors(line, line.stage_2, sums)]
+    for line in release.design.measured:
+        if line.region_type.detailed:
+            errors += list_errors(line, line.total_only, [1], total_only=True)
+    layout = {"AGESTART": "age_start", "AGEEND": "age_end", "SEX": "sex"}
+    in_words = of_cells | register_words(session, release, "errors", errors)
+    return {
+        release.public(T1): ("safetab/in_layout", {}, of_cells | {"columns": {}}),
+        release.public(T2): ("safetab/in_layout", {}, of_cells | {"columns": layout}),
+        release.public(TOTALS): ("safetab/in_words", {}, in_words | {"columns": ()}),
+        release.public(SEX_BY_AGE): ("safetab/in_words", {}, in_words | {"columns": ("sex", "age")}),
+    }
 
 
-def _cells() -> pa.Table:
-    """What each cell of a detail counts, with the codes of the production layout."""
-    return pa.Table.from_pylist(
-        [
-            {
-                "detail": detail,
-                "cell": sex * len(ages) + place,
-                "sex": str(SEXES[sex]),
-                "age_start": str(start),
-                "age_end": str(end),
-                "age": f"{start}" if start == end else f"{start} to {end}",
-            }
-            for detail, ages in AGES.items()
-            for sex in range(len(SEXES))
-            for place, (start, end) in enumerate(ages)
-        ]
-    )
+def _list_cells() -> Iterator[dict[str, Any]]:
+    """The cells of T2 that each measured cell of a detail counts for: itself, and its sex of all ages."""
+    for detail, ages in AGES.items():
+        for place in range(cells(detail)):
+            sex, age = divmod(place, len(ages))
+            start, end = ages[age]
+            of_sex = {"detail": detail, "cell": place, "sex": str(SEXES[sex])}
+            yield of_sex | {"age_start": "*", "age_end": "*", "age": "All ages"}
+            age_words = f"{start}" if start == end else f"{start} to {end}"
+            yield of_sex | {"age_start": str(start), "age_end": str(end), "age": age_words}
 
 
-def in_words(session: Session, release: SafeTabRelease) -> dict[str, Fragment]:
-    """The names of iterations and of regions, registered for the statements of tables in words."""
+def register_words(
+    session: Session, release: SafeTabRelease, name: str, errors: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Identifiers of `safetab/in_words`: the names of iterations and of regions, and the errors of sums of cells.
+
+    The errors are rows of `list_errors`, registered under a name.
+    """
     iterations = [
-        {"iteration_code": each.code, "name": each.name.strip(), "total_only": bool(each.detailed_only)}
-        for each in release.lists.iteration.values()
+        {
+            "iteration_code": iteration.code,
+            "name": iteration.name.strip(),
+            "total_only": isinstance(release, SafeTabPRelease) and bool(iteration.detailed_only),
+        }
+        for iteration in release.lists.iteration.values()
     ]
     return {
-        "iterations": session.register("iterations_in_words", pa.Table.from_pylist(iterations, _ITERATIONS)),
-        "names": session.register("names", pa.Table.from_pylist(list(_names(release.dataset)), _NAMES)),
+        "iterations": session.register("iterations_in_words", pa.Table.from_pylist(iterations)),
+        "names": session.register("names", pa.Table.from_pylist(list(_list_names(release.dataset)))),
+        "errors": session.register(name, pa.Table.from_pylist(errors, _ERRORS)),
     }
 
 
-_ITERATIONS = pa.schema([("iteration_code", pa.string()), ("name", pa.string()), ("total_only", pa.bool_())])
-
-_NAMES = pa.schema([(name, pa.string()) for name in ("region_type", "region_id", "name")])
-
-
-def _names(dataset: DatasetDeclaration) -> Iterator[dict[str, str]]:
+def _list_names(dataset: DatasetDeclaration) -> Iterator[dict[str, str]]:
     """The names of regions that are known: of the nation, of the states, and of the places that the dataset names."""
     known = dataset.place_names if isinstance(dataset, CensusDeclaration) else {}
     yield {"region_type": RegionType.USA.value, "region_id": "1", "name": NATION}
@@ -115,40 +136,22 @@ def _names(dataset: DatasetDeclaration) -> Iterator[dict[str, str]]:
             yield {"region_type": region_type.value, "region_id": code, "name": name}
 
 
-_ERRORS = pa.schema(
-    [
-        ("region_type", pa.string()),
-        ("level", pa.uint8()),
-        ("detail", pa.int8()),
-        ("quantity", pa.string()),
-        ("measures_totals_only", pa.bool_()),
-        ("total_only", pa.bool_()),
-        ("standard_error", ERROR),
-        ("half_width", pa.int64()),
-    ]
-)
+def list_errors(
+    line: MeasuredLine, noise: Uncapped, sums: Collection[int], *, total_only: bool = False
+) -> list[dict[str, Any]]:
+    """The standard errors and the half widths of the 90% intervals of sums of cells of a line.
 
-
-def _errors(release: SafeTabPRelease) -> Iterator[dict[str, Any]]:
-    """The standard error and the half width of the interval of every kind of published number."""
-    for each in release.design.measured:
-        of = {
-            "region_type": each.region_type.value,
-            "level": each.level,
-            "measures_totals_only": each.region_type.detailed,
+    Args:
+        sums: how many cells are added up.
+        total_only: whether the noise is that of groups with an iteration that is measured as a total only.
+    """
+    return [
+        line.region_and_level
+        | {
+            "total_only": total_only,
+            "added": added,
+            "standard_error": Decimal(f"{sqrt(added * float(noise.exact_variance)):.{PLACES}f}"),
+            "half_width": half_width(noise, added, COVERAGE),
         }
-        if each.region_type.detailed:
-            yield of | {"detail": 0, "quantity": "total", "total_only": True} | error_of(each.total_only, 1)
-        for detail in DETAILS:
-            measured = {"total": cells(detail)}
-            if detail:
-                measured |= {"sex": cells(detail) // len(SEXES), "cell": 1}
-            for quantity, added in measured.items():
-                row = {"detail": detail, "quantity": quantity, "total_only": False}
-                yield of | row | error_of(each.stage_2, added)
-
-
-def error_of(noise: Uncapped, added: int) -> dict[str, Any]:
-    """The standard error of a sum of noises, and the half width of its 90% interval."""
-    error = sqrt(added * float(noise.exact_variance))
-    return {"standard_error": Decimal(f"{error:.{PLACES}f}"), "half_width": half_width(noise, added, COVERAGE)}
+        for added in sorted(sums)
+    ]

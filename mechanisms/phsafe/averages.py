@@ -29,7 +29,7 @@ from numba import vectorize
 from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.noise import Noise
-from mechanisms.phsafe.estimation import Estimates, in_range
+from mechanisms.phsafe.estimation import Estimates, require_in_range
 
 MOST_PERSONS = 10.0
 """The greatest plausible average: the most persons that the production system keeps of a household (Table 10)."""
@@ -69,9 +69,8 @@ def estimate_averages(
 
     Args:
         numerator: noisy counts of persons, or sums of them.
-        numerator_variance: the variance of their noise; for a sum of basis cells, the sum of their variances.
+        numerator_variance: of their noise; for a sum of basis cells, the sum of their variances.
         denominator: noisy counts of households or families, or sums of them, with independent noise.
-        denominator_variance: the variance of that noise.
         least: the least plausible average, in whole hundredths: 1 person per household, 2 per family, 0 of an age.
         most: the greatest plausible average, likewise.
         noise: the distribution of the basis cells' noise.
@@ -89,16 +88,18 @@ def estimate_averages(
     )
     if not (np.isfinite(above).all() and np.isfinite(below).all()):
         raise ValueError("noisy counts are finite")
-    above_variance, below_variance = in_range(above_variance), in_range(below_variance)
+    above_variance, below_variance = require_in_range(above_variance), require_in_range(below_variance)
     if not ((low >= 0) & (low <= high) & np.isfinite(high)).all():
         raise ValueError("plausible averages are from a least one, 0 or more, to a greatest one that is not below it")
 
     above_deviation, below_deviation = np.sqrt(above_variance), np.sqrt(below_variance)
     stretch = below_deviation / above_deviation
     first, last = np.arctan(low * stretch), np.arctan(high * stretch)
-    distance, turn = _seen_from_the_middle(above / above_deviation, below / below_deviation, first, last)
     half = (last - first) / 2
     middle = (first + last) / 2
+    # The noisy pair as seen from the sector's tip. A turn beyond ±π is not reduced: such pairs are behind the tip.
+    seen = above / above_deviation, below / below_deviation
+    distance, turn = np.hypot(*seen), np.arctan2(*seen) - middle
 
     start, end = _ends(_reach(distance, turn, half, WITHIN[noise]), turn, half)
     mean = _posterior_mean(distance, turn, half, middle, stretch)
@@ -106,14 +107,6 @@ def estimate_averages(
     upper = _whole(np.ceil(_hundredths(end + middle, stretch) - _ROUNDING), low, high)
     estimate = np.clip(np.rint(_HUNDREDTHS * mean), lower, upper)
     return Estimates(estimate / _HUNDREDTHS, lower / _HUNDREDTHS, upper / _HUNDREDTHS)
-
-
-def _seen_from_the_middle(above: Floats, below: Floats, first: Floats, last: Floats) -> tuple[Floats, Floats]:
-    """The noisy pair's distance from the sector's tip, and its angle to the middle of the sector.
-
-    Angles beyond ±π are not reduced: such pairs are behind the tip in either direction.
-    """
-    return np.hypot(above, below), np.arctan2(above, below) - (first + last) / 2
 
 
 def _outside(turn: Floats, half: Floats) -> Floats:

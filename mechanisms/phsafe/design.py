@@ -94,7 +94,7 @@ class PHSafeDesign(LinesDesign):
                 raise DesignError(f"runs: there is no run {name}; runs are {', '.join(RUN)}")
             require_truncation(RUN[name], run.truncation)
             for level in run.budgets:
-                level_of(RUN[name], "budget", level)
+                find_level(RUN[name], "budget", level)
         for released in self.released:
             self._check_budget(released)
         if not self.released:
@@ -109,13 +109,8 @@ class PHSafeDesign(LinesDesign):
                 f"{field_name}: {self.noise.symbol} = {float(budget):g} at Δ = {self.stability(run)} makes noise of a "
                 f"variance above {LARGEST_VARIANCE:g}, which drowns any count"
             )
-        if level.geography is Geography.NATION and not self.nation:
+        if level.geography is Geography.NATION and PUERTO_RICO in self.states:
             raise DesignError(f"{field_name}: {_PR} has no levels of the nation")
-
-    @property
-    def nation(self) -> bool:
-        """Whether there are levels of the nation: there are for states, but not for Puerto Rico."""
-        return PUERTO_RICO not in self.states
 
     @cached_property
     def released(self) -> tuple[Released, ...]:
@@ -128,12 +123,17 @@ class PHSafeDesign(LinesDesign):
             if (budget := self.runs[run.name].budgets.get(level.name, Fraction(0))) != 0
         )
 
-    def truncation(self, run: Run) -> int | None:
-        """τ of a run, or None if it counts units.
+    @cached_property
+    def released_runs(self) -> tuple[Run, ...]:
+        return tuple(dict.fromkeys(measurement.run for measurement in self.released))
 
-        Raises:
-            KeyError: if the design has no such run.
-        """
+    @property
+    def thresholds(self) -> dict[str, int | None]:
+        """By name of released run, τ, or None if it counts units."""
+        return {run.name: self.truncation(run) for run in self.released_runs}
+
+    def truncation(self, run: Run) -> int | None:
+        """τ of a run, or None if it counts units."""
         return self.runs[run.name].truncation
 
     def stability(self, run: Run) -> int:
@@ -141,11 +141,7 @@ class PHSafeDesign(LinesDesign):
         return run.stability(self.truncation(run))
 
     def noise_of(self, run: Run, level: Level) -> DiscreteGaussian | DiscreteLaplace:
-        """The noise of every count of a run at a level: σ² = Δ²/2ρ, or scale Δ/ε.
-
-        Raises:
-            KeyError: if the run is not released at the level.
-        """
+        """The noise of every count of a run at a level: σ² = Δ²/2ρ, or scale Δ/ε. A KeyError if it is not released."""
         return noise_of_count(self.noise, self.stability(run), self._budgets[run.name, level.name])
 
     @cached_property
@@ -158,7 +154,6 @@ class PHSafeDesign(LinesDesign):
 
     @cached_property
     def region_types(self) -> frozenset[str]:
-        """The types of these regions: `USA` and `STATE`."""
         return frozenset(level.geography.region_type for _, level, _ in self.released)
 
     @cached_property
@@ -189,7 +184,7 @@ class PHSafeDesign(LinesDesign):
                     "truncation": self.truncation(run),
                     "budgets": {level.name: str(budget) for other, level, budget in self.released if other is run},
                 }
-                for run in dict.fromkeys(measurement.run for measurement in self.released)
+                for run in self.released_runs
             },
         }
 
@@ -198,11 +193,7 @@ _PR = STATES[PUERTO_RICO]
 
 
 def require_truncation(run: Run, truncation: int | None) -> None:
-    """Check that a truncation threshold suits a run.
-
-    Raises:
-        DesignError: if a run of persons has none or one out of range, or a run of units has one.
-    """
+    """Refuse a run of persons with no threshold or one out of range, and a run of units with one (`DesignError`)."""
     where = f"runs: {run.name}: truncation"
     if not run.joins and truncation is not None:
         raise DesignError(f"{where}: {run.name} counts units, of which there are none to truncate; leave it out")
@@ -214,12 +205,8 @@ def require_truncation(run: Run, truncation: int | None) -> None:
         )
 
 
-def level_of(run: Run, field_name: str, name: str) -> Level:
-    """The level of a run by its name.
-
-    Raises:
-        DesignError: if the run has no such level.
-    """
+def find_level(run: Run, field_name: str, name: str) -> Level:
+    """The level of a run by its name, or a `DesignError`."""
     for level in run.levels:
         if level.name == name:
             return level
@@ -227,7 +214,7 @@ def level_of(run: Run, field_name: str, name: str) -> Level:
     raise DesignError(f"runs: {run.name}: {field_name}: there is no level {name}; levels of {run.name} are {levels}")
 
 
-def run_design(
+def design_run(
     name: str,
     noise: Noise,
     truncation: int | None,
@@ -235,10 +222,6 @@ def run_design(
     margins: Mapping[str, Fraction],
 ) -> RunDesign:
     """The design of a run in which some levels have a budget and others a target for their 90% margin of error.
-
-    Args:
-        budgets: by level, ρ or ε.
-        margins: by level, the margin's target.
 
     Raises:
         DesignError: if the run or a level does not exist, the truncation does not suit the run, a level has both a
@@ -250,7 +233,7 @@ def run_design(
     require_truncation(run, truncation)
     completed = dict(budgets)
     for level, margin in margins.items():
-        level_of(run, "moe", level)
+        find_level(run, "moe", level)
         if level in budgets:
             raise DesignError(f"runs: {name}: {level}: a level has a budget or an moe target, not both")
         try:
@@ -278,16 +261,13 @@ def production(states: Sequence[str], noise: Noise = Noise.GAUSSIAN) -> PHSafeDe
 
     With discrete Gaussian noise, every budget is that of Table 10. With discrete Laplace noise, the budgets are those
     that the same truncation and the same margins require in pure DP.
-
-    Raises:
-        DesignError: if the states cannot be released together.
     """
     left_out = {Geography.NATION} if PUERTO_RICO in states else set()
     return PHSafeDesign(
         tuple(states),
         noise,
         {
-            run.name: run_design(
+            run.name: design_run(
                 run.name,
                 noise,
                 PRODUCTION_TRUNCATION.get(run.name),

@@ -56,10 +56,9 @@ least 86.1% everywhere, for the margins of error of the 2020 Census.
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates with their intervals, lower <= estimate <= upper, all of one shape.
+    """Rounded posterior means with their intervals, lower <= estimate <= upper, all of one shape.
 
-    Attributes:
-        estimate: the rounded posterior mean: counts as int64, averages as float64 in whole hundredths.
+    Counts are int64, averages float64 in whole hundredths.
     """
 
     estimate: NDArray
@@ -93,8 +92,13 @@ def estimate_counts(
         ValueError: if a variance or a noisy count is out of range, or a number of cells is not positive.
     """
     counts, variances, summands = np.broadcast_arrays(np.asarray(noisy), np.asarray(variance, float), np.asarray(cells))
-    variances = in_range(variances)
-    _require(counts, summands)
+    variances = require_in_range(variances)
+    if not (np.issubdtype(counts.dtype, np.integer) and np.issubdtype(summands.dtype, np.integer)):
+        raise TypeError("noisy counts and numbers of cells are integers")
+    if (summands < 1).any():
+        raise ValueError("a count is the sum of at least one basis cell")
+    if ((counts > LARGEST_COUNT) | (counts < -LARGEST_COUNT)).any():
+        raise ValueError(f"noisy counts are within ±{LARGEST_COUNT}")
     shape, counts = counts.shape, counts.ravel().astype(np.int64)
     results = np.empty((3, counts.size), dtype=np.int64)
     sums, which = np.unique(np.stack([variances.ravel(), summands.ravel()]), axis=1, return_inverse=True)
@@ -105,21 +109,8 @@ def estimate_counts(
     return Estimates(estimate, lower, upper)
 
 
-def _require(noisy: NDArray, cells: NDArray) -> None:
-    if not (np.issubdtype(noisy.dtype, np.integer) and np.issubdtype(cells.dtype, np.integer)):
-        raise TypeError("noisy counts and numbers of cells are integers")
-    if (cells < 1).any():
-        raise ValueError("a count is the sum of at least one basis cell")
-    if ((noisy > LARGEST_COUNT) | (noisy < -LARGEST_COUNT)).any():
-        raise ValueError(f"noisy counts are within ±{LARGEST_COUNT}")
-
-
-def in_range(variance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Variances, of which those below `LEAST_VARIANCE` are raised to it.
-
-    Raises:
-        ValueError: unless every variance is from 0 to `LARGEST_VARIANCE`.
-    """
+def require_in_range(variance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Variances from 0 to `LARGEST_VARIANCE`, or a ValueError; those below `LEAST_VARIANCE` are raised to it."""
     wrong = np.count_nonzero(~((variance >= 0) & (variance <= LARGEST_VARIANCE)))
     if wrong:
         raise ValueError(f"a variance is from 0 to {LARGEST_VARIANCE:g}, and {wrong} of {variance.size} are not")
@@ -129,11 +120,11 @@ def in_range(variance: NDArray[np.float64]) -> NDArray[np.float64]:
 def _estimate(noisy: Integers, noise: NoiseSum, interval: Interval) -> Integers:
     """Estimate, lower and upper, shape (3, rows)."""
     steps = (2 * noisy + noise.step) // (2 * noise.step)
-    found = np.empty((3, len(steps)), dtype=np.int64)
+    results = np.empty((3, len(steps)), dtype=np.int64)
     far = steps < -noise.reach
-    found[:, far] = _far_below(-steps[far], noise, interval)
-    found[:, ~far] = _within_table(steps[~far], noise, interval)
-    return found * noise.step
+    results[:, far] = _far_below(-steps[far], noise, interval)
+    results[:, ~far] = _within_table(steps[~far], noise, interval)
+    return results * noise.step
 
 
 def _within_table(steps: Integers, noise: NoiseSum, interval: Interval) -> Integers:

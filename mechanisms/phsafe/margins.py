@@ -32,12 +32,7 @@ _UNIT = Fraction(1, 10**PLACES)
 
 
 def noise_of_count(noise: Noise, stability: int, budget: Fraction) -> DiscreteGaussian | DiscreteLaplace:
-    """The noise of one count: of variance Δ²/2ρ, or of scale Δ/ε.
-
-    Args:
-        stability: Δ, the most records that adding or removing one person can change.
-        budget: ρ or ε, greater than 0.
-    """
+    """The noise of one count: of variance Δ²/2ρ, or of scale Δ/ε, where Δ is the stability of its run."""
     if noise is Noise.GAUSSIAN:
         return DiscreteGaussian(Fraction(stability**2) / (2 * budget))
     return DiscreteLaplace(Fraction(stability) / budget)
@@ -56,9 +51,6 @@ def budget_for_margin(noise: Noise, stability: int, margin: Fraction) -> Fractio
     ρ = (z²/2)·Δ²/m², to the nearest millionth (half to even), which reproduces every row of the production table.
     ε is the least number of millionths for which the exact margin is not above m.
 
-    Args:
-        margin: m, greater than 0.
-
     Raises:
         ValueError: if the margin is not positive, or ρ would round to 0.
     """
@@ -76,11 +68,7 @@ def budget_for_margin(noise: Noise, stability: int, margin: Fraction) -> Fractio
 
 
 def exact_margin(noise: DiscreteGaussian | DiscreteLaplace) -> int | None:
-    """The least m with P(|X| <= m) >= 0.9, decided with rigorous bounds.
-
-    Returns:
-        m, or None for a discrete Gaussian with σ² above `LARGEST_SEARCHED_VARIANCE`.
-    """
+    """The least m with P(|X| <= m) >= 0.9, exactly; None for a discrete Gaussian of too large a variance."""
     if isinstance(noise, DiscreteGaussian) and noise.variance > LARGEST_SEARCHED_VARIANCE:
         return None
     return half_width(noise, 1, 1 - BEYOND)

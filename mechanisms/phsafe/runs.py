@@ -1,10 +1,10 @@
 """What PHSafe counts: population groups, levels of them, and the nine runs with their basis cells.
 
 This module defines the names and numbers that the runs, their output files and the finished tables share. The SQL in
-`sql/measurement` assigns records to cells; `design` gives the loss of a run.
+`sql/phsafe` assigns records to cells; `design` gives the loss of a run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -30,14 +30,10 @@ class Iterations(StrEnum):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        return _CODES[self]
+        return tuple(_CODES[self])
 
 
-_CODES = {
-    Iterations.ALL: ("*",),
-    Iterations.RACE: ("A", "B", "C", "D", "E", "F", "G"),
-    Iterations.ETHNICITY: ("H", "I"),
-}
+_CODES = {Iterations.ALL: "*", Iterations.RACE: "ABCDEFG", Iterations.ETHNICITY: "HI"}
 
 ITERATIONS = {
     "*": "Total population",
@@ -90,7 +86,6 @@ class Run:
 
     Attributes:
         counts: "persons" joined with their units under a truncation threshold, or "units".
-        iterated: whose race and ethnicity determine a record's iteration.
         cells: numbers of the basis cells. Every counted record is in exactly one.
     """
 
@@ -101,12 +96,10 @@ class Run:
 
     @property
     def joins(self) -> bool:
-        """Whether the run counts persons, which requires truncating and joining."""
         return self.counts == "persons"
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The population group levels that the run may be released for."""
         if self.iterated is Iterated.NOBODY:
             return tuple(level for level in LEVELS if level.iterations is Iterations.ALL)
         return LEVELS
@@ -135,22 +128,25 @@ RUN = {run.name: run for run in RUNS}
 
 
 @dataclass(frozen=True)
-class Derived:
-    """A measurement file derived from a run's measurements. As post-processing, it costs nothing (Section 6.4.1).
+class MeasuredFile:
+    """A file of measurements: those of a run, or sums of them. As post-processing, sums cost nothing (Section 6.4.1).
 
     Attributes:
-        cells: by cell of the file, the cells of the source that are added up.
+        cells: by cell of the file, the cells of the run that are added up.
     """
 
     name: str
-    source: str
-    cells: dict[int, tuple[int, ...]]
+    run: str
+    cells: Mapping[int, tuple[int, ...]]
 
 
-DERIVED = (
-    Derived("PH5_num", "PH4", {2: (2,), 3: (3,)}),
-    Derived("PH8_num", "PH7", {2: (2, 3), 3: (4,)}),
+_FILES = (
+    *(MeasuredFile(run.name, run.name, {cell: (cell,) for cell in run.cells}) for run in RUNS),
+    MeasuredFile("PH5_num", "PH4", {2: (2,), 3: (3,)}),
+    MeasuredFile("PH8_num", "PH7", {2: (2, 3), 3: (4,)}),
 )
-"""The two files that, with the nine runs, make up the eleven of production."""
+
+FILES = {file.name: file for file in sorted(_FILES, key=lambda file: (file.name[:3], file.name[4:] != "num"))}
+"""The eleven files of production by name, numerators before denominators."""
 
 NATION_ID = "1"

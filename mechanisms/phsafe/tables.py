@@ -5,16 +5,12 @@ The table shells are those of Sexton et al., Tables 1 to 8. `estimation` and `av
 
 from dataclasses import dataclass
 
-from mechanisms.phsafe.runs import DERIVED, RUN
+from mechanisms.phsafe.runs import FILES, RUN
 
 
 @dataclass(frozen=True)
 class Part:
-    """Basis cells of one run that are added up.
-
-    Attributes:
-        cells: their numbers.
-    """
+    """Basis cells of one run that are added up."""
 
     run: str
     cells: tuple[int, ...]
@@ -26,7 +22,7 @@ class Cell:
 
     Attributes:
         number: in the table, from 1.
-        depth: its level of indentation, from 0.
+        depth: of indentation, from 0.
         per: an average's denominator; None for a count.
         least: the least plausible value of the average: the least number of persons per household or family.
     """
@@ -41,12 +37,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Shell:
-    """A finished table.
-
-    Attributes:
-        name: `PH1` to `PH8`.
-        universe: what the table describes.
-    """
+    """A finished table, `PH1` to `PH8`; the universe is what it describes."""
 
     name: str
     title: str
@@ -167,17 +158,14 @@ SHELLS = (
 SHELL = {shell.name: shell for shell in SHELLS}
 
 
-def measured_labels(name: str) -> dict[int, str]:
+def list_measured_labels(name: str) -> dict[int, str]:
     """By number, the labels of the cells of a file of measurements: those of the finished tables made of them."""
-    derived = {each.name: each for each in DERIVED}
-    if name in derived:
-        return {cell: _label(derived[name].source, parts) for cell, parts in derived[name].cells.items()}
-    return {cell: _label(name, (cell,)) for cell in RUN[name].cells}
+    return {cell: _label(FILES[name].run, parts) for cell, parts in FILES[name].cells.items()}
 
 
 def _label(run: str, measured: tuple[int, ...]) -> str:
     """The label of some measured cells: that of the smallest finished cell that counts them, below those around it."""
-    found = []
+    labels = []
     for shell in SHELLS:
         above: list[str] = []
         for cell in shell.cells:
@@ -185,9 +173,5 @@ def _label(run: str, measured: tuple[int, ...]) -> str:
             for part, counted in ((cell.counted, ""), (cell.per, shell.universe)):
                 if part and part.run == run and set(measured) <= set(part.cells):
                     words = [*([counted] if counted else []), *above[1:]]
-                    found.append((len(part.cells), ": ".join(words) or cell.label))
-    return min(found, key=lambda each: each[0])[1]
-
-
-FILES = tuple(sorted([*RUN, *(derived.name for derived in DERIVED)], key=lambda name: (name[:3], name[4:] != "num")))
-"""The names of the eleven files of measurements, numerators before denominators."""
+                    labels.append((len(part.cells), ": ".join(words) or cell.label))
+    return min(labels, key=lambda sized: sized[0])[1]

@@ -15,16 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.safetab.design import MECHANISM_P, Measured
-from mechanisms.safetab.details import DETAILS, cells, detail_of, folded
+from mechanisms.safetab.details import DETAILS, Counts, cells, find_details, fold
 from mechanisms.safetab.lists import Iteration
 from mechanisms.sampling.noise import Noise
 from mechanisms.sampling.quantiles import Uncapped
 from mechanisms.sampling.stream import RandomStream
-
-Counts = NDArray[np.int64]
 
 ExactCells = Callable[[Counts, Counts], Counts]
 """The 46 finest exact counts of some groups: from their places among the block's regions and iterations, each of shape
@@ -42,16 +39,12 @@ class GroupNoise(Protocol):
 
 
 class StreamedNoise:
-    """The noise of a draw of SafeTab-P, from the draw's key.
-
-    Args:
-        key: of the draw, 32 bytes, secret.
-    """
+    """The noise of a draw of SafeTab-P, from the draw's key: 32 bytes, secret."""
 
     def __init__(self, measured: Sequence[Measured], key: bytes) -> None:
-        of_next = {query: distribution for each in measured for query, distribution in each.distributions.items()}
+        of_next = {query: distribution for line in measured for query, distribution in line.distributions.items()}
         self._noise = Noise(MECHANISM_P, of_next, key)
-        self._of_cells: Mapping[str, Uncapped] = {each.query_cells: each.stage_2 for each in measured}
+        self._of_cells: Mapping[str, Uncapped] = {line.query_cells: line.stage_2 for line in measured}
         self._key = key
 
     def of_next(self, query: str, count: int) -> Counts:
@@ -67,7 +60,6 @@ class Kept:
     """The groups of a block that are published in one detail, in the order of the block.
 
     Attributes:
-        detail: 0 to 3.
         regions: shape (groups,): places of their regions in the block.
         iterations: shape (groups,): places of their iterations in the universe.
         cells: shape (groups, `details.cells(detail)`): the noisy counts.
@@ -87,7 +79,7 @@ def draw_block(
     exact_cells: ExactCells,
     noise: GroupNoise,
 ) -> tuple[Kept, ...]:
-    """Measure all groups of some regions, and keep what is published of them.
+    """Measure all groups of some regions, and keep what is published of them in each detail, 0 to 3.
 
     Args:
         region_ids: of the regions. Consecutive blocks of a region type and level continue the same streams.
@@ -95,15 +87,12 @@ def draw_block(
         totals: the exact totals of all groups, shape (regions, iterations). They are not changed.
         exact_cells: gives the exact cells of the groups that have a detail above 0.
 
-    Returns:
-        What is kept in each detail, 0 to 3.
-
     Raises:
         ValueError: if the totals have another shape.
     """
     if totals.shape != (len(region_ids), len(iterations)):
         raise ValueError("a block's totals have one row for each region and one column for each iteration")
-    is_only = np.array([bool(each.detailed_only) for each in iterations], dtype=bool)
+    is_only = np.array([bool(iteration.detailed_only) for iteration in iterations], dtype=bool)
     only, adaptive = np.flatnonzero(is_only), np.flatnonzero(~is_only)
 
     exact = totals[:, only].ravel()
@@ -114,7 +103,7 @@ def draw_block(
     stage_1 = noise.of_next(measured.query_stage_1, exact.size)
     stage_1 += exact
     large = np.flatnonzero(stage_1 >= measured.thresholds[0])
-    details = detail_of(stage_1[large], measured.thresholds)
+    details = find_details(stage_1[large], measured.thresholds)
     del stage_1
 
     stage_2 = noise.of_next(measured.query_total, exact.size)
@@ -128,24 +117,20 @@ def draw_block(
     kept = [Kept(0, regions[order], columns[order], np.concatenate([alone, stage_2[small]])[order, np.newaxis])]
     for detail in DETAILS[1:]:
         regions, columns = _places(large[details == detail], adaptive)
-        counts = (
-            folded(detail, exact_cells(regions, columns)) if regions.size else np.empty((0, cells(detail)), np.int64)
-        )
+        counts = fold(detail, exact_cells(regions, columns)) if regions.size else np.empty((0, cells(detail)), np.int64)
         for place, (region, column) in enumerate(zip(regions, columns, strict=True)):
             of_group = (region_ids[region], iterations[column].code)
             counts[place] += noise.of_group(measured.query_cells, *of_group, cells(detail))
         kept.append(Kept(detail, regions, columns, counts))
     if measured.negative_counts:
         return tuple(kept)
-    return tuple(replace(each, cells=np.maximum(each.cells, 0)) for each in kept)
+    return tuple(replace(groups, cells=np.maximum(groups.cells, 0)) for groups in kept)
 
 
 def _places(groups: Counts, columns: Counts) -> Counts:
-    """Places of groups among regions and iterations, shape (2, groups), from their places in an array of some columns.
+    """Places of groups among regions and iterations, shape (2, groups).
 
-    Args:
-        groups: shape (groups,): places in an array of all regions and some iterations, read row by row.
-        columns: the places of these iterations.
+    Before, they are places in an array of all regions and of the iterations at `columns`, read row by row.
     """
     regions, among = np.divmod(groups, max(1, len(columns)))
     return np.stack([regions, columns[among]])

@@ -22,17 +22,17 @@ of both, which is at most twice the greater one on every line.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from mechanisms.design import LARGEST_DENOMINATOR, DesignError, LinesDesign
 from mechanisms.noise import Noise
-from mechanisms.safetab.details import DETAILS, HOUSEHOLD_TABLES, HouseholdTable
+from mechanisms.safetab.details import DETAILS, HOUSEHOLD_TABLES
 from mechanisms.safetab.lists import LEVELS, MOST_RACE_CODES
-from mechanisms.safetab.regions import PUERTO_RICO_ONLY, RegionType
+from mechanisms.safetab.regions import RegionType
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.quantiles import Uncapped, quantile
@@ -50,22 +50,27 @@ VERSION = 1
 """The version of both mechanisms. Increase it when the same key would give other noise."""
 
 Pair = tuple[RegionType, int]
+"""A region type and a level."""
+
+Key = Pair | tuple[RegionType, int, str]
+"""What names a line: a region type and a level, and in SafeTab-H the family of tables, `T3` or `T4`."""
 
 _PR = STATES[PUERTO_RICO]
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What SafeTab-P measures of the groups of a region type and level, which form one line of the draw.
+def format_label(key: Key) -> str:
+    """The name of a line, such as `TRACT 2` or `TRACT 2 T3`."""
+    return " ".join(str(part) for part in key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredLine:
+    """What is measured of the groups of a region type and level: one line of the draw.
 
     Attributes:
         budget: ρ or ε for unbounded neighbors.
-        stability: Δ, the most of these groups that a person can be in.
-        total_only: the noise of the total of a group whose iteration is `detailed_only`.
-        stage_1: the noise of the total that determines the detail.
-        stage_2: the noise of what is published of any other group: its total, or each cell of its detail.
-        thresholds: the three least totals of details 1, 2 and 3.
-        cut_off: c. A total of detail 0 is published only if it is greater; None if all are.
+        stability: Δ, the most of these groups that a record can be in.
+        thresholds: the least totals of details 1, 2 and 3, or of detail 1 (T4).
         negative_counts: whether negative measurements stay; otherwise they become 0.
     """
 
@@ -73,16 +78,38 @@ class Measured:
     level: int
     budget: Fraction
     stability: int
-    total_only: Uncapped
-    stage_1: Uncapped
-    stage_2: Uncapped
     thresholds: tuple[int, ...]
-    cut_off: int | None
     negative_counts: bool
 
     @property
+    def key(self) -> Key:
+        return self.region_type, self.level
+
+    @property
     def label(self) -> str:
-        return _label((self.region_type,), self.level)
+        return format_label(self.key)
+
+    @property
+    def region_and_level(self) -> dict[str, Any]:
+        """Values of the columns `region_type` and `level`."""
+        return {"region_type": self.region_type.value, "level": self.level}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(MeasuredLine):
+    """What SafeTab-P measures.
+
+    Attributes:
+        total_only: the noise of the total of a group whose iteration is `detailed_only`.
+        stage_1: the noise of the total that determines the detail.
+        stage_2: the noise of what is published of any other group: its total, or each cell of its detail.
+        cut_off: c. A total of detail 0 is published only if it is greater; None if all are.
+    """
+
+    total_only: Uncapped
+    stage_1: Uncapped
+    stage_2: Uncapped
+    cut_off: int | None
 
     @property
     def query_total_only(self) -> str:
@@ -112,121 +139,148 @@ class Measured:
         }
 
 
-@dataclass(frozen=True)
-class MeasuredTable:
-    """What SafeTab-H measures of the groups of a region type and level for T3 or T4: one line of the draw.
+@dataclass(frozen=True, kw_only=True)
+class MeasuredTable(MeasuredLine):
+    """What SafeTab-H measures for T3 or T4.
 
     Attributes:
         family: `T3` or `T4`.
-        budget: ρ or ε for unbounded neighbors.
-        stability: Δ, the most of these groups that a household can be in.
         noise: of every basis cell.
-        thresholds: the least totals of T1 of details 1, 2 and 3 (T3), or 1 (T4).
-        negative_counts: whether negative measurements stay; otherwise they become 0.
     """
 
     family: str
-    region_type: RegionType
-    level: int
-    budget: Fraction
-    stability: int
     noise: Uncapped
-    thresholds: tuple[int, ...]
-    negative_counts: bool
 
     @property
-    def label(self) -> str:
-        return _label((self.region_type,), self.level, self.family)
-
-    @property
-    def tables(self) -> tuple[HouseholdTable, ...]:
-        return HOUSEHOLD_TABLES[self.family]
-
-
-def _label(region_types: Sequence[RegionType], level: int, family: str = "") -> str:
-    return f"{' and '.join(region_types)} {level} {family}".rstrip()
+    def key(self) -> Key:
+        return self.region_type, self.level, self.family
 
 
 def noise_of_measurement(noise: Noise, stability: int, budget: Fraction) -> Uncapped:
-    """The noise of one measurement: of variance Δ/2b, or of scale Δ/b.
-
-    Args:
-        stability: Δ, the most groups of the region type and level that a person can be in.
-        budget: b, the part of ρ or ε that the measurement spends; greater than 0.
-    """
+    """The noise of one measurement that spends b of a budget: of variance Δ/2b, or of scale Δ/b."""
     if noise is Noise.GAUSSIAN:
         return DiscreteGaussian(stability / (2 * budget))
     return DiscreteLaplace(stability / budget)
 
 
+L = TypeVar("L", bound=MeasuredLine)
+
+
 @dataclass(frozen=True, kw_only=True)
-class _Design(LinesDesign):
+class _Design(LinesDesign, Generic[L]):
     """What the designs of SafeTab-P and SafeTab-H share.
 
     Attributes:
         states: FIPS codes. Those of states form the run US, the one of Puerto Rico the run PR.
         stabilities: Δ of each region type and level that is measured.
+        budgets: by line, ρ or ε for unbounded neighbors. Lines that have 0 or are left out are not measured.
+        thresholds: by line, the least totals of details 1, 2 and 3, or of detail 1 (T4), not decreasing.
         negative_counts: whether negative measurements stay; otherwise they become 0.
         max_race_codes: how many race codes of a record are used, from the first.
+
+    Raises:
+        DesignError: for a state that is unknown or given twice; a number out of range; a budget for a region type of
+            which there are no regions; thresholds or a stability that are missing; or if nothing is measured.
     """
 
     stabilities: Mapping[Pair, int]
+    budgets: Mapping[Key, Fraction]
+    thresholds: Mapping[Key, Sequence[int]]
     negative_counts: bool = True
     max_race_codes: int = MOST_RACE_CODES
 
     multiverse = ("which blocks have at least one housing unit or group quarters",)
     """The regions follow from these blocks."""
     protected: ClassVar[str]
+    parts: ClassVar[str] = "table"
+    """What has a budget, in words."""
 
-    def _check_common(self) -> None:
+    def __post_init__(self) -> None:
         self.require_states()
         if not 1 <= self.max_race_codes <= MOST_RACE_CODES:
             raise DesignError(f"max_race_codes: a record has 1 to {MOST_RACE_CODES} race codes")
+        for key in self.thresholds:
+            self._check_thresholds(key)
+        for key, budget in self.budgets.items():
+            self._check_budget(f"budgets: {format_label(key)}", key[:2], budget)
+            if budget:
+                self._check_thresholds(key)
+                if any(noise.exact_variance > LARGEST_VARIANCE for noise in self._noises(key)):
+                    raise DesignError(
+                        f"budgets: {format_label(key)}: the budget makes noise of a variance above "
+                        f"{LARGEST_VARIANCE:,}, which drowns any count"
+                    )
+        if not self.measured:
+            raise DesignError(f"budgets: nothing is measured, as no {self.parts} has a budget above 0")
 
     def _check_budget(self, field: str, pair: Pair, budget: Fraction) -> None:
         region_type, level = pair
         if level not in LEVELS:
             raise DesignError(f"{field}: a level is 1 or 2")
         self.require_budget(field, budget)
-        if budget and region_type.run not in self.runs:
+        if budget and region_type.run not in find_runs(self.states):
             without = f"{_PR} is not" if region_type.run == "PR" else f"no state besides {_PR} is"
             raise DesignError(f"{field}: there are no regions of this type, as {without} among the states")
         if budget and self.stabilities.get(pair, 0) < 1:
             raise DesignError(f"{field}: there are no groups: Δ, the most that a person is in, is missing")
 
-    def _check_noise(self, field: str, noise: Uncapped) -> None:
-        if noise.exact_variance > LARGEST_VARIANCE:
-            raise DesignError(
-                f"{field}: the budget makes noise of a variance above {LARGEST_VARIANCE:,}, which drowns any count"
-            )
+    def _check_thresholds(self, key: Key) -> None:
+        field, thresholds, count = f"thresholds: {format_label(key)}", self.thresholds.get(key, ()), self._details(key)
+        if len(thresholds) != count:
+            needed = "one threshold is" if count == 1 else f"{count} thresholds are"
+            raise DesignError(f"{field}: {needed} needed, and there are {len(thresholds)}")
+        if list(thresholds) != sorted(thresholds):
+            raise DesignError(f"{field}: thresholds do not decrease")
+        if any(abs(threshold) > LARGEST_THRESHOLD for threshold in thresholds):
+            raise DesignError(f"{field}: a threshold lies between −{LARGEST_THRESHOLD:,} and {LARGEST_THRESHOLD:,}")
 
-    @property
-    def runs(self) -> frozenset[str]:
-        return frozenset("PR" if code == PUERTO_RICO else "US" for code in self.states)
-
-    @property
-    def _region_types(self) -> list[RegionType]:
-        return [region_type for region_type in RegionType if region_type.run in self.runs]
-
-    @property
     @abstractmethod
-    def _measured(self) -> Sequence[Measured | MeasuredTable]:
-        """Everything that is measured, in the order of the draw."""
+    def _details(self, key: Any) -> int:
+        """The number of details above 0."""
+
+    @abstractmethod
+    def _noises(self, key: Any) -> tuple[Uncapped, ...]:
+        """The noise of all that is measured of a line."""
+
+    @abstractmethod
+    def _measure(self, key: Any, common: Mapping[str, Any]) -> L:
+        """What is measured of a line, by the fields that all lines have."""
+
+    def _noise(self, key: Key, budget: Fraction) -> Uncapped:
+        return noise_of_measurement(self.noise, self.stabilities[key[:2]], budget)
+
+    @cached_property
+    def measured(self) -> tuple[L, ...]:
+        """What is measured, in the order of the draw: by region type, by level, then T3 and T4."""
+        order = list(RegionType)
+        return tuple(
+            self._measure(
+                key,
+                {
+                    "region_type": key[0],
+                    "level": key[1],
+                    "budget": self.budgets[key],
+                    "stability": self.stabilities[key[:2]],
+                    "thresholds": tuple(self.thresholds[key]),
+                    "negative_counts": self.negative_counts,
+                },
+            )
+            for key in sorted(self.budgets, key=lambda key: (order.index(key[0]), *key[1:]))
+            if self.budgets[key]
+        )
 
     @cached_property
     def budgets_by_line(self) -> list[tuple[str, Fraction]]:
         """The labels and budgets of all lines, in order; a region type and its namesake share one."""
-        shared: dict[tuple[str, int, str], list[Measured | MeasuredTable]] = {}
-        for measured in self._measured:
-            family = measured.family if isinstance(measured, MeasuredTable) else ""
-            name = measured.region_type.removeprefix(PUERTO_RICO_ONLY)
-            shared.setdefault((name, measured.level, family), []).append(measured)
+        shared: dict[tuple[Any, ...], list[L]] = {}
+        for line in self.measured:
+            shared.setdefault((line.region_type.shared_name, *line.key[1:]), []).append(line)
         return [
             (
-                _label([measured.region_type for measured in namesakes], level, family),
-                max(measured.budget for measured in namesakes),
+                " ".join([" and ".join(line.region_type for line in lines), *map(str, rest)]),
+                max(line.budget for line in lines),
             )
-            for (_, level, family), namesakes in shared.items()
+            for (_, *rest), lines in shared.items()
         ]
 
     def domain(self, dataset: str) -> str:
@@ -234,183 +288,91 @@ class _Design(LinesDesign):
             f"all possible files of {self.protected} with the variables of {dataset}, each in a block that has a unit"
         )
 
-    def _common_record(self) -> dict[str, Any]:
+    def as_record(self) -> dict[str, Any]:
+        """The design as exact plain values in a fixed order, equal for designs that release the same."""
         return {
             "noise": self.noise.value,
             "states": sorted(self.states),
             "max_race_codes": self.max_race_codes,
             "negative_counts": self.negative_counts,
-        }
-
-    def _measured_record(self) -> dict[str, Any]:
-        return {
-            measured.label: {
-                "budget": str(measured.budget),
-                "stability": measured.stability,
-                "thresholds": list(measured.thresholds),
-            }
-            for measured in self._measured
+            "measured": {
+                line.label: {
+                    "budget": str(line.budget),
+                    "stability": line.stability,
+                    "thresholds": list(line.thresholds),
+                }
+                for line in self.measured
+            },
         }
 
 
 @dataclass(frozen=True, kw_only=True)
-class SafeTabPDesign(_Design):
+class SafeTabPDesign(_Design[Measured]):
     """Which population groups SafeTab-P measures, in which detail, with which noise.
 
     Attributes:
-        budgets: ρ or ε for unbounded neighbors of each region type and level. Those that have 0 or are left out are
-            not measured.
-        thresholds: of each region type and level, the least noisy totals of details 1, 2 and 3, not decreasing.
         stage_1_share: γ, the part of a budget that chooses the detail; strictly between 0 and 1.
         zero_suppression_chance: below the state, the total of an empty group of detail 0 is suppressed with at least
             this probability; 0 suppresses nothing.
-
-    Raises:
-        DesignError: for a state that is unknown or given twice; a number out of range; a budget for a region type of
-            which there are no regions; thresholds or a stability that are missing; or if nothing is measured.
     """
 
-    budgets: Mapping[Pair, Fraction]
-    thresholds: Mapping[Pair, tuple[int, ...]]
     stage_1_share: Fraction = Fraction(1, 10)
     zero_suppression_chance: Fraction = Fraction(0)
 
     protected = "persons"
+    parts = "region type and level"
 
     def __post_init__(self) -> None:
-        self._check_common()
         _check_number("stage_1_share", self.stage_1_share, strictly=True)
         _check_number("zero_suppression_chance", self.zero_suppression_chance, strictly=False)
-        for pair, thresholds in self.thresholds.items():
-            _check_thresholds(f"thresholds: {_label(pair[:1], pair[1])}", thresholds, len(DETAILS) - 1)
-        for pair, budget in self.budgets.items():
-            label = _label(pair[:1], pair[1])
-            self._check_budget(f"budgets: {label}", pair, budget)
-            if budget:
-                _check_thresholds(f"thresholds: {label}", self.thresholds.get(pair, ()), len(DETAILS) - 1)
-                for part in (budget, self.stage_1_share * budget, (1 - self.stage_1_share) * budget):
-                    self._check_noise(f"budgets: {label}", self._noise(pair, part))
-        if not self.measured:
-            raise DesignError("budgets: nothing is measured, as no region type and level has a budget above 0")
+        super().__post_init__()
 
-    def _noise(self, pair: Pair, part: Fraction) -> Uncapped:
-        return noise_of_measurement(self.noise, self.stabilities[pair], part)
+    def _details(self, key: Key) -> int:
+        return len(DETAILS) - 1
 
-    @cached_property
-    def measured(self) -> tuple[Measured, ...]:
-        """What is measured, in the order of the draw: by region type, then by level."""
-        return tuple(
-            self._measured_pair((region_type, level), budget)
-            for region_type in self._region_types
-            for level in LEVELS
-            if (budget := self.budgets.get((region_type, level), Fraction())) != 0
-        )
+    def _noises(self, key: Pair) -> tuple[Uncapped, Uncapped, Uncapped]:
+        """Of totals only, of stage 1, and of stage 2."""
+        budget, share = self.budgets[key], self.stage_1_share
+        return self._noise(key, budget), self._noise(key, share * budget), self._noise(key, (1 - share) * budget)
 
-    @property
-    def _measured(self) -> Sequence[Measured]:
-        return self.measured
-
-    def _measured_pair(self, pair: Pair, budget: Fraction) -> Measured:
-        region_type, level = pair
-        stage_2 = self._noise(pair, (1 - self.stage_1_share) * budget)
-        suppressed = self.zero_suppression_chance > 0 and not region_type.detailed
-        return Measured(
-            region_type,
-            level,
-            budget,
-            self.stabilities[pair],
-            self._noise(pair, budget),
-            self._noise(pair, self.stage_1_share * budget),
-            stage_2,
-            tuple(self.thresholds[pair]),
-            quantile(stage_2, self.zero_suppression_chance) if suppressed else None,
-            self.negative_counts,
-        )
+    def _measure(self, key: Pair, common: Mapping[str, Any]) -> Measured:
+        total_only, stage_1, stage_2 = self._noises(key)
+        suppressed = self.zero_suppression_chance > 0 and not key[0].detailed
+        cut_off = quantile(stage_2, self.zero_suppression_chance) if suppressed else None
+        return Measured(**common, total_only=total_only, stage_1=stage_1, stage_2=stage_2, cut_off=cut_off)
 
     def as_record(self) -> dict[str, Any]:
-        """The design as exact plain values in a fixed order, equal for designs that release the same."""
-        return self._common_record() | {
+        return super().as_record() | {
             "stage_1_share": str(self.stage_1_share),
             "zero_suppression_chance": str(self.zero_suppression_chance),
-            "measured": self._measured_record(),
         }
 
 
 @dataclass(frozen=True, kw_only=True)
-class SafeTabHDesign(_Design):
+class SafeTabHDesign(_Design[MeasuredTable]):
     """Which tables of households SafeTab-H measures for the groups that SafeTab-P has published, with which noise.
 
-    Attributes:
-        budgets: by `T3` and `T4`, ρ or ε for unbounded neighbors of each region type and level. Those that have 0 or
-            are left out are not measured.
-        thresholds: by `T3` and `T4`, and by region type and level, the least totals of T1 of details 1, 2 and 3 (T3),
-            not decreasing, or of detail 1 (T4).
-
-    Raises:
-        DesignError: as for SafeTab-P, and for a table that is neither T3 nor T4.
+    Thresholds are totals of T1.
     """
-
-    budgets: Mapping[str, Mapping[Pair, Fraction]]
-    thresholds: Mapping[str, Mapping[Pair, tuple[int, ...]]]
 
     unit = "household"
     changes_per_unit = 1
     protected = "households"
 
-    def __post_init__(self) -> None:
-        self._check_common()
-        for field, families in (("budgets", self.budgets), ("thresholds", self.thresholds)):
-            for family in families:
-                if family not in HOUSEHOLD_TABLES:
-                    tables = ", ".join(HOUSEHOLD_TABLES)
-                    raise DesignError(f"{field}: there is no table {family}; tables are {tables}")
-        for family, of_family in self.thresholds.items():
-            for pair, thresholds in of_family.items():
-                _check_thresholds(f"thresholds: {_label(pair[:1], pair[1], family)}", thresholds, _details_of(family))
-        for family, budgets in self.budgets.items():
-            for pair, budget in budgets.items():
-                label = _label(pair[:1], pair[1], family)
-                self._check_budget(f"budgets: {label}", pair, budget)
-                if budget:
-                    thresholds = self.thresholds.get(family, {}).get(pair, ())
-                    _check_thresholds(f"thresholds: {label}", thresholds, _details_of(family))
-                    self._check_noise(f"budgets: {label}", self._noise(pair, budget))
-        if not self.measured:
-            raise DesignError("budgets: nothing is measured, as no table has a budget above 0")
+    def _details(self, key: Any) -> int:
+        return len(HOUSEHOLD_TABLES[key[2]]) - 1
 
-    def _noise(self, pair: Pair, budget: Fraction) -> Uncapped:
-        return noise_of_measurement(self.noise, self.stabilities[pair], budget)
+    def _noises(self, key: Key) -> tuple[Uncapped, ...]:
+        return (self._noise(key, self.budgets[key]),)
 
-    @cached_property
-    def measured(self) -> tuple[MeasuredTable, ...]:
-        """What is measured, in the order of the draw: by region type, level, then T3 and T4."""
-        return tuple(
-            MeasuredTable(
-                family,
-                region_type,
-                level,
-                budget,
-                self.stabilities[region_type, level],
-                self._noise((region_type, level), budget),
-                tuple(self.thresholds[family][region_type, level]),
-                self.negative_counts,
-            )
-            for region_type in self._region_types
-            for level in LEVELS
-            for family in HOUSEHOLD_TABLES
-            if (budget := self.budgets.get(family, {}).get((region_type, level), Fraction())) != 0
-        )
-
-    @property
-    def _measured(self) -> Sequence[MeasuredTable]:
-        return self.measured
-
-    def as_record(self) -> dict[str, Any]:
-        return self._common_record() | {"measured": self._measured_record()}
+    def _measure(self, key: tuple[RegionType, int, str], common: Mapping[str, Any]) -> MeasuredTable:
+        (noise,) = self._noises(key)
+        return MeasuredTable(**common, family=key[2], noise=noise)
 
 
-def _details_of(family: str) -> int:
-    return len(HOUSEHOLD_TABLES[family]) - 1
+def find_runs(states: Iterable[str]) -> set[str]:
+    """The runs that count states: `US`, or `PR`."""
+    return {"PR" if state == PUERTO_RICO else "US" for state in states}
 
 
 def _check_number(field: str, number: Fraction, strictly: bool) -> None:
@@ -418,13 +380,3 @@ def _check_number(field: str, number: Fraction, strictly: bool) -> None:
         raise DesignError(f"{field}: the number is {'above' if strictly else 'at least'} 0 and below 1, not {number}")
     if number.denominator > LARGEST_DENOMINATOR:
         raise DesignError(f"{field}: the number's denominator is at most a trillion")
-
-
-def _check_thresholds(field: str, thresholds: Sequence[int], count: int) -> None:
-    if len(thresholds) != count:
-        needed = "one threshold is" if count == 1 else f"{count} thresholds are"
-        raise DesignError(f"{field}: {needed} needed, and there are {len(thresholds)}")
-    if list(thresholds) != sorted(thresholds):
-        raise DesignError(f"{field}: thresholds do not decrease")
-    if any(abs(threshold) > LARGEST_THRESHOLD for threshold in thresholds):
-        raise DesignError(f"{field}: a threshold lies between −{LARGEST_THRESHOLD:,} and {LARGEST_THRESHOLD:,}")

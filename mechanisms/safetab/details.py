@@ -43,20 +43,15 @@ def cells(detail: int) -> int:
     return len(SEXES) * len(AGES[detail]) if detail else 1
 
 
-def detail_of(totals: Counts, thresholds: Sequence[int]) -> Counts:
+def find_details(totals: Counts, thresholds: Sequence[int]) -> Counts:
     """The detail of each total: how many thresholds it reaches. A total equal to a threshold reaches it."""
     return np.searchsorted(np.asarray(thresholds, dtype=np.int64), totals, side="right").astype(np.int64)
 
 
-def folded(detail: int, counts: Counts) -> Counts:
-    """Counts of a detail's cells, from those of the 46 finest.
+def fold(detail: int, counts: Counts) -> Counts:
+    """Counts of a detail's cells, for each sex its age groups, from those of the 46 finest.
 
-    Args:
-        detail: of SafeTab-P.
-        counts: shape (…, 46).
-
-    Returns:
-        Shape (…, `cells(detail)`): for each sex, its age groups.
+    The last axis has 46 counts, and in the result `cells(detail)`.
     """
     if not detail:
         return counts.sum(axis=-1, keepdims=True)
@@ -95,20 +90,13 @@ class HouseholdTable:
     @property
     def data_cells(self) -> Mapping[int, tuple[int, ...]]:
         """All data cells in order, each with the basis cells that add up to it."""
-        everything = {cell: (cell,) for cell in self.basis} | dict(self.margins)
-        return {cell: everything[cell] for cell in sorted(everything)}
+        return dict(sorted([*((cell, (cell,)) for cell in self.basis), *self.margins.items()]))
 
-    def folded(self, counts: Counts) -> Counts:
-        """Counts of the basis cells, from those of the 20 finest.
-
-        Args:
-            counts: shape (…, 20).
-
-        Returns:
-            Shape (…, number of basis cells), in the order of `basis`.
-        """
+    def fold(self, counts: Counts) -> Counts:
+        """Counts of the basis cells, in the order of `basis`, from those of the 20 finest; cells are the last axis."""
         table = counts.reshape(*counts.shape[:-1], HOUSEHOLD_TYPES, TENURES).sum(axis=-1 if self.family == "T3" else -2)
-        return np.stack([table[..., [code - 1 for code in held]].sum(axis=-1) for held in self.basis.values()], axis=-1)
+        parts = [table[..., [code - 1 for code in codes]] for codes in self.basis.values()]
+        return np.stack([part.sum(axis=-1) for part in parts], axis=-1)
 
 
 T3 = (

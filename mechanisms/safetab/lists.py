@@ -58,11 +58,9 @@ class Iteration:
 
 
 class Memberships(NamedTuple):
-    """The iterations of a universe, each by the codes that map to it. A code is missing where it maps to none.
+    """The iterations of a universe by the codes that map to them, of races alone, in any combination, and of ethnicity.
 
-    Attributes:
-        alone: by race code, the iteration of the race alone.
-        combination: by race code, the iteration of the race alone or in any combination.
+    A code is missing where it maps to none.
     """
 
     alone: Mapping[str, str]
@@ -95,29 +93,19 @@ class CodeLists:
             ETHNICITY_FILE,
             "ITERATION_CODE",
             f"a code is an iteration of {RACE_FILE} too",
-            {each.code for each in self.race} & {each.code for each in self.ethnicity},
+            {iteration.code for iteration in self.race} & {iteration.code for iteration in self.ethnicity},
         )
         _require_none(MAP_FILE, "all fields", "a row is repeated", _repeated(self.pairs))
         unknown = [code for code, _ in self.pairs if code not in self.iteration]
         _require_none(MAP_FILE, "ITERATION_CODE", "a code is in neither file of iterations", unknown)
         unknown = [code for _, code in self.pairs if code not in self.names]
         _require_none(MAP_FILE, "RACE_ETH_CODE", f"a code is not in {CODES_FILE}", unknown)
-        self._check_hierarchy()
-
-    def _check_hierarchy(self) -> None:
-        for (detailed, level), mapped in self._mapped.items():
-            for kind, found in mapped.items():
-                where = "the nation and states" if detailed else "regions below the state"
-                _require_none(
-                    MAP_FILE,
-                    "RACE_ETH_CODE",
-                    f"a code maps to more than one iteration of level {level} {_KINDS[kind]} for {where}",
-                    _repeated(code for code, _ in found),
-                )
+        # A code that maps to several iterations of a kind is found here.
+        _ = self.memberships
 
     @cached_property
     def iteration(self) -> Mapping[str, Iteration]:
-        return {each.code: each for each in (*self.race, *self.ethnicity)}
+        return {iteration.code: iteration for iteration in (*self.race, *self.ethnicity)}
 
     def universe(self, region_type: RegionType, level: int) -> tuple[Iteration, ...]:
         """The iterations that have groups for a region type at a level, in the order of their codes."""
@@ -127,32 +115,28 @@ class CodeLists:
     def _universes(self) -> Mapping[tuple[bool, int], tuple[Iteration, ...]]:
         ordered = [self.iteration[code] for code in sorted(self.iteration)]
         return {
-            (detailed, level): tuple(each for each in ordered if each.level == level and each.is_in(detailed))
+            (detailed, level): tuple(
+                iteration for iteration in ordered if iteration.level == level and iteration.is_in(detailed)
+            )
             for detailed in (True, False)
             for level in LEVELS
         }
 
-    def memberships(self, detailed: bool, level: int) -> Memberships:
-        """The iterations to which each code maps, within a universe.
-
-        Args:
-            detailed: the universe of the nation and states, or that of regions below the state.
-            level: 1 or 2.
-        """
-        mapped = self._mapped[detailed, level]
-        return Memberships(dict(mapped[True]), dict(mapped[False]), dict(mapped[None]))
-
     @cached_property
-    def _mapped(self) -> Mapping[tuple[bool, int], Mapping[bool | None, list[tuple[str, str]]]]:
-        """(code, iteration) by universe: of races alone (True), in combination (False), of ethnicities (None)."""
-        found: dict[tuple[bool, int], dict[bool | None, list[tuple[str, str]]]] = {}
-        for universe, iterations in self._universes.items():
-            found[universe] = {True: [], False: [], None: []}
-            kinds = {each.code: each.alone for each in iterations}
-            for code, race_or_ethnicity in self.pairs:
-                if code in kinds:
-                    found[universe][kinds[code]].append((race_or_ethnicity, code))
-        return found
+    def memberships(self) -> Mapping[tuple[bool, int], Memberships]:
+        """By universe, whether it is that of the nation and states, and level: the iterations to which codes map."""
+        memberships = {}
+        for (detailed, level), iterations in self._universes.items():
+            alone = {iteration.code: iteration.alone for iteration in iterations}
+            where = "the nation and states" if detailed else "regions below the state"
+            kinds = []
+            for kind, words in ((True, "alone"), (False, "in combination"), (None, "of ethnicity")):
+                pairs = [(code, to) for to, code in self.pairs if to in alone and alone[to] is kind]
+                rule = f"a code maps to more than one iteration of level {level} {words} for {where}"
+                _require_none(MAP_FILE, "RACE_ETH_CODE", rule, _repeated(code for code, _ in pairs))
+                kinds.append(dict(pairs))
+            memberships[detailed, level] = Memberships(*kinds)
+        return memberships
 
     def stability(self, region_type: RegionType, level: int, max_race_codes: int) -> int:
         """Δ: the most groups of a region type and level that one person can be in; at least 1.
@@ -161,34 +145,27 @@ class CodeLists:
         (0 or 1 by the hierarchy) and r the number of race codes. It needs that codes with the same iteration alone
         have the same one in combination. If lists break this, the greatest number may be 1 + r + h_eth, and is used
         instead: codes with a common iteration alone and as many different ones in combination as there are.
-
-        Args:
-            level: 1 or 2.
-            max_race_codes: r, from 1 to 8.
         """
-        alone, combination, ethnicity = self.memberships(region_type.detailed, level)
+        alone, combination, ethnicity = self.memberships[region_type.detailed, level]
         by_alone: dict[str, set[str]] = defaultdict(set)
         for code, iteration in alone.items():
             by_alone[iteration] |= {combination[code]} if code in combination else set()
-        sharing = [1 + min(max_race_codes, len(found)) for found in by_alone.values()]
+        sharing = [1 + min(max_race_codes, len(combinations)) for combinations in by_alone.values()]
         most_race = max([min(max_race_codes, len(set(combination.values()))), *sharing])
         formula = max(2, max_race_codes) if alone or combination else 0
         return max(1, max(formula, most_race) + bool(ethnicity))
 
 
-_KINDS = {True: "alone", False: "in combination", None: "of ethnicity"}
-
-
 def _check_iterations(file: str, iterations: tuple[Iteration, ...]) -> None:
-    _require_none(file, "ITERATION_CODE", "a code is repeated", _repeated(each.code for each in iterations))
-    wrong = [each for each in iterations if (each.alone is None) != (file == ETHNICITY_FILE)]
+    _require_none(file, "ITERATION_CODE", "a code is repeated", _repeated(listed.code for listed in iterations))
+    wrong = [listed for listed in iterations if (listed.alone is None) != (file == ETHNICITY_FILE)]
     _require_none(file, "ALONE", "the field is True or False for races, and ethnicities have none", wrong)
-    wrong = [each for each in iterations if each.level not in (0, *LEVELS)]
+    wrong = [listed for listed in iterations if listed.level not in (0, *LEVELS)]
     _require_none(file, "LEVEL", "a level is 0, 1 or 2", wrong)
     for name, flag in (("DETAILED_ONLY", "detailed_only"), ("COARSE_ONLY", "coarse_only")):
-        wrong = [each for each in iterations if (each.level == 0) != (getattr(each, flag) is None)]
+        wrong = [listed for listed in iterations if (listed.level == 0) != (getattr(listed, flag) is None)]
         _require_none(file, name, "the field is Null at level 0, and only there", wrong)
-    wrong = [each for each in iterations if each.detailed_only and each.coarse_only]
+    wrong = [listed for listed in iterations if listed.detailed_only and listed.coarse_only]
     _require_none(file, "COARSE_ONLY", "DETAILED_ONLY and COARSE_ONLY are not both True", wrong)
 
 
@@ -199,4 +176,8 @@ def _repeated(values: Iterable[object]) -> Iterator[object]:
 def _require_none(file: str, field: str, rule: str, offenders: Iterable[object]) -> None:
     count = sum(1 for _ in offenders)
     if count:
-        raise ListsError(f"{file}: {field}: {rule}: {count:,} {'offender' if count == 1 else 'offenders'}")
+        raise ListsError(f"{file}: {field}: {rule}: {format_count(count, 'offender')}")
+
+
+def format_count(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -1,7 +1,8 @@
 """Planning: the margin of error that a budget gives, the budget that a margin requires, and the detail to expect.
 
-The margin is that of one published measurement: a total or a cell of SafeTab-P's stage 2, or a basis cell of SafeTab-H.
-`design` gives the budget and Δ of each.
+A declaration gives some lines, by their names, budgets and others margins of error; both become the budgets of a design
+here. The margin is that of one published measurement: a total or a cell of SafeTab-P's stage 2, or a basis cell of
+SafeTab-H.
 
 A margin m means that the noise is beyond ±m in at most one draw in twenty. For the discrete Gaussian, the planned
 margin is m = z·σ with z = 1.96 and σ² = Δ/2b, as for the continuous one; the exact margin is an integer near it. For
@@ -9,14 +10,18 @@ the discrete Laplace, margins and budgets follow from the exact distribution. So
 """
 
 import math
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
+from mechanisms.design import LARGEST_BUDGET, DesignError
 from mechanisms.noise import Noise
-from mechanisms.safetab.design import Measured, noise_of_measurement
+from mechanisms.safetab.design import LARGEST_VARIANCE, Key, Measured, Pair, format_label, noise_of_measurement
 from mechanisms.safetab.details import cells
-from mechanisms.sampling.quantiles import Uncapped, half_width, laplace_budget, noise_sum, quantile
+from mechanisms.safetab.regions import RegionType
+from mechanisms.sampling.quantiles import Uncapped, half_width, laplace_budget, noise_sum
 
 Z = Fraction(196, 100)
 """The normal distribution's 97.5% quantile, to two decimals."""
@@ -26,6 +31,10 @@ COVERAGE = Fraction(95, 100)
 
 PLACES = 6
 """Decimals of a budget that is computed from a margin, unless others are asked for."""
+
+_LINE = re.compile(r"(?P<region_type>[A-Z-]+) (?P<level>[12])(?: (?P<family>T[34]))?")
+
+V = TypeVar("V")
 
 
 def margin_of_error(noise: Noise, stability: int, budget: Fraction, stage_1_share: Fraction = Fraction(0)) -> float:
@@ -70,15 +79,76 @@ def budget_for_margin(
     return budget
 
 
-@dataclass(frozen=True)
-class Chances:
-    """What happens to a group of SafeTab-P that is not measured as a total only, by its true size.
+def read_lines(field: str, given: Mapping[str, V], *, with_tables: bool) -> dict[Key, V]:
+    """Values of lines by what their names stand for, which in SafeTab-H includes a family of tables.
 
-    Attributes:
-        details: the probabilities of details 0 to 3.
+    Raises:
+        DesignError: if a line does not exist, or names no family or one too many.
     """
+    values: dict[Key, V] = {}
+    for line, value in given.items():
+        match = _LINE.fullmatch(line)
+        if match is None or match["region_type"] not in set(RegionType):
+            kinds = ", ".join(RegionType)
+            raise DesignError(
+                f"{field}: {line!r} is no line such as TRACT 2 (in SafeTab-H: TRACT 2 T3); region types are {kinds}, "
+                "and levels 1 and 2"
+            )
+        pair, family = (RegionType(match["region_type"]), int(match["level"])), match["family"]
+        if family and not with_tables:
+            raise DesignError(f"{field}: {line}: SafeTab-P has no tables {family}")
+        if with_tables and not family:
+            raise DesignError(f"{field}: {line}: say which tables: {line} T3, or {line} T4")
+        values[(*pair, family) if family else pair] = value
+    return values
 
-    size: int
+
+def complete_budgets(
+    noise: Noise,
+    stabilities: Mapping[Pair, int],
+    budgets: Mapping[Key, Fraction],
+    margins: Mapping[Key, Fraction],
+    stage_1_share: Fraction = Fraction(0),
+) -> dict[Key, Fraction]:
+    """The budgets of lines of which some have a budget and others a 95% margin of error.
+
+    Raises:
+        DesignError: if a line has both, or has no groups, or no budget within bounds meets a margin.
+    """
+    if not 0 <= stage_1_share < 1:
+        raise DesignError(f"stage_1_share: the number is above 0 and below 1, not {stage_1_share}")
+    completed = dict(budgets)
+    for key, margin in margins.items():
+        field, pair = f"moe: {format_label(key)}", key[:2]
+        if key in budgets:
+            raise DesignError(
+                f"{field}: a line has a budget or a margin of error, not both, and budgets names this one too"
+            )
+        if pair not in stabilities:
+            raise DesignError(
+                f"{field}: there are no regions of this type in the declared states, or no groups in them"
+            )
+        try:
+            budget = budget_for_margin(noise, stabilities[pair], margin, stage_1_share)
+        except ValueError as error:
+            raise DesignError(f"{field}: {error}") from None
+        if budget > LARGEST_BUDGET:
+            raise DesignError(
+                f"{field}: a margin of {float(margin):g} takes {noise.symbol} = {float(budget):g}, which leaves hardly "
+                f"any noise; the most is {LARGEST_BUDGET}"
+            )
+        least = (min(stage_1_share, 1 - stage_1_share) or 1) * budget
+        if noise_of_measurement(noise, stabilities[pair], least).exact_variance > LARGEST_VARIANCE:
+            raise DesignError(
+                f"{field}: a margin of {float(margin):g} takes noise of a variance above {LARGEST_VARIANCE:,}"
+            )
+        completed[key] = budget
+    return completed
+
+
+class Chances(NamedTuple):
+    """The probabilities of details 0 to 3, and of being published, of a group that is not measured as a total only."""
+
     details: tuple[float, ...]
     published: float
 
@@ -92,29 +162,18 @@ def chances(measured: Measured, size: int) -> Chances:
     below = [_at_most(measured.stage_1, threshold - 1 - size) for threshold in measured.thresholds]
     details = tuple(upper - lower for lower, upper in pairwise([0.0, *below, 1.0]))
     if measured.cut_off is None:
-        return Chances(size, details, 1.0)
-    return Chances(size, details, 1 - details[0] * _at_most(measured.stage_2, measured.cut_off - size))
+        return Chances(details, 1.0)
+    return Chances(details, 1 - details[0] * _at_most(measured.stage_2, measured.cut_off - size))
 
 
-def numbers_of_an_empty_group(measured: Measured) -> float:
+def expect_numbers_of_empty_group(measured: Measured) -> float:
     """How many numbers are expected to be published of an empty group of SafeTab-P that is not a total only.
 
     Nearly all groups of small regions are empty, so this says how large a release becomes.
     """
-    found = chances(measured, 0)
-    detailed = sum(chance * cells(detail) for detail, chance in enumerate(found.details) if detail)
-    return found.published - (1 - found.details[0]) + detailed
-
-
-def size_for(measured: Measured, detail: int, chance: Fraction) -> int:
-    """The least true total with which a group gets a detail, or a finer one, with at least some probability. Exact.
-
-    Args:
-        detail: 1 to 3.
-        chance: strictly between 0 and 1.
-    """
-    # P(n + X >= t) = P(X <= n - t), as the noise is symmetric.
-    return measured.thresholds[detail - 1] + quantile(measured.stage_1, chance)
+    details, published = chances(measured, 0)
+    detailed = sum(chance * cells(detail) for detail, chance in enumerate(details) if detail)
+    return published - (1 - details[0]) + detailed
 
 
 def _at_most(noise: Uncapped, value: int) -> float:

@@ -27,10 +27,7 @@ class RegionType(StrEnum):
 
     @property
     def detailed(self) -> bool:
-        """Whether the region is a nation or a state: these have the iterations that are not `coarse_only`.
-
-        All other types have those that are not `detailed_only`.
-        """
+        """Whether it is a nation or a state, which have other iterations (`Iteration.is_in`)."""
         return self in (RegionType.USA, RegionType.STATE, RegionType.PR_STATE)
 
     @property
@@ -39,37 +36,19 @@ class RegionType(StrEnum):
         return "PR" if self.startswith(PUERTO_RICO_ONLY) else "US"
 
     @property
-    def namesake(self) -> "RegionType | None":
-        """The type of the same name in the other run, such as PR-STATE for STATE; none for USA and AIANNH."""
-        name = self.removeprefix(PUERTO_RICO_ONLY) if self.run == "PR" else f"{PUERTO_RICO_ONLY}{self}"
-        return RegionType(name) if name in set(RegionType) else None
+    def shared_name(self) -> str:
+        """The name without the run: STATE for both STATE and PR-STATE."""
+        return self.removeprefix(PUERTO_RICO_ONLY)
 
     @property
     def digits(self) -> int:
-        return _DIGITS[self.removeprefix(PUERTO_RICO_ONLY)]
+        return _DIGITS[self.shared_name]
 
     @property
     def words(self) -> str:
-        words = _WORDS[self.removeprefix(PUERTO_RICO_ONLY)]
+        words = _WORDS[self.shared_name]
         return f"{words} of Puerto Rico" if self.run == "PR" and self is not RegionType.PR_STATE else words
 
-    @property
-    def pattern(self) -> str:
-        return _PATTERNS[self]
-
-
-_PATTERNS = {
-    RegionType.USA: "1",
-    RegionType.STATE: "[0-9]{2}",
-    RegionType.COUNTY: "[0-9]{5}",
-    RegionType.TRACT: "[0-9]{11}",
-    RegionType.PLACE: "[0-9]{7}",
-    RegionType.AIANNH: "[0-9]{4}",
-    RegionType.PR_STATE: "72",
-    RegionType.PR_COUNTY: "72[0-9]{3}",
-    RegionType.PR_TRACT: "72[0-9]{9}",
-    RegionType.PR_PLACE: "72[0-9]{5}",
-}
 
 _DIGITS = {"USA": 1, "STATE": 2, "COUNTY": 5, "TRACT": 11, "PLACE": 7, "AIANNH": 4}
 

@@ -1,5 +1,5 @@
--- The estimates of a table for the total population of a region.
-SELECT cell, estimate, lower, upper
-FROM {{ estimates }}
-WHERE table_name = $table_name AND region_id = $region AND iteration_code = '*'
+-- The rows of a finished table on the total population of a region.
+SELECT estimate, lower, upper
+FROM {{ table }}
+WHERE region_id = $region AND iteration_code = '*'
 ORDER BY cell

@@ -3,7 +3,9 @@ SELECT area, number AS set_number, cell, count(*) AS count
 FROM (
     {% include "safetab/records.sql" %}
 )
-JOIN {{ unit_areas }} USING (unit)
+JOIN (
+    SELECT {{ key | id }} AS unit, area FROM {{ units }} JOIN {{ areas }} USING ({{ columns | ids }})
+) USING (unit)
 JOIN (
     SELECT {{ codes | ids }}, number
     FROM {{ answers }}

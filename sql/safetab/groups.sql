@@ -7,11 +7,9 @@ SELECT
     totals."REGION_ID" AS region_id,
     totals."ITERATION_CODE" AS iteration_code,
     totals."COUNT"::BIGINT AS total,
-    len(list_filter(thresholds.t3, lambda least: least <= totals."COUNT"))::TINYINT AS t3,
-    len(list_filter(thresholds.t4, lambda least: least <= totals."COUNT"))::TINYINT AS t4
+    len(list_filter(universes.t3, lambda least: least <= totals."COUNT"))::TINYINT AS t3,
+    len(list_filter(universes.t4, lambda least: least <= totals."COUNT"))::TINYINT AS t4
 FROM {{ totals }} AS totals
 JOIN {{ universes }} AS universes
     ON universes.region_type = totals."REGION_TYPE" AND universes.iteration_code = totals."ITERATION_CODE"
-JOIN {{ thresholds }} AS thresholds
-    ON thresholds.region_type = universes.region_type AND thresholds.level = universes.level
 ORDER BY number

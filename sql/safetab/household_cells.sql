@@ -8,5 +8,5 @@ SELECT
     cells.place,
     cells.data_cell
 FROM {{ groups }} AS groups
-JOIN {{ cells }} AS cells ON cells.detail = groups.{{ family | id }} AND cells.family = $family
+JOIN {{ cells }} AS cells ON cells.detail = groups.{{ family | id }}
 WHERE groups.region_type = $region_type AND groups.level = $level

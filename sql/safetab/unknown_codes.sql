@@ -7,7 +7,7 @@ FROM (
     FROM (
         {% include "safetab/records.sql" %}
     )
-    {% if loop.index0 in optional %}
+    {% if column not in ('QRACE1', 'QSPAN') %}
     WHERE {{ column | id }} <> 'Null'
     {% endif %}
     GROUP BY ALL

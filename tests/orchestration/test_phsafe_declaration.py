@@ -83,7 +83,7 @@ def test_pure_noise_has_the_same_margins_with_epsilon() -> None:
 def test_puerto_rico_alone_has_no_level_of_the_nation() -> None:
     design = PHSafeDeclaration.model_validate(declared(states=["72"])).design(TOWN)
     assert design == production(("72",))
-    assert not design.nation
+    assert design.region_types == {"STATE"}
 
 
 def test_declared_budgets_and_margins_are_used_exactly_as_written() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from assets.release.release import DeclarationError
 from assets.safetab.release import SafeTabHRelease, SafeTabPRelease
-from mechanisms.safetab.lines import line_of
+from mechanisms.safetab.design import format_label
 from tests.assets.safetab import examples
 from tests.assets.safetab.test_lists import write
 from tests.safetab_deployments import safetab_components
@@ -22,7 +22,7 @@ def declared(persons: dict[str, Any], households: dict[str, Any]) -> tuple[SafeT
 
 
 def lines(release: SafeTabPRelease | SafeTabHRelease) -> set[str]:
-    return {line_of(pair) for pair in release.pairs}
+    return {format_label(pair) for pair in release.pairs}
 
 
 def test_lines_of_production_that_the_lists_have_no_iteration_for_are_left_out(tmp_path: Path) -> None:

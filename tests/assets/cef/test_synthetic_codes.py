@@ -25,6 +25,7 @@ from mechanisms.safetab.regions import RegionType
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.cef.test_synthetic import VERSION_KEY
+from tests.assets.safetab.examples import counting_release
 
 LISTS = Path(__file__).parents[3] / "assets" / "safetab" / "lists"
 CODES = [f"QRACE{place}" for place in range(1, 9)]
@@ -267,12 +268,12 @@ def test_safetab_counts_the_same_in_the_census_and_in_the_files_written_from_it(
         ingest(session, files, tmp_path, VERSION_KEY)
         assert session.count(files.cef_tables()[1]) == session.count(census.cef_tables()[1])
         for dataset in (census, files):
-            regions, values, names = regions_recipe(session, dataset, list(RegionType), population.states)
+            release = counting_release(dataset, Counted.PERSONS, lists, measured, population.states)
+            regions, values, names = regions_recipe(session, release)
             found[dataset.name] = [session.rows(regions, values, **names)]
             for counted in Counted:
-                counts, values, names = counts_recipe(
-                    session, dataset, counted, lists, measured, population.states, max_race_codes=8
-                )
+                release = counting_release(dataset, counted, lists, measured, population.states)
+                counts, values, names = counts_recipe(session, release)
                 found[dataset.name].append(sorted(session.rows(counts, values, **names)))
     assert found["files"] == found["made_up"]
     regions, persons, households = found["files"]

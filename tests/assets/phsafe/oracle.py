@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
-from assets.phsafe.counts import write_counts
-from assets.phsafe.join import stage_truncation, write_truncated_join, write_truncation_report
-from assets.release.dataset import DatasetDeclaration
+from assets.phsafe.grid import counts_recipe, list_cells
+from assets.phsafe.join import join_recipe, report_recipe
+from assets.phsafe.release import PHSafeRelease
 from mechanisms.phsafe.runs import RUNS, Geography, Iterated, Level
 from resources.statements import Table, Zone
-from resources.warehouse import Session
+from resources.warehouse import Recipe, Session
 
 
 class Unit(NamedTuple):
@@ -90,10 +90,15 @@ class Census:
             }
             self.session.create(table, "warehouse/all", source=self.session.register("records", pa.table(columns)))
 
-    @property
-    def dataset(self) -> DatasetDeclaration:
-        """A stand-in for the declaration, of which only the tables' addresses are read."""
-        return cast(DatasetDeclaration, SimpleNamespace(cef_tables=lambda: self.tables))
+    def release(
+        self, truncation: Mapping[str, int | None], released: Iterable[tuple[str, Level]] = ()
+    ) -> PHSafeRelease:
+        """A stand-in for a release, of which only the tables' addresses and some of the design are read."""
+        pairs = set(released)
+        ordered = [(run, level, 0) for run in RUNS for level in run.levels if (run.name, level) in pairs]
+        design = SimpleNamespace(states=self.states, thresholds=truncation, released=ordered)
+        dataset = SimpleNamespace(cef_tables=lambda: self.tables)
+        return cast(PHSafeRelease, SimpleNamespace(dataset=dataset, design=design))
 
     def table(self, name: str) -> Table:
         """A table of the release."""
@@ -102,8 +107,8 @@ class Census:
     def joined_records(self, truncation: Mapping[str, int | None]) -> dict[str, Counter[tuple[Person, Unit]]]:
         """The truncated join of every run as a multiset of records."""
         joining = {name: threshold for name, threshold in truncation.items() if threshold is not None}
-        names = stage_truncation(self.session, self.dataset, self.states, joining)
-        rows = self.session.arrow("phsafe/truncated_join", {"states": list(self.states)}, **names).to_pylist()
+        _, values, names = join_recipe(self.session, self.release(joining))
+        rows = self.session.arrow("phsafe/truncated_join", values, **names).to_pylist()
         joined: dict[str, Counter[tuple[Person, Unit]]] = {name: Counter() for name in joining}
         for row in rows:
             person = Person(*(row[name] for name in Person._fields))
@@ -114,10 +119,18 @@ class Census:
 
     def write(self, truncation: Mapping[str, int | None], released: Iterable[tuple[str, Level]]) -> pa.Table:
         """Write the truncated join and the exact counts; returns the counts."""
-        target = self.table("counts")
-        write_truncated_join(self.session, self.dataset, self.table("truncated_join"), self.states, truncation)
-        write_counts(self.session, self.table("truncated_join"), target, self.states, set(released))
-        return self.session.arrow("warehouse/all", source=target)
+        release = self.release(truncation, released)
+        cells = list_cells(release.design)
+        cells = cells.add_column(0, "draw_order", pa.array(range(len(cells)), pa.int64()))
+        joined = self.make("truncated_join", join_recipe(self.session, release))
+        counts = self.make("counts", counts_recipe(self.session, joined, cells))
+        return self.session.arrow("warehouse/all", source=counts)
+
+    def make(self, name: str, recipe: Recipe) -> Table:
+        """Make a table of the release by its recipe."""
+        statement, values, names = recipe
+        self.session.create(self.table(name), statement, values, **names)
+        return self.table(name)
 
     def counts(
         self, truncation: Mapping[str, int | None], released: Iterable[tuple[str, Level]] = ALL_RELEASED
@@ -131,8 +144,8 @@ class Census:
 
     def report(self, truncation: Mapping[str, int | None]) -> dict[str, dict[str, int]]:
         """The truncation report by run."""
-        write_truncation_report(self.session, self.dataset, self.table("report"), self.states, truncation)
-        rows = self.session.arrow("warehouse/all", source=self.table("report")).to_pylist()
+        report = self.make("report", report_recipe(self.release(truncation)))
+        rows = self.session.arrow("warehouse/all", source=report).to_pylist()
         return {row.pop("run"): row for row in rows}
 
 

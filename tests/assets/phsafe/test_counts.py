@@ -8,8 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assets.phsafe.counts import write_counts
-from assets.phsafe.join import write_truncated_join, write_truncation_report
 from mechanisms.phsafe.runs import LEVELS, RUN, RUNS, Geography, Iterations, Level
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
@@ -309,36 +307,3 @@ def test_nothing_is_truncated_in_a_census_of_no_records(session: Session) -> Non
     (row,) = Census(session, [], []).report({"PH3": 6}).values()
     assert row.pop("truncation") == 6
     assert set(row.values()) == {0}
-
-
-# Bad input
-
-
-@pytest.mark.parametrize(
-    ("truncation", "words"),
-    [
-        ({"PH9": 10}, "there is no run PH9"),
-        ({}, "no run is named"),
-        ({"PH3": None}, "PH3 counts persons, and needs a truncation threshold"),
-        ({"PH1_denom": 10}, "PH1_denom counts units, of which there are none to truncate"),
-        ({"PH3": 0}, "truncation threshold lies between 1 and"),
-    ],
-)
-def test_impossible_thresholds_are_refused(session: Session, truncation: dict[str, int | None], words: str) -> None:
-    census = Census(session, [], [])
-    for write in (write_truncated_join, write_truncation_report):
-        with pytest.raises(ValueError, match=words):
-            write(session, census.dataset, census.table("refused"), ["01"], truncation)
-    assert session.columns(census.table("refused")) == {}
-
-
-def test_a_report_on_runs_of_units_alone_is_refused(session: Session) -> None:
-    with pytest.raises(ValueError, match="nothing is truncated"):
-        Census(session, [], []).report({"PH1_denom": None})
-
-
-@pytest.mark.parametrize(("run", "level"), [("PH9", NATION), ("PH2", LEVELS[1])])
-def test_impossible_levels_are_refused(session: Session, run: str, level: Level) -> None:
-    census = Census(session, [], [])
-    with pytest.raises(ValueError, match=f"there is no run {run} for level {level.name}"):
-        write_counts(session, census.table("truncated_join"), census.table("counts"), ["01"], [(run, level)])

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
 
@@ -20,7 +21,8 @@ from assets.charge import drawing
 from assets.gates.shared import all_gates
 from assets.measurement.batches import Batch
 from assets.measurement.grid import GridCounts, in_order
-from assets.phsafe import joined
+from assets.phsafe import join
+from assets.phsafe import method as phsafe_method
 from assets.phsafe.method import PHSafeMethod
 from assets.phsafe.release import PHSafeRelease
 from assets.release.draw import Draw, Inputs
@@ -30,6 +32,7 @@ from mechanisms.sampling.reader import WordSource
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger
+from resources.statements import Table
 from resources.warehouse import Recipe, Session
 from tests.deployments import SHOWN, Deployment, refuses_to_publish
 from tests.depth import quick_cases
@@ -403,12 +406,12 @@ def test_a_variance_that_is_not_the_noises_is_stopped(
 
 def test_a_region_left_out_is_stopped_before_it_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of the same counts made again by the gate: what cells there are to be follows from the declaration."""
-    right = joined.grid_counts
-    monkeypatch.setattr(
-        joined,
-        "grid_counts",
-        lambda session, table, states, released: right(session, table, states[:1], released),
-    )
+    right = phsafe_method.counts_recipe
+
+    def without_a_region(session: Session, joined: Table, cells: pa.Table) -> Recipe:
+        return right(session, joined, cells.filter(pc.not_equal(cells["region_id"], cells["region_id"][-1])))
+
+    monkeypatch.setattr(phsafe_method, "counts_recipe", without_a_region)
     deployment = phsafe_deployment(tmp_path, runs=FEW)
     stopped(deployment, "counts", {"grid_complete"})
     assert deployment.ledger == ()
@@ -419,13 +422,13 @@ def test_a_join_without_truncation_is_stopped_before_it_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stage joins wrongly; the gate joins as it should."""
-    right = joined.join_recipe
+    right = join.join_recipe
 
     def untruncated(session: Session, release: PHSafeRelease) -> Recipe:
         runs = {name: replace(run, truncation=run.truncation and 99_999) for name, run in release.design.runs.items()}
         return right(session, replace(release, design=replace(release.design, runs=runs)))
 
-    monkeypatch.setattr(joined, "join_recipe", untruncated)
+    monkeypatch.setattr(join, "join_recipe", untruncated)
     deployment = phsafe_deployment(tmp_path, runs=FEW)
     stopped(deployment, "truncated_join", {"join_of_the_cef"})
     assert deployment.ledger == ()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import pytest
 from jinja2 import ChoiceLoader, DictLoader
 
-from assets.phsafe.join import write_truncated_join
+from assets.phsafe.join import join_recipe
 from mechanisms.phsafe.runs import RUN, RUNS
 from resources import statements
 from resources.statements import SQL_FOLDER, Zone
@@ -189,8 +189,7 @@ def test_no_neighbour_changes_a_count_of_units_by_more_than_two(session: Session
     counts: list[Counter[tuple[str, ...]]] = []
     for side in ([world.before for world in worlds], [world.after for world in worlds]):
         census = side_by_side(session, side, seed=3)
-        target = census.table("truncated_join")
-        write_truncated_join(session, census.dataset, target, census.states, dict.fromkeys(runs))
+        target = census.make("truncated_join", join_recipe(session, census.release(dict.fromkeys(runs))))
         counts.append(Counter({tuple(row[:-1]): row[-1] for row in session.rows("warehouse/all", source=target)}))
     counts[0].subtract(counts[1])
     changed: Counter[tuple[str, str]] = Counter()

@@ -4,10 +4,11 @@ Everything is small enough that codes repeat, groups have nobody, thresholds are
 others, and areas cross states.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -16,8 +17,12 @@ from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.cef.detailed_codes import RACE_CODES
 from assets.cef.detailed_files import detailed_files
 from assets.release.dataset import DatasetDeclaration
+from assets.safetab.records import Counted
+from assets.safetab.release import SafeTabRelease
+from mechanisms.safetab.design import Pair
 from mechanisms.safetab.lists import CodeLists
 from mechanisms.safetab.lists import Iteration as ListedIteration
+from mechanisms.safetab.regions import RegionType
 from resources.statements import Table, Zone
 from resources.warehouse import Session
 from tests.assets.safetab.oracle import (
@@ -72,6 +77,22 @@ def lists(draw: st.DrawFn) -> Lists:
 def toy_lists() -> Lists:
     """The lists of the twelve cases."""
     return Lists.read(TOY)
+
+
+def counting_release(
+    dataset: DatasetDeclaration,
+    counted: Counted,
+    lists: CodeLists,
+    pairs: Collection[Pair],
+    states: Sequence[str],
+    max_race_codes: int = 8,
+) -> SafeTabRelease:
+    """A stand-in for a release that measures pairs of a region type and a level, of which only counting is asked."""
+    order = list(RegionType)
+    ordered = tuple(sorted(set(pairs), key=lambda pair: (order.index(pair[0]), pair[1])))
+    design = SimpleNamespace(states=states, max_race_codes=max_race_codes)
+    release = SimpleNamespace(dataset=dataset, counted=counted, lists=lists, pairs=ordered, design=design)
+    return cast(SafeTabRelease, release)
 
 
 def code_lists(known: Lists) -> CodeLists:

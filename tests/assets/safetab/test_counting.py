@@ -12,12 +12,16 @@ from assets.release.dataset import DatasetDeclaration
 from assets.safetab.counting import (
     COUNT_COLUMNS,
     REGION_COLUMNS,
+    RecordsError,
     counts_recipe,
     regions_recipe,
+    require_countable_records,
     require_households_in_groups,
 )
 from assets.safetab.lists import PRODUCTION
-from assets.safetab.records import Counted, RecordsError, columns_read, require_countable_records
+from assets.safetab.records import Counted, columns_read
+from assets.safetab.release import SafeTabRelease
+from mechanisms.safetab.design import Pair
 from mechanisms.safetab.regions import RegionType
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -56,16 +60,11 @@ def counts(
         # Tables of groups have columns of their own, whose names may be those of columns in the statement.
         others = {name: pa.array(range(len(groups))) for name in ("number", "level", "member", "cell", "count")}
         named = session.register("groups", pa.table({**dict(zip(columns, arrays, strict=True)), **others}))
-    name, values, names = counts_recipe(
-        session,
-        dataset,
-        counted,
-        examples.code_lists(lists),
-        {(RegionType(region_type), level) for region_type, level in measured},
-        configuration.states,
-        configuration.max_race_codes,
-        named,
+    pairs = [(RegionType(region_type), level) for region_type, level in measured]
+    release = examples.counting_release(
+        dataset, counted, examples.code_lists(lists), pairs, configuration.states, configuration.max_race_codes
     )
+    name, values, names = counts_recipe(session, release, named)
     session.create(COUNTS, name, values, **names)
     assert session.columns(COUNTS) == dict(
         zip(COUNT_COLUMNS, ("VARCHAR", "UTINYINT", "VARCHAR", "VARCHAR", "UTINYINT", "BIGINT"), strict=True)
@@ -83,7 +82,9 @@ def listed(
 ) -> list[tuple[str, int, str]]:
     """The regions as Stirred makes them, in order."""
     target = Table(Zone.CONFIDENTIAL, "release", "regions")
-    name, values, names = regions_recipe(session, dataset, {RegionType(each) for each in types}, states)
+    pairs = [(RegionType(region_type), 1) for region_type in types]
+    release = examples.counting_release(dataset, Counted.PERSONS, examples.code_lists(TOY), pairs, states)
+    name, values, names = regions_recipe(session, release)
     session.create(target, name, values, **names)
     assert session.columns(target) == dict(zip(REGION_COLUMNS, ("VARCHAR", "INTEGER", "VARCHAR"), strict=True))
     return session.rows("warehouse/all", source=target)
@@ -318,11 +319,6 @@ def test_regions_are_those_with_a_unit_whether_anyone_lives_there_or_not(session
     assert listed(session, PRODUCTION_LAYOUT, ["COUNTY"], ["01"]) == [("COUNTY", 0, "01001"), ("COUNTY", 1, "01003")]
 
 
-def test_nothing_is_counted_where_nothing_is_measured(session: Session) -> None:
-    with pytest.raises(ValueError, match="no region type is measured"):
-        counts(session, FILES, Counted.PERSONS, TOY, Configuration(), [])
-
-
 # Refusals
 
 
@@ -334,7 +330,8 @@ def refuse(
 ) -> str:
     """The sentence with which records are refused; empty if they are not."""
     try:
-        require_countable_records(session, dataset, counted, TOY.codes, states)
+        release = examples.counting_release(dataset, counted, examples.code_lists(TOY), [], states)
+        require_countable_records(session, release)
     except RecordsError as error:
         return str(error)
     return ""
@@ -400,12 +397,16 @@ def test_a_run_without_a_household_in_a_published_group_is_refused_without_a_num
     blocks = [Block("01"), Block("72")]
     configuration = Configuration(states=("01", "72"))
     groups = [("STATE", "01", "3001"), ("PR-STATE", "72", "3001")]
-    measured = {(RegionType.STATE, 2), (RegionType.PR_STATE, 2)}
+    measured = [(RegionType.STATE, 2), (RegionType.PR_STATE, 2)]
+
+    def measuring(pairs: Sequence[Pair]) -> SafeTabRelease:
+        lists = examples.code_lists(TOY)
+        return examples.counting_release(FILES, Counted.HOUSEHOLDS, lists, pairs, configuration.states)
 
     def counted(homes: Sequence[Household]) -> None:
         examples.write_files(session, FILES, blocks, [], homes)
         counts(session, FILES, Counted.HOUSEHOLDS, TOY, configuration, measured, groups)
-        require_households_in_groups(session, COUNTS, measured)
+        require_households_in_groups(session, measuring(measured), COUNTS)
 
     here = [Household(block.key, QSPAN="1000") for block in blocks]
     counted(here)
@@ -413,7 +414,8 @@ def test_a_run_without_a_household_in_a_published_group_is_refused_without_a_num
         with pytest.raises(RecordsError, match=f"no household of the {run} run is in a group") as refused:
             counted(kept)
         assert not any(letter.isdigit() for letter in str(refused.value))
-    require_households_in_groups(session, COUNTS, {pair for pair in measured if pair[0].run == "US"})
+    of_states = [pair for pair in measured if pair[0].run == "US"]
+    require_households_in_groups(session, measuring(of_states), COUNTS)
 
 
 @pytest.mark.parametrize("counted", Counted)

@@ -14,7 +14,7 @@ import pytest
 from assets.gates.shared import all_gates
 from assets.release.gate import ReleaseContext
 from assets.safetab.household_method import SafeTabHMethod
-from assets.safetab.measurements import measured_batches, write_measurements
+from assets.safetab.measurements import measure_batches, write_measurements
 from assets.safetab.release import SafeTabPRelease
 from mechanisms.safetab.adaptive import StreamedNoise
 from mechanisms.safetab.design import SafeTabPDesign
@@ -81,7 +81,7 @@ OWN = {"measured_once", "noise_as_declared", "detail_as_declared", "suppression_
 def draw(session: Session, release: SafeTabPRelease, design: SafeTabPDesign) -> None:
     """Store what a program would draw that took this design for the declared one."""
     wrong = replace(release, design=design)
-    batches = list(measured_batches(session, wrong, StreamedNoise(design.measured, KEY)))
+    batches = list(measure_batches(session, wrong, StreamedNoise(design.measured, KEY)))
     write_measurements(session, wrong, iter(batches))
 
 

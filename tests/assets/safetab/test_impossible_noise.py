@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assets.safetab.gates import FALSE_ALARM, _binomial, _kept_and_left_out, _least_tested, farthest
+from assets.safetab.gates import FALSE_ALARM, _chances_of_empty, _is_binomial, _least_tested, find_farthest
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Measured, SafeTabPDesign
 from mechanisms.safetab.regions import RegionType
@@ -44,7 +44,7 @@ def reached(noise: Uncapped, least: int) -> Decimal:
 def test_impossible_noise_is_reached_with_at_most_ten_to_the_minus_31(noise: Noise, budget: Fraction) -> None:
     """Twelve standard deviations would not do: the discrete Laplace is beyond them with 4e-8."""
     stage_2 = measured(noise, budget).stage_2
-    most = farthest(stage_2)
+    most = find_farthest(stage_2)
     assert reached(stage_2, most) <= Decimal("1e-31") < reached(stage_2, most - 1)
 
 
@@ -58,18 +58,18 @@ def test_empty_groups_are_expected_to_stay_as_often_as_their_noise_exceeds_the_c
     each = measured(noise, chance=chance)
     assert each.cut_off is not None
     exact = reached(each.stage_2, each.cut_off + 1)
-    kept, left_out = _kept_and_left_out(each)
+    kept, left_out = _chances_of_empty(each)
     assert kept == pytest.approx(float(exact), rel=1e-9)
     assert left_out == pytest.approx(float(1 - exact), rel=1e-9)
     for found in (0, 1, 10**9 - 1, 10**9):
         likely = abs(found - 10**9 * kept) <= 10
-        assert _binomial(found, 10**9, (kept, left_out), FALSE_ALARM) == likely
+        assert _is_binomial(found, 10**9, (kept, left_out), FALSE_ALARM) == likely
 
 
-def test_what_has_no_probability_is_no_binomial_number() -> None:
-    assert _binomial(0, 5, (0.0, 1.0), FALSE_ALARM)
-    assert not _binomial(1, 5, (0.0, 1.0), FALSE_ALARM)
-    assert not _binomial(4, 5, (1.0, 0.0), FALSE_ALARM)
+def test_what_has_no_probability_is_no_is_binomial_number() -> None:
+    assert _is_binomial(0, 5, (0.0, 1.0), FALSE_ALARM)
+    assert not _is_binomial(1, 5, (0.0, 1.0), FALSE_ALARM)
+    assert not _is_binomial(4, 5, (1.0, 0.0), FALSE_ALARM)
 
 
 def test_clipped_totals_are_not_tested_whatever_the_cut_off_is() -> None:
@@ -79,4 +79,4 @@ def test_clipped_totals_are_not_tested_whatever_the_cut_off_is() -> None:
     assert each.cut_off < 0
     release: Any = SimpleNamespace(design=SimpleNamespace(negative_counts=False))
     least = _least_tested(release, each, each.stage_2, np.array([0, 1]))
-    assert (least >= farthest(each.stage_2)).all()
+    assert (least >= find_farthest(each.stage_2)).all()

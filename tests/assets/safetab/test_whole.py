@@ -20,12 +20,12 @@ from assets.publication.package import write_data_files
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import Release
 from assets.safetab import households, measurements
+from assets.safetab.counting import regions_recipe
 from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from assets.safetab.groups import groups_recipe
 from assets.safetab.household_method import SafeTabHMethod
 from assets.safetab.method import SafeTabPMethod
 from assets.safetab.published import household_products, person_products
-from assets.safetab.regions import recipe_of_regions
 from assets.safetab.release import COUNTS, GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease
 from assets.safetab.tables import person_table_recipes
 from mechanisms.noise import Noise
@@ -69,6 +69,9 @@ def releases(
             for (kind, level), each in given.items()
         }
 
+    def by_line(**families: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {(*pair, family): value for family, values in families.items() for pair, value in values.items()}
+
     shared: dict[str, Any] = {
         "states": tuple(sorted(configuration.states)),
         "noise": Noise.GAUSSIAN,
@@ -89,8 +92,8 @@ def releases(
         **fields,
     )
     of_households = SafeTabHDesign(
-        budgets={"T3": budgets(configuration.t3), "T4": budgets(configuration.t4)},
-        thresholds={"T3": thresholds(configuration.t3_thresholds), "T4": thresholds(configuration.t4_thresholds)},
+        budgets=by_line(T3=budgets(configuration.t3), T4=budgets(configuration.t4)),
+        thresholds=by_line(T3=thresholds(configuration.t3_thresholds), T4=thresholds(configuration.t4_thresholds)),
         **shared,
     )
     declaration = SafeTabHDeclaration(name="b", detail="a", **named)
@@ -139,11 +142,11 @@ def check_whole(
         examples.write_files(session, dataset, blocks, persons, of_households)
         make(session, {p.confidential(COUNTS): SafeTabPMethod(p).counts_recipe(session)})
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC, folder=folder) as session:
-        make(session, {p.public(REGIONS): recipe_of_regions(session, p)})
-        drawn = list(measurements.measured_batches(session, p, NoNoise()))
+        make(session, {p.public(REGIONS): regions_recipe(session, p)})
+        drawn = list(measurements.measure_batches(session, p, NoNoise()))
         measurements.write_measurements(session, p, iter(drawn))
-        stored = list(measurements.stored_batches(session, p))
-        assert joined(drawn, p) == joined(stored, p) == joined(measurements.exact_batches(session, p), p)
+        stored = list(measurements.read_stored_batches(session, p))
+        assert joined(drawn, p) == joined(stored, p) == joined(measurements.read_exact_batches(session, p), p)
         make(session, person_table_recipes(session, p))
         expected = oracle.safetab_p(persons, blocks, lists, configuration)
         assert dict(files_of(session, folder, person_products(p))) == {
@@ -155,9 +158,9 @@ def check_whole(
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
         make(session, {h.confidential(COUNTS): SafeTabHMethod(h).counts_recipe(session)})
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC, folder=folder) as session:
-        households.write_measurements(session, h, households.exact_batches(session, h))
-        exact = [batch.values.tolist() for batch in households.exact_batches(session, h)]
-        assert [batch.values.tolist() for batch in households.stored_batches(session, h)] == exact
+        households.write_measurements(session, h, households.read_exact_batches(session, h))
+        exact = [batch.values.tolist() for batch in households.read_exact_batches(session, h)]
+        assert [batch.values.tolist() for batch in households.read_stored_batches(session, h)] == exact
         make(session, households.household_table_recipes(session, h))
         found = dict(files_of(session, folder, household_products(h)))
         of_h = oracle.safetab_h(of_households, blocks, lists, configuration, expected["t1"])

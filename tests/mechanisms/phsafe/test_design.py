@@ -21,8 +21,8 @@ from mechanisms.phsafe.design import (
     LARGEST_TRUNCATION,
     PHSafeDesign,
     RunDesign,
+    design_run,
     production,
-    run_design,
 )
 from mechanisms.phsafe.margins import budget_for_margin, margin_of_error
 from mechanisms.phsafe.runs import LEVELS, RUN, RUNS
@@ -86,7 +86,7 @@ def test_both_conversions_of_production_are_those_of_their_formulas() -> None:
 
 def test_puerto_rico_is_production_without_the_nation() -> None:
     island = production((PUERTO_RICO,))
-    assert not island.nation
+    assert island.region_types == {"STATE"}
     nation = [row for row in PRODUCTION if row["level"].startswith("nation")]
     assert island.unbounded == ConcentratedLoss(
         Fraction(1_257_281, 10**6) - sum(Fraction(row["rho_unbounded"]) for row in nation)
@@ -257,11 +257,11 @@ def test_a_run_that_does_not_follow_from_what_is_given_is_refused(
     message: str,
 ) -> None:
     with pytest.raises(DesignError, match=message):
-        run_design(name, Noise.GAUSSIAN, truncation, budgets, margins)
+        design_run(name, Noise.GAUSSIAN, truncation, budgets, margins)
 
 
 def test_a_run_takes_budgets_for_some_levels_and_margins_for_others() -> None:
-    run = run_design("PH3", Noise.GAUSSIAN, 6, {"nation_*": Fraction(1, 7)}, {"state_A-G": Fraction(20)})
+    run = design_run("PH3", Noise.GAUSSIAN, 6, {"nation_*": Fraction(1, 7)}, {"state_A-G": Fraction(20)})
     assert run == RunDesign(6, {"nation_*": Fraction(1, 7), "state_A-G": Fraction(662_976, 10**6)})
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from mechanisms.noise import Noise
 from mechanisms.safetab.adaptive import ExactCells, GroupNoise, Kept, draw_block
 from mechanisms.safetab.design import Measured, SafeTabPDesign
-from mechanisms.safetab.details import FINEST, cells, folded
+from mechanisms.safetab.details import FINEST, cells, fold
 from mechanisms.safetab.lists import Iteration
 from mechanisms.safetab.regions import RegionType
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
@@ -123,7 +123,7 @@ class Enumerated:
 @lru_cache
 def relevant(detail: int) -> list[int]:
     """The cells of a detail in which persons can be."""
-    return [int(np.flatnonzero(folded(detail, np.eye(FINEST, dtype=np.int64)[place]))[0]) for place in PLACES]
+    return [int(np.flatnonzero(fold(detail, np.eye(FINEST, dtype=np.int64)[place]))[0]) for place in PLACES]
 
 
 def outcomes(kept: Sequence[Kept], regions: int, columns: int = 1) -> Integers:

@@ -16,8 +16,8 @@ from mechanisms.safetab.details import (
     HOUSEHOLD_TABLES,
     HouseholdTable,
     cells,
-    detail_of,
-    folded,
+    find_details,
+    fold,
 )
 
 TABLES = [table for tables in HOUSEHOLD_TABLES.values() for table in tables]
@@ -49,23 +49,23 @@ def test_every_person_is_in_the_cell_of_their_sex_and_age(detail: int) -> None:
     for sex, age in product((1, 2), range(116)):
         finest = np.zeros(FINEST, dtype=np.int64)
         finest[cell_of(3, sex, age)] = 1
-        assert np.flatnonzero(folded(detail, finest)).tolist() == [cell_of(detail, sex, age)]
-        assert folded(0, finest).tolist() == [1]
+        assert np.flatnonzero(fold(detail, finest)).tolist() == [cell_of(detail, sex, age)]
+        assert fold(0, finest).tolist() == [1]
 
 
 def test_counts_of_many_groups_are_added_up_group_by_group() -> None:
     counts = np.random.default_rng(5).integers(0, 100, (3, 4, FINEST))
     for detail in DETAILS:
-        found = folded(detail, counts)
+        found = fold(detail, counts)
         assert found.shape == (3, 4, cells(detail))
         assert (found.sum(axis=-1) == counts.sum(axis=-1)).all()
-        assert (found[1, 2] == folded(detail, counts[1, 2])).all()
+        assert (found[1, 2] == fold(detail, counts[1, 2])).all()
 
 
 @given(st.lists(st.integers(-50, 50), min_size=3, max_size=3), st.lists(st.integers(-60, 60)))
 def test_a_detail_is_the_number_of_thresholds_reached(thresholds: list[int], totals: list[int]) -> None:
     expected = [sum(threshold <= total for threshold in thresholds) for total in totals]
-    assert detail_of(np.array(totals, dtype=np.int64), sorted(thresholds)).tolist() == expected
+    assert find_details(np.array(totals, dtype=np.int64), sorted(thresholds)).tolist() == expected
 
 
 PUBLISHED = {
@@ -116,7 +116,7 @@ def test_every_household_is_in_the_cell_of_its_type_or_tenure(table: HouseholdTa
     for household_type, tenure in product(range(1, 6), range(1, 5)):
         finest = np.zeros((2, HOUSEHOLD_CELLS), dtype=np.int64)
         finest[1, (household_type - 1) * 4 + tenure - 1] = 7
-        found = table.folded(finest)
+        found = table.fold(finest)
         code = household_type if table.family == "T3" else tenure
         expected = [7 * (PUBLISHED[table.name][0][code] == cell) for cell in table.basis]
         assert found.tolist() == [[0] * len(table.basis), expected]

@@ -97,7 +97,7 @@ def test_memberships_give_the_specifications_examples() -> None:
         ):
             expected = {code for code in expected if lists.iteration[code].is_in(region_type.detailed)}
             assert iterations_of(lists, region_type, level, race, "9950") == expected
-            alone, combination, ethnicity = lists.memberships(region_type.detailed, level)
+            alone, combination, ethnicity = lists.memberships[region_type.detailed, level]
             by_memberships = {combination[code] for code in race if code in combination}
             shared = {alone.get(code) for code in race}
             assert by_memberships | (shared if len(shared) == 1 else set()) - {None} == expected
@@ -153,7 +153,7 @@ def test_the_stability_is_the_formula_or_the_greatest_number_of_groups_of_all_po
     ]
     for region_type in (STATE, TRACT):
         for level in LEVELS:
-            alone, combination, ethnicity = lists.memberships(region_type.detailed, level)
+            alone, combination, ethnicity = lists.memberships[region_type.detailed, level]
             most = max(len(iterations_of(lists, region_type, level, *person)) for person in persons)
             formula = bool(alone or combination) * max(2, most_codes) + bool(ethnicity)
             assert lists.stability(region_type, level, most_codes) == max(1, formula, most)
@@ -173,7 +173,7 @@ def test_lists_that_break_the_formulas_condition_have_the_exact_stability() -> N
 def test_memberships_are_those_of_the_pairs(lists: CodeLists) -> None:
     for region_type in (STATE, TRACT):
         for level in LEVELS:
-            alone, combination, ethnicity = lists.memberships(region_type.detailed, level)
+            alone, combination, ethnicity = lists.memberships[region_type.detailed, level]
             for code in CODES:
                 mapped = {each for each in (alone.get(code), combination.get(code), ethnicity.get(code)) if each}
                 assert mapped == iterations_of(lists, region_type, level, [code], code)
@@ -238,14 +238,13 @@ def test_one_code_may_map_to_iterations_of_different_universes_levels_and_kinds(
     CodeLists({"1001": "a"}, race, (E,), tuple((each.code, "1001") for each in (*race, E)))
 
 
-def test_every_region_type_has_one_run_one_granularity_and_one_pattern() -> None:
+def test_every_region_type_has_one_run_and_one_granularity() -> None:
     detailed = {RegionType.USA, RegionType.STATE, RegionType.PR_STATE}
     assert {each for each in RegionType if each.detailed} == detailed
     assert " ".join(each for each in RegionType if each.run == "US") == "USA STATE COUNTY TRACT PLACE AIANNH"
     assert " ".join(each for each in RegionType if each.run == "PR") == "PR-STATE PR-COUNTY PR-TRACT PR-PLACE"
-    for each in RegionType:
-        if each.namesake:
-            assert each.namesake.namesake is each
-            assert {each.run, each.namesake.run} == {"US", "PR"}
-            assert each.detailed == each.namesake.detailed
-    assert [each for each in RegionType if each.namesake is None] == [RegionType.USA, RegionType.AIANNH]
+    for region_type in RegionType:
+        namesake = RegionType(region_type.shared_name)
+        assert namesake.run == "US"
+        assert (namesake is region_type) == (region_type.run == "US")
+        assert namesake.detailed == region_type.detailed

@@ -16,23 +16,20 @@ from mechanisms.safetab.planning import (
     COVERAGE,
     budget_for_margin,
     chances,
+    expect_numbers_of_empty_group,
     margin_of_error,
-    numbers_of_an_empty_group,
-    size_for,
 )
 from mechanisms.safetab.production import (
     BUDGETS_H,
     BUDGETS_P,
     MARGINS,
     PAIRS,
-    PLACES_H,
-    PLACES_P,
     STAGE_1_SHARE,
-    production_p,
 )
 from mechanisms.safetab.regions import RegionType
 from mechanisms.sampling.quantiles import Uncapped, half_width
 from tests.depth import deep_but
+from tests.mechanisms.safetab.designs import PLACES_H, PLACES_P, production_p
 from tests.mechanisms.sampling.exact_noise import reference
 
 NINE = dict.fromkeys(PAIRS, 9)
@@ -61,7 +58,7 @@ def test_production_budgets_follow_from_their_margins() -> None:
         target = Fraction(MARGINS[pair])
         assert budget_for_margin(Noise.GAUSSIAN, 9, target, STAGE_1_SHARE, PLACES_P) == BUDGETS_P[pair]
         for family in ("T3", "T4"):
-            assert budget_for_margin(Noise.GAUSSIAN, 9, target, places=PLACES_H) == BUDGETS_H[family][pair]
+            assert budget_for_margin(Noise.GAUSSIAN, 9, target, places=PLACES_H) == BUDGETS_H[*pair, family]
 
 
 SHARES = st.sampled_from([Fraction(0), Fraction(1, 10), Fraction(1, 3)])
@@ -145,18 +142,9 @@ def test_the_numbers_of_an_empty_group_are_those_of_each_detail_by_its_chance(be
     first = [probability(each.stage_1, low, high - 1) for low, high in pairwise(ends)]
     total = first[0] * (1 if each.cut_off is None else probability(each.stage_2, each.cut_off + 1, math.inf))
     exact = total + 8 * first[1] + 18 * first[2] + 46 * first[3]
-    assert numbers_of_an_empty_group(each) == pytest.approx(float(exact), abs=1e-10)
+    assert expect_numbers_of_empty_group(each) == pytest.approx(float(exact), abs=1e-10)
     always = replace(each, thresholds=(-(10**9),) * 3)
-    assert numbers_of_an_empty_group(always) == pytest.approx(46)
-
-
-@given(st.sampled_from(Noise), st.integers(1, 3), st.fractions(Fraction(1, 100), Fraction(99, 100)))
-def test_the_size_for_a_detail_is_the_least_one(noise: Noise, detail: int, chance: Fraction) -> None:
-    each = measured(noise, below=False)
-    size = size_for(each, detail, chance)
-    reached = [sum(chances(each, n).details[detail:]) for n in (size - 1, size)]
-    assert reached[0] < chance + Fraction(1, 10**12)
-    assert reached[1] > chance - Fraction(1, 10**12)
+    assert expect_numbers_of_empty_group(always) == pytest.approx(46)
 
 
 def test_chances_with_hardly_any_noise_are_those_of_the_true_size() -> None:

@@ -1,4 +1,5 @@
--- The tables of a family in words, with standard errors and 90% intervals.
+-- A table in words, with standard errors and 90% intervals: totals of groups, or the sums of measured cells by columns
+-- of `cells`.
 SELECT
     region_type,
     region_id,
@@ -6,8 +7,9 @@ SELECT
     level::INTEGER AS level,
     iteration_code,
     iterations.name AS iteration,
-    cell,
-    label,
+    {% for column in columns %}
+    {{ column | id }},
+    {% endfor %}
     estimate,
     errors.standard_error,
     estimate - errors.half_width AS lower,
@@ -18,16 +20,17 @@ FROM (
         region_id,
         level,
         iteration_code,
-        cells.cell,
-        cells.label,
-        cells.added,
-        sum(count)::BIGINT AS estimate
-    FROM {{ measurements }} AS measured
-    JOIN {{ cells }} AS cells USING (table_name, data_cell)
-    WHERE cells.family = $family
+        {% for column in columns %}
+        {{ column | id }},
+        {% endfor %}
+        sum(count)::BIGINT AS estimate,
+        count(*) AS added
+    FROM {{ measurements }}
+    {% if columns %}
+    JOIN {{ cells }} USING ({{ measured | ids }})
+    {% endif %}
     GROUP BY ALL
 )
 JOIN {{ iterations }} AS iterations USING (iteration_code)
-JOIN {{ errors }} AS errors USING (region_type, level, added)
+JOIN {{ errors }} AS errors USING (region_type, level, total_only, added)
 LEFT JOIN {{ names }} AS names USING (region_type, region_id)
-WHERE errors.family = $family
