@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from assets.release.statement import Equivalent, Parameter
-from mechanisms.swapping.design import SwapLosses, SwappingDesign
-from mechanisms.swapping.rates import Case
+from mechanisms.swapping.design import Case, SwapLosses, SwappingDesign
 
 SOURCE = "“Swapping, extended” in the documentation of Stirred, after Bailie, Gong & Meng, Theorem 1 and Appendix C.2"
 

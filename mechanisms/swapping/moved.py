@@ -16,6 +16,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.swapping.loss import Stir
+
 
 @dataclass(frozen=True)
 class Moved:
@@ -54,3 +56,22 @@ def moved(
         changed.append(times * number * (size * size - same) / (size * (size - 1)))
     every = int((records * strata).sum()) or 1
     return Moved(math.fsum(selected) / every, math.fsum(changed) / every)
+
+
+def expected_selected(stir: Stir, records: NDArray[np.int64]) -> float:
+    """The share of all records that is selected on average; from the rates and the sizes of groups alone.
+
+    In a stratum, K records are selected independently, anew if K = 1. So the mean is
+    (Σ p - P(K = 1)) / (1 - P(K = 1)), with P(K = 1) = Π (1 - p) Σ o.
+    """
+    if not len(stir.stratum):
+        return 0.0
+    rates = np.array([float(rate) for rate in stir.rates])[stir.rate_class]
+    firsts = np.flatnonzero(np.diff(stir.stratum, prepend=-1))
+    sizes = np.add.reduceat(records, firsts)
+    none = np.exp(np.add.reduceat(records * np.log1p(-rates), firsts))
+    one = none * np.add.reduceat(records * rates / (1 - rates), firsts)
+    mean = np.add.reduceat(records * rates, firsts)
+    stirred = sizes > 1
+    selected = (mean[stirred] - one[stirred]) / (1 - one[stirred])
+    return float(selected.sum() / (records.sum() or 1))

@@ -89,14 +89,13 @@ def shifts(response: Response, count: int, stream: RandomStream, top: int = int(
     Words beyond the last whole run of outcomes are drawn again, which makes the others exactly uniform.
 
     Args:
-        stream: the randomness: words from 0 to `top`.
-        top: the greatest word.
+        top: the greatest word of the stream.
     """
     run = np.uint64((top + 1) // response.outcomes)
     outcome: Words = stream.words(count) // run
     while len(again := np.flatnonzero(outcome >= np.uint64(response.outcomes))):
         outcome[again] = stream.words(len(again)) // run
     kept = np.int64(response.keep.numerator * (response.size - 1))
-    each = np.int64(response.keep.denominator - response.keep.numerator)
-    moved = outcome.astype(np.int64) - kept
-    return np.where(moved < 0, 0, 1 + moved // each)
+    of_other_value = np.int64(response.keep.denominator - response.keep.numerator)
+    beyond = outcome.astype(np.int64) - kept
+    return np.where(beyond < 0, 0, 1 + beyond // of_other_value)

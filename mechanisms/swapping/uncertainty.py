@@ -37,6 +37,9 @@ from mechanisms.swapping.loss import derangement_number
 Numbers: TypeAlias = NDArray[Any]
 """Numbers in arrays: floats, or fractions (as objects) for exact arithmetic."""
 
+MomentsOfStrata: TypeAlias = "np.recarray[Any, Any]"
+"""A record for each stratum: `records` (n), the fields of `Moments`, `correctable` and `has_variance`."""
+
 MOST_EXACT = 30
 """Strata of more records are computed in floats."""
 
@@ -131,30 +134,6 @@ def laws(size: int, swap_rate: Fraction) -> tuple[Fraction | float, Fraction | f
     return moves, both, factor / (size * (size - 1))
 
 
-@dataclass(frozen=True)
-class MomentsOfStrata:
-    """The moments of strata, in arrays.
-
-    Attributes:
-        size: shape (strata,), n, the number of records.
-        kept, entering, square, fourth, spread: shape (strata,), as `Moments` has them. Where it says that counts are
-            not corrected, or that there is no estimate of the variance, they are not used.
-        correctable, has_variance: shape (strata,), as `Moments` has them.
-    """
-
-    size: Numbers
-    kept: Numbers
-    entering: Numbers
-    square: Numbers
-    fourth: Numbers
-    spread: Numbers
-    correctable: NDArray[np.bool_]
-    has_variance: NDArray[np.bool_]
-
-    def of(self, strata: NDArray[np.int64]) -> "MomentsOfStrata":
-        return MomentsOfStrata(*(getattr(self, each.name)[strata] for each in fields(self)))
-
-
 def moments_of_strata(sizes: NDArray[np.int64], rates: Sequence[Fraction]) -> MomentsOfStrata:
     """The moments of strata as floats.
 
@@ -164,12 +143,14 @@ def moments_of_strata(sizes: NDArray[np.int64], rates: Sequence[Fraction]) -> Mo
     """
     kinds = list(zip(sizes.tolist(), rates, strict=True))
     known = {kind: moments(*kind) for kind in set(kinds)}
-    of_strata = [known[kind] for kind in kinds]
-    figures = (np.array([float(getattr(each, field.name)) for each in of_strata]) for field in fields(Moments))
-    flags = (
-        np.array([getattr(each, name) for each in of_strata], dtype=bool) for name in ("correctable", "has_variance")
-    )
-    return MomentsOfStrata(sizes.astype(np.float64), *figures, *flags)
+    columns = {
+        "records": float,
+        **{field.name: float for field in fields(Moments)},
+        "correctable": bool,
+        "has_variance": bool,
+    }
+    rows = [(size, *(getattr(known[size, rate], name) for name in list(columns)[1:])) for size, rate in kinds]
+    return np.array(rows, dtype=list(columns.items())).view(np.recarray)
 
 
 @dataclass(frozen=True)
@@ -222,7 +203,7 @@ def estimates(parts: Contributions, moments: MomentsOfStrata) -> Estimates:
     Args:
         moments: of the stratum of each contribution.
     """
-    n = moments.size
+    n = moments.records
     kept = np.where(moments.correctable, moments.kept, 1)
     square = np.where(moments.has_variance, moments.square, 1)
     mean_held, share = parts.held / n, parts.swapped_in / n
@@ -249,22 +230,13 @@ def estimates(parts: Contributions, moments: MomentsOfStrata) -> Estimates:
     )
 
 
-@dataclass(frozen=True)
-class Intervals:
-    """Standard errors and 90% intervals."""
-
-    standard_error: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-
-
-def intervals(found: Estimates) -> Intervals:
-    """The standard errors of estimates of cells in floats, and intervals of the true counts.
+def intervals(cells: Estimates) -> tuple[Numbers, Numbers, Numbers]:
+    """The standard errors of estimates of cells, and the lower and upper ends of 90% intervals of the true counts.
 
     An interval is the estimate ± `HALF_WIDTH` standard errors, wider by the greatest bias on either side, and cut to
     what the invariants allow.
     """
-    error = np.sqrt(np.maximum(found.variance, 0))
-    half = HALF_WIDTH * error + found.greatest_bias
-    lower, upper = (np.clip(found.estimate + side * half, found.fewest, found.most) for side in (-1, 1))
-    return Intervals(error, lower, upper)
+    error = np.sqrt(np.maximum(cells.variance, 0))
+    half = HALF_WIDTH * error + cells.greatest_bias
+    lower, upper = (np.clip(cells.estimate + side * half, cells.fewest, cells.most) for side in (-1, 1))
+    return error, lower, upper

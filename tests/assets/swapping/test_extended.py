@@ -30,8 +30,7 @@ from assets.swapping.withheld import STRATA, stage_withheld, swap_loss, withheld
 from assets.swapping.withheld import WITHHELD as WITHHELD_RECORDS
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from mechanisms.sampling.stream import RandomStream
-from mechanisms.swapping.loss import theorem_1
-from mechanisms.swapping.rates import smallest_rate
+from mechanisms.swapping.loss import smallest_rate, theorem_1
 from resources.custody import Custody
 from resources.statements import Zone
 from tests.assets.swapping.villages import VERSION_KEY, Village, village
