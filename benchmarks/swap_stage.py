@@ -21,8 +21,8 @@ from assets.pair_swapping.records import as_households
 from assets.release.contents import counted_from
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import seal_stage
-from assets.swapping.cells import SWAPPED
 from assets.swapping.declaration import SwappingDeclaration
+from assets.swapping.draw import SWAPPED
 from assets.swapping.invariants import counted_with, invariant_tables, write_invariants
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease

@@ -1,4 +1,7 @@
-"""The swapped records: drawn from the households, and stored without the keys of the records."""
+"""The swapped records: drawn from the households, stored without the keys of the records, and published with products.
+
+The asset `tables` makes the products, as `assets.pair_swapping.method` says.
+"""
 
 import json
 from collections.abc import Mapping
@@ -8,15 +11,20 @@ from hashlib import sha256
 import numpy as np
 import pyarrow as pa
 
-from assets.pair_swapping.records import original, read_households
+from assets.pair_swapping.records import read_households, stage_original
 from assets.pair_swapping.release import SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
+from assets.release.published import PublishedColumn, PublishedTable
+from assets.tabulation.declaration import Product
+from assets.tabulation.dictionary import published_column
 from mechanisms.pair_swapping.design import MECHANISM
 from mechanisms.pair_swapping.pairing import NOBODY, Households, Swapped, swap_pairs
 from mechanisms.sampling.stream import RandomStream
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Session
 
-_UNITS = SQL("pair_swapping/units", "SELECT unit, {{ variables | ids }} FROM {{ moved }} ORDER BY unit")
+UNIT = PublishedColumn("unit", "integer", "Number of the unit, from 1; the order is by content, not that of any file")
+
+_UNITS = SQL("pair_swapping/numbered_units", "SELECT unit, {{ variables | ids }} FROM {{ moved }} ORDER BY unit")
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class SwappedRecords:
     swapped: Swapped
 
 
-def drawn_records(session: Session, release: PairSwappingRelease, key: bytes) -> SwappedRecords:
+def draw_records(session: Session, release: PairSwappingRelease, key: bytes) -> SwappedRecords:
     """The output of the draw with this key, from the stored households and the CEF."""
     households, keys = read_households(session, release)
     swapped = swap_pairs(households, release.design.swap_rate, RandomStream(key, MECHANISM))
@@ -46,12 +54,12 @@ def drawn_records(session: Session, release: PairSwappingRelease, key: bytes) ->
     moved = session.stage(
         "moved",
         "pair_swapping/moved",
-        records=original(session, release),
+        records=stage_original(session, release),
         units=units,
         moves=session.register("moves", moves),
         key=release.key_column,
         place=list(release.design.place),
-        held=[name for name in release.variables if name not in release.design.place],
+        kept=release.kept_variables,
     )
     tables = {
         SWAPPED: session.stage(SWAPPED, _UNITS, moved=moved, variables=list(release.variables)),
@@ -75,10 +83,8 @@ def write_records(session: Session, release: PairSwappingRelease, output: Swappe
 def stored_version(session: Session, release: PairSwappingRelease) -> str | None:
     """The content hash of the stored output; None if it is missing or has other columns."""
     tables = {name: release.public(name) for name in (SWAPPED, SWAPPED_PERSONS)}
-    for name, table in tables.items():
-        if list(session.columns(table)) != _columns(release)[name]:
-            return None
-    return _version(session, release, tables)
+    columns = {name: list(session.columns(table)) for name, table in tables.items()}
+    return _version(session, release, tables) if columns == _columns(release) else None
 
 
 def _columns(release: PairSwappingRelease) -> dict[str, list[str]]:
@@ -88,6 +94,45 @@ def _columns(release: PairSwappingRelease) -> dict[str, list[str]]:
 def _version(session: Session, release: PairSwappingRelease, tables: Mapping[str, Fragment | Table]) -> str:
     content = []
     for name, columns in _columns(release).items():
-        row = session.row("warehouse/multiset_hash", {"salt": ""}, table=tables[name], columns=columns)
-        content.append([name, columns, [str(number) for number in row]])
+        sums = session.row("warehouse/multiset_hash", {"salt": ""}, table=tables[name], columns=columns)
+        content.append([name, columns, list(map(str, sums))])
     return sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
+
+
+def published_tables(release: PairSwappingRelease) -> list[PublishedTable]:
+    persons = tuple(published_column(name, column) for name, column in release.person_variables.items())
+    units = tuple(published_column(name, column) for name, column in release.variables.items())
+    return [
+        PublishedTable(
+            SWAPPED,
+            "Units after swapping",
+            "Every unit, with the place that it has after swapping.",
+            release.public(SWAPPED),
+            (UNIT, *units),
+            ("unit",),
+        ),
+        PublishedTable(
+            SWAPPED_PERSONS,
+            "Persons after swapping",
+            "Every person, with the number of the unit that the person lives in.",
+            release.public(SWAPPED_PERSONS),
+            (UNIT, *persons),
+            (),
+        ),
+        *(_describe_product(release, product) for product in release.declaration.products),
+    ]
+
+
+def _describe_product(release: PairSwappingRelease, product: Product) -> PublishedTable:
+    variables = release.columns_of(product)
+    return PublishedTable(
+        product.name,
+        product.title or product.name,
+        f"{product.description} Counted from the swapped records; combinations that do not occur have no row.".strip(),
+        release.public(product.table),
+        (
+            *(published_column(name, variables[name]) for name in product.columns),
+            PublishedColumn("count", "integer", f"Number of {product.of} after swapping"),
+        ),
+        product.columns,
+    )

@@ -14,8 +14,10 @@ from assets.release.contents import counted_from
 from assets.release.draw import publish_version
 from mechanisms.pair_swapping.pairing import Households, Places
 from resources.custody import Custody
-from resources.statements import Fragment, Table, Zone
+from resources.statements import SQL, Fragment, Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
+
+_IN_ORDER = SQL("pair_swapping/in_order", "SELECT * FROM {{ households }} ORDER BY block, unit_key")
 
 CODE_VERSION = "1"
 VERSION_TABLE = f"{HOUSEHOLDS}_version"
@@ -80,19 +82,19 @@ def imputed_record(release: PairSwappingRelease) -> dict[str, Any] | None:
     return {"column": imputed.column, "values": sorted(imputed.values)} if imputed else None
 
 
-def with_persons(
+def stage_units(
     session: Session, release: PairSwappingRelease, name: str, units: Table, persons: Table, key: str
 ) -> Fragment:
     """Stage units with the numbers of adults and minors, their persons as one text, and whether they may be swapped.
 
     Args:
-        units: the units of the CEF, or those after the exchange.
+        units, persons: those of the CEF, or those after the exchange.
         key: the column of both that identifies the unit.
     """
     imputed = release.declaration.imputed
     return session.stage(
         name,
-        "pair_swapping/with_persons",
+        "pair_swapping/units",
         {"adult": ADULT, **({"imputed": list(imputed.values)} if imputed else {})},
         units=units,
         persons=persons,
@@ -102,14 +104,14 @@ def with_persons(
     )
 
 
-def original(session: Session, release: PairSwappingRelease) -> Fragment:
+def stage_original(session: Session, release: PairSwappingRelease) -> Fragment:
     units, persons = release.dataset.cef_tables()
-    return with_persons(session, release, "original", units, persons, release.key_column)
+    return stage_units(session, release, "original", units, persons, release.key_column)
 
 
 def households_recipe(session: Session, release: PairSwappingRelease) -> Recipe:
     names = {
-        "records": original(session, release),
+        "records": stage_original(session, release),
         "key": release.key_column,
         "key_variables": list(release.design.key),
     }
@@ -118,7 +120,7 @@ def households_recipe(session: Session, release: PairSwappingRelease) -> Recipe:
 
 def read_households(session: Session, release: PairSwappingRelease) -> tuple[Households, np.ndarray]:
     """The coded households as the mechanism takes them, and their keys."""
-    stored = session.arrow("pair_swapping/in_order", households=release.confidential(HOUSEHOLDS))
+    stored = session.arrow(_IN_ORDER, households=release.confidential(HOUSEHOLDS))
     return as_households(stored), stored["unit_key"].to_numpy()
 
 
@@ -126,7 +128,6 @@ def as_households(stored: pa.Table) -> Households:
     """The households of a table with the columns of `HOUSEHOLD_COLUMNS`, in order of block."""
     column = {name: stored[name].to_numpy() for name in stored.column_names if name != "unit_key"}
     block = column["block"]
-    firsts = np.flatnonzero(np.concatenate([np.ones(min(1, len(block)), dtype=bool), block[1:] != block[:-1]]))
-    levels = ("block_group", "tract", "county", "state")
-    above = np.stack([column[name][firsts] for name in levels])
+    firsts = np.flatnonzero(np.diff(block, prepend=-1))
+    above = np.stack([column[name][firsts] for name in ("block_group", "tract", "county", "state")])
     return Households(block, column["partners"], column["key_values"], Places(above))

@@ -7,8 +7,8 @@ from assets.gates.shared import count_problem, differing, differing_table, unequ
 from assets.release.columns import RecordTable
 from assets.release.draw import published_version
 from assets.release.gate import Gate, ReleaseContext
-from assets.swapping.cells import CELLS, SWAPPED, stage_stored, stirring_of_records
-from assets.swapping.invariants import composition_statement, holding_values
+from assets.swapping.draw import CELLS, SWAPPED, decoding_names
+from assets.swapping.invariants import compositions_recipe, holding_values_recipe
 from assets.swapping.records import (
     COMPOSITIONS,
     HOLDING,
@@ -17,101 +17,98 @@ from assets.swapping.records import (
     SWAPPING,
     cells_version,
     holding_table,
-    margin_statements,
     read_contingency,
+    stage_margins,
     stage_records,
     swap_variables,
     version_key,
 )
 from assets.swapping.release import SwappingRelease
-from assets.swapping.stirs import cases_bound, stored_stirring
-from assets.swapping.tables import counted, table_recipes
+from assets.swapping.stirs import bind_cases, derive_stirring, stored_stirring
+from assets.swapping.tables import stage_counted, table_recipes
 from assets.swapping.unique import UniqueRecordsError, require_few_stored
 from assets.tabulation.asset import tables_gate
-from mechanisms.swapping.rates import EXEMPT, Case
+from mechanisms.swapping.design import Case
+from mechanisms.swapping.loss import EXEMPT
 from resources.statements import SQL, Fragment, Table, Zone
 from resources.warehouse import Recipe
 
 _RECORDS = SQL("gates/records", "SELECT sum(count)::BIGINT FROM {{ table }}")
 
+Context = ReleaseContext[SwappingRelease]
+BOTH_ZONES = (Zone.CONFIDENTIAL, Zone.PUBLIC)
+
 
 def swapping_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
+    design = release.design
+    extended: list[Gate[SwappingRelease]] = []
+    if design.noise:
+        words = "Every record of the swapped data has a stratum of the CEF and values of the declared domains."
+        extended.append(Gate("noise_in_domain", "swapped", words, _check_noise))
+    else:
+        words = "Counts by the holding variables are exact."
+        extended.append(Gate("holding_margin_exact", "swapped", words, _check_holding))
+    if design.plain_rate is None:
+        words = "The charged loss follows from the declared rates and the strata of the current CEF."
+        extended.append(Gate("loss_of_the_rates", "swapped", words, _check_losses))
+    if design.exempt:
+        words = "All values of exempt records are those of the CEF."
+        extended.append(Gate("exempt_unchanged", "swapped", words, _check_exempt))
     return [
-        Gate("margins_of_the_cef", "invariants", "The stored invariants are the margins of the current CEF.", _margins),
-        Gate("values_in_domain", "invariants", "Every value that occurs is in its declared domain.", _domains),
+        Gate(
+            "margins_of_the_cef",
+            "invariants",
+            "The stored invariants are the margins of the current CEF.",
+            _check_margins,
+        ),
+        Gate("values_in_domain", "invariants", "Every value that occurs is in its declared domain.", _check_domains),
         Gate(
             "unique_records",
             "invariants",
             "The invariants publish no more unique records than the release allows.",
-            _unique,
+            _check_unique,
         ),
-        *_extended_gates(release),
-        Gate("swap_margin_exact", "swapped", "Counts by match and swap variables are exact.", _swapping),
+        *extended,
+        Gate("swap_margin_exact", "swapped", "Counts by match and swap variables are exact.", _check_swapping),
         Gate(
             "stratum_multisets_equal",
             "swapped",
             "Every stratum of the swapped data has the same multiset of swap values as in the CEF.",
-            _multisets,
+            _check_multisets,
         ),
-        Gate("record_count", "swapped", "The swapped data have as many records as the CEF.", _count),
-        Gate("values_as_drawn", "swapped", "The values shown are those of the drawn codes.", _shown),
+        Gate("record_count", "swapped", "The swapped data have as many records as the CEF.", _check_count),
+        Gate("values_as_drawn", "swapped", "The values shown are those of the drawn codes.", _check_values),
         tables_gate(lambda session: table_recipes(session, release)),
         Gate(
             "products_agree_with_swapped_data",
             "tables",
             "Every product, apart from its totals, agrees with the swapped data.",
-            _products,
+            _check_products,
         ),
         Gate(
             "products_agree_with_invariants",
             "tables",
             "Every product agrees with the invariants on the columns that it shares with them.",
-            _products_and_invariants,
+            _check_products_by_invariants,
         ),
     ]
 
 
-def _extended_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
-    gates: list[Gate[SwappingRelease]] = []
-    if release.design.noise:
-        gates.append(
-            Gate(
-                "noise_in_domain",
-                "swapped",
-                "Every record of the swapped data has a stratum of the CEF and values of the declared domains.",
-                _noise,
-            )
-        )
-    else:
-        gates.append(Gate("holding_margin_exact", "swapped", "Counts by the holding variables are exact.", _holding))
-    if release.design.plain_rate is None:
-        gates.append(
-            Gate(
-                "loss_of_the_rates",
-                "swapped",
-                "The charged loss follows from the declared rates and the strata of the current CEF.",
-                _losses,
-            )
-        )
-    if release.design.exempt:
-        gates.append(Gate("exempt_unchanged", "swapped", "All values of exempt records are those of the CEF.", _exempt))
-    return gates
-
-
-def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_margins(context: Context) -> list[str]:
     release = context.release
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+    with context.warehouse.session(reads=BOTH_ZONES) as session:
         records = stage_records(session, release)
-        problems: list[str] = []
-        made: Recipe
-        for table, names in margin_statements(release, records).items():
-            problems += differing_table(session, release.public(table), ("swapping/margin", {}, names))
+        margins = stage_margins(session, release, records)
+        recipes: dict[str, Recipe] = {
+            table: ("warehouse/all", {}, {"source": margin}) for table, margin in margins.items()
+        }
         if release.design.noise:
-            made = holding_values(session, release, release.public(SWAPPING))
-            problems += differing_table(session, release.public(HOLDING_VALUES), made)
+            recipes[HOLDING_VALUES] = holding_values_recipe(session, release, release.public(SWAPPING))
         if release.has_persons_following:
-            made = ("swapping/compositions", {}, composition_statement(release, records))
-            problems += differing_table(session, release.public(COMPOSITIONS), made)
+            recipes[COMPOSITIONS] = compositions_recipe(release, records)
+        problems = []
+        for table, recipe in recipes.items():
+            problems += differing_table(session, release.public(table), recipe)
         if not problems:
             version = cells_version(read_contingency(session, release, records), version_key(release, context.custody))
             if published_version(session, release.public(RECORDS)) != version:
@@ -119,7 +116,7 @@ def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
         return problems
 
 
-def _unique(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_unique(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         try:
             require_few_stored(session, context.release)
@@ -128,47 +125,47 @@ def _unique(context: ReleaseContext[SwappingRelease]) -> list[str]:
     return []
 
 
-def _domains(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_domains(context: Context) -> list[str]:
     release = context.release
-    design, variables = release.design, release.variables
-    tables = {holding_table(release).name: {name: variables[name] for name in design.holding}}
-    tables[SWAPPING] = {name: variables[name] for name in swap_variables(release)}
+    columns_of = {
+        holding_table(release).name: {name: release.variables[name] for name in release.design.holding},
+        SWAPPING: {name: release.variables[name] for name in swap_variables(release)},
+    }
     if release.has_persons_following:
-        tables[COMPOSITIONS] = dict(release.person_variables)
+        columns_of[COMPOSITIONS] = dict(release.person_variables)
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for name, columns in tables.items():
+        for name, columns in columns_of.items():
             table, declared = release.public(name), RecordTable.model_validate({"columns": columns})
             problems += [str(finding) for finding in row_findings(session, table, declared, str(table), Counter())]
     return problems
 
 
-def _holding(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_holding(context: Context) -> list[str]:
     # The code also identifies the persons of a unit, which have no column here.
-    return _swapped_margin(context, HOLDING, ["holding_code", *context.release.design.holding])
+    return _compare_margin(context, HOLDING, ["holding_code", *context.release.design.holding])
 
 
-def _swapping(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    return _swapped_margin(context, SWAPPING, swap_variables(context.release))
+def _check_swapping(context: Context) -> list[str]:
+    return _compare_margin(context, SWAPPING, swap_variables(context.release))
 
 
-def _swapped_margin(context: ReleaseContext[SwappingRelease], margin: str, columns: list[str]) -> list[str]:
+def _compare_margin(context: Context, margin: str, columns: list[str]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         cells = unequal(session, release.public(SWAPPED), release.public(margin), columns)
         return count_problem(cells, f"cells of {release.public(margin)} with another count in the swapped data")
 
 
-def _multisets(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_multisets(context: Context) -> list[str]:
     release = context.release
     columns = swap_variables(release)
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        records = stage_records(session, release)
-        original = session.stage("original", "gates/counts", records=records, columns=columns)
+    with context.warehouse.session(reads=BOTH_ZONES) as session:
+        original = session.stage("original", "gates/counts", records=stage_records(session, release), columns=columns)
         return count_problem(unequal(session, release.public(SWAPPED), original, columns), "differing cells")
 
 
-def _count(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_count(context: Context) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         # The other margin counts the same records, and is not there if noise is added before the swap.
@@ -176,31 +173,31 @@ def _count(context: ReleaseContext[SwappingRelease]) -> list[str]:
     return [] if swapped == exact else [f"{swapped:,} swapped records, but {exact:,} records"]
 
 
-def _noise(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_noise(context: Context) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        (lost,) = session.row(
-            "swapping/unknown_codes", cells=release.public(CELLS), known=holding_table(release), code="holding_code"
-        )
-        return count_problem(lost, "cells of the swapped data with holding values beyond strata and domains")
+        names = {"cells": release.public(CELLS), "known": holding_table(release), "code": "holding_code"}
+        (unknown,) = session.row("swapping/unknown_codes", **names)
+        return count_problem(unknown, "cells of the swapped data with holding values beyond strata and domains")
 
 
-def _losses(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_losses(context: Context) -> list[str]:
     release = context.release
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        records = stage_records(session, release)
-        stored, current = stored_stirring(session, release), stirring_of_records(session, release, records)
-        return [] if stored.losses == current.losses else ["another loss follows from the records of the CEF"]
+    with context.warehouse.session(reads=BOTH_ZONES) as session:
+        margins = stage_margins(session, release, stage_records(session, release))
+        # Noise leaves the holding margin out, and nothing of it is read.
+        current = derive_stirring(session, release, margins.get(HOLDING, margins[SWAPPING]), margins[SWAPPING])
+        if stored_stirring(session, release).losses == current.losses:
+            return []
+    return ["another loss follows from the records of the CEF"]
 
 
-def _exempt(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_exempt(context: Context) -> list[str]:
     release = context.release
-    names, values = cases_bound([Case(release.design.exempt, None, EXEMPT)])
-    columns = [*release.design.holding, *release.design.swap]
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        conditions = names[0]["conditions"]
-        records = stage_records(session, release)
-        original = session.stage("original", "gates/counts", records=records, columns=columns)
+    (case,), values = bind_cases([Case(release.design.exempt, None, EXEMPT)])
+    columns, conditions = [*release.design.holding, *release.design.swap], case["conditions"]
+    with context.warehouse.session(reads=BOTH_ZONES) as session:
+        original = session.stage("original", "gates/counts", records=stage_records(session, release), columns=columns)
         before, after = (
             session.stage(name, "swapping/fitting", values, table=table, conditions=conditions)
             for name, table in (("before", original), ("after", release.public(SWAPPED)))
@@ -208,39 +205,37 @@ def _exempt(context: ReleaseContext[SwappingRelease]) -> list[str]:
         return count_problem(unequal(session, after, before, columns), "cells of exempt records with another count")
 
 
-def _shown(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_values(context: Context) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         # Products are made from the values, but the settlement is of the codes, so the two must agree.
-        again = stage_stored(session, release, "again")
+        again = session.stage("again", "swapping/decoded", **decoding_names(release, release.public(CELLS)))
         columns = list(session.columns(release.public(SWAPPED)))
-        return count_problem(
-            differing(session, release.public(SWAPPED), again, columns),
-            "records whose values are not those of their codes",
-        )
+        rows = differing(session, release.public(SWAPPED), again, columns)
+        return count_problem(rows, "records whose values are not those of their codes")
 
 
-def _products(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_products(context: Context) -> list[str]:
     release = context.release
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for product in release.declaration.products:
             stored, columns = release.public(product.table), list(product.columns)
-            records = counted(session, release, product, release.public(SWAPPED))
+            records = stage_counted(session, release, product, release.public(SWAPPED))
             cells = unequal(session, stored, records, columns, list(product.flags.values()))
             problems += count_problem(cells, f"{product.name}: differing cells")
     return problems
 
 
-def _products_and_invariants(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_products_by_invariants(context: Context) -> list[str]:
     release = context.release
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for product in release.declaration.products:
             margins: list[tuple[Table | Fragment, list[str]]] = []
             if not release.design.noise:
-                held = counted(session, release, product, release.public(HOLDING))
-                margins.append((held, [*release.design.holding]))
+                counted = stage_counted(session, release, product, release.public(HOLDING))
+                margins.append((counted, [*release.design.holding]))
             if product.of == "units":
                 margins.append((release.public(SWAPPING), swap_variables(release)))
             for margin, variables in margins:

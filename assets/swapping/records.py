@@ -10,7 +10,6 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from assets.release.contents import with_recodes
 from assets.release.draw import StaleInputError
@@ -26,45 +25,32 @@ HOLDING, SWAPPING, COMPOSITIONS, RECORDS = "invariant_holding", "invariant_swap"
 HOLDING_VALUES = "holding_values"
 """All combinations of holding values that records may have after noise; they follow from the declared domains."""
 
+CEF_CHANGED = "{release}: the CEF has changed since the invariants were computed; materialize them again"
+
 _RECORDS_AT_A_TIME = 1_000_000
 
 
 def stage_records(session: Session, release: SwappingRelease) -> Fragment | Table:
     """Stage the records to be swapped: their variables and, for units with persons, their `composition`."""
-    units = release.dataset.cef_tables()[0]
-    if release.dataset.persons is None or not (release.swaps_persons or release.has_persons_following):
+    dataset, (units, *others) = release.dataset, release.dataset.cef_tables()
+    if dataset.persons is None or not (release.swaps_persons or release.has_persons_following):
         return units
-    names: dict[str, Any] = {
-        "units": units,
-        "persons": release.dataset.cef_tables()[1],
-        "key": release.dataset.units.key,
-        "unit": release.dataset.persons.unit,
-    }
-    if release.swaps_persons:
-        unit_variables, person_variables = (
-            [name for name in table.variables if name in release.variables]
-            for table in (release.dataset.units, release.dataset.persons)
-        )
-        return session.stage(
-            "records",
-            "swapping/persons_as_records",
-            unit_variables=unit_variables,
-            person_variables=person_variables,
-            **names,
-        )
-    person_variables = sorted(release.person_variables)
-    return session.stage(
-        "records", "swapping/households", variables=list(release.variables), person_variables=person_variables, **names
-    )
+    names = {"units": units, "persons": others[0], "key": dataset.units.key, "unit": dataset.persons.unit}
+    if not release.swaps_persons:
+        names |= {"variables": list(release.variables), "person_variables": sorted(release.person_variables)}
+        return session.stage("records", "swapping/households", **names)
+    for role, table in (("unit_variables", dataset.units), ("person_variables", dataset.persons)):
+        names[role] = [name for name in table.variables if name in release.variables]
+    return session.stage("records", "swapping/persons_as_records", **names)
 
 
 def holding_variables(release: SwappingRelease) -> list[str]:
-    """The holding variables of a record, including its persons if they follow their unit."""
+    """The holding variables, with the persons of a record as one text if they follow their unit."""
     return [*release.design.holding, *(["composition"] if release.has_persons_following else [])]
 
 
 def swap_variables(release: SwappingRelease) -> list[str]:
-    """The variables that a swap code stands for: match variables (of the last stir), then the swap variables."""
+    """The variables of a swap code: the match variables of the last stir, then the swap variables."""
     return [*release.design.fixed, *release.design.swap]
 
 
@@ -73,18 +59,25 @@ def holding_table(release: SwappingRelease) -> Table:
     return release.public(HOLDING_VALUES if release.design.noise else HOLDING)
 
 
-def margin_statements(release: SwappingRelease, records: Fragment | Table) -> dict[str, dict[str, Any]]:
-    """For each margin, the identifiers of the statement `swapping/margin` that counts it from the records."""
-    match = list(release.design.fixed)
-    swapping = {"records": records, "code": "swap_code", "match": match, "variables": swap_variables(release)}
+def stage_margins(session: Session, release: SwappingRelease, records: Fragment | Table) -> dict[str, Fragment]:
+    """Count the margins from the records, by the name of the table that publishes each; with noise, only `SWAPPING`."""
+    variables = {
+        HOLDING: ("holding_code", holding_variables(release)),
+        SWAPPING: ("swap_code", swap_variables(release)),
+    }
     if release.design.noise:
-        return {SWAPPING: swapping}
-    holding = {"records": records, "code": "holding_code", "match": match, "variables": holding_variables(release)}
-    return {HOLDING: holding, SWAPPING: swapping}
+        del variables[HOLDING]
+    match = list(release.design.fixed)
+    return {
+        table: session.stage(
+            f"margin_of_{table}", "swapping/margin", records=records, code=code, match=match, variables=columns
+        )
+        for table, (code, columns) in variables.items()
+    }
 
 
 def codebooks(release: SwappingRelease) -> dict[str, Any]:
-    """The identifiers of statements that use the invariant margins as codebooks, with the variables to join on."""
+    """The identifiers of statements that join the margins as codebooks, and the variables to join on."""
     return {
         "holding": holding_table(release),
         "swapping": release.public(SWAPPING),
@@ -108,17 +101,15 @@ def read_contingency(
         StaleInputError: if a record has values that do not occur in the margins.
     """
     names = codebooks(release) | dict(margins or {})
-    (expected,) = session.row("warehouse/count", table=records)
-    keys, read = np.empty(expected, dtype=np.int64), 0
+    (records_there,) = session.row("warehouse/count", table=records)
+    keys, read = np.empty(records_there, dtype=np.int64), 0
     for batch in session.batches("swapping/keys", _RECORDS_AT_A_TIME, records=records, **names):
-        found, read = batch.column(0).to_numpy(), read + batch.num_rows
-        if read > expected:
+        first, read = read, read + batch.num_rows
+        if read > records_there:
             break
-        keys[read - len(found) : read] = found
-    if read != expected:
-        raise StaleInputError(
-            f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
-        )
+        keys[first:read] = batch.column(0).to_numpy()
+    if read != records_there:
+        raise StaleInputError(CEF_CHANGED.format(release=release.schema))
     holding, swap, count = count_cells(keys)
     strata = session.arrow(_STRATA_BY_CODE, holding=names["holding"])["stratum"].to_numpy()
     return Contingency(strata[holding], holding, swap, count)
@@ -140,8 +131,3 @@ def cells_version(table: Contingency, key: bytes | None) -> str:
         digest.update(len(column).to_bytes(8, "little"))
         digest.update(np.ascontiguousarray(column).data)
     return digest.hexdigest()
-
-
-def as_contingency(cells: pa.Table) -> Contingency:
-    column = {name: cells[name].to_numpy() for name in cells.column_names}
-    return Contingency(column["stratum"], column["holding_code"], column["swap_code"], column["count"])

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from assets.release.columns import Column
-from assets.release.names import COLUMNS_OF_SWAPPED
+from assets.release.names import COLUMNS_OF_SWAPPED, find_repeated
 from assets.release.release import Release
-from assets.swapping.declaration import ExperimentDeclaration, SwappingDeclaration
-from assets.swapping.product import SwappedProduct
+from assets.swapping.declaration import ExperimentDeclaration, SwappedProduct, SwappingDeclaration
 from mechanisms.swapping.design import SwappingDesign
 from resources.custody import CustodyMode
 
@@ -36,8 +35,7 @@ class SwappingRelease(Release):
         for name in self.design.match:
             if self.variables[name].nullable:
                 self.refuse(f"match: {name} may be null, and a null matches nothing; declare it not nullable")
-        taken = [name for name in (*self.variables, *self.person_variables) if name.casefold() in COLUMNS_OF_SWAPPED]
-        if taken:
+        if taken := [name for name in self.columns_read if name.casefold() in COLUMNS_OF_SWAPPED]:
             self.refuse(f"column {taken[0]} of the dataset has a name that is reserved for the release's own tables")
         self._check_values()
         if self.declaration.withheld:
@@ -98,18 +96,16 @@ class SwappingRelease(Release):
             self.refuse(f"{field}: {name}: {error}")
 
     def _absent(self, name: str) -> str:
-        tables, taking_part = self.dataset.tables.values(), (*self.variables, *self.person_variables)
-        if any(name in table.variables for table in tables) and name not in taking_part:
+        tables = self.dataset.tables.values()
+        if any(name in table.variables for table in tables) and name not in self.columns_read:
             return f"{name} is not among the release's variables"
         if any(name in table.columns for table in tables):
             return f"{name} identifies records or belongs to another table, and is not a variable of the swapped data"
         return f"there is no column {name}"
 
     def _check_products(self) -> None:
-        names = [product.name for product in self.declaration.products]
-        for name in names:
-            if names.count(name) > 1:
-                self.refuse(f"products: {name} is declared twice")
+        for name in find_repeated([product.name for product in self.declaration.products])[:1]:
+            self.refuse(f"products: {name} is declared twice")
         for product in self.declaration.products:
             if product.of == "persons" and not self.has_persons_following:
                 self.refuse(f"products: {product.name}: no persons are swapped with their {self.design.unit}")
@@ -144,15 +140,19 @@ class SwappingRelease(Release):
     @cached_property
     def variables(self) -> Mapping[str, Column]:
         """The variables of the swapped records, with their declarations, in the order of the dataset."""
-        persons = self.dataset.persons.variables if self.swaps_persons and self.dataset.persons else {}
-        every, design = {**self.dataset.units.variables, **persons}, self.design
-        return {name: column for name, column in every.items() if name in (*design.holding, *design.swap)}
+        persons = self._variables_of_persons if self.swaps_persons else {}
+        taking_part = {*self.design.holding, *self.design.swap}
+        columns = {**self.dataset.units.variables, **persons}
+        return {name: column for name, column in columns.items() if name in taking_part}
 
     @cached_property
     def person_variables(self) -> Mapping[str, Column]:
         """The variables of the persons who follow their unit; empty if persons do not follow units."""
-        every = self.dataset.persons.variables if self.dataset.persons else {}
-        return {name: column for name, column in every.items() if name in self.design.persons}
+        return {name: column for name, column in self._variables_of_persons.items() if name in self.design.persons}
+
+    @property
+    def _variables_of_persons(self) -> Mapping[str, Column]:
+        return self.dataset.persons.variables if self.dataset.persons else {}
 
     @property
     def columns_read(self) -> tuple[str, ...]:

@@ -1,18 +1,34 @@
-"""The recipes of a release's tables: products from the swapped data, or from the original records for `utility`."""
+"""The recipes of a release's tables: products from the swapped data, or from the original records for `utility`.
+
+Beside each swapped count stands an unbiased estimate with its standard error and 90% interval. They follow from public
+tables alone: the invariants, the swapped data and the declared swap rates. `mechanisms.swapping.uncertainty` has the
+mathematics.
+"""
 
 from collections.abc import Sequence
+from itertools import chain, combinations
 from math import prod
 from typing import Any
 
 import dagster as dg
+import numpy as np
+import pyarrow as pa
 
 from assets.conventions import preview
-from assets.swapping.cells import SWAPPED
-from assets.swapping.estimated import stored_moments, with_estimates
-from assets.swapping.product import SwappedProduct, titles_of
-from assets.swapping.records import COMPOSITIONS, SWAPPING, holding_table
+from assets.swapping.declaration import ESTIMATED, SwappedProduct, name_products
+from assets.swapping.draw import CELLS, SWAPPED
+from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING, holding_table, swap_variables
 from assets.swapping.release import SwappingRelease
+from assets.swapping.stirs import read_groups
 from mechanisms.refusal import RefusedError
+from mechanisms.swapping.uncertainty import (
+    Contributions,
+    Estimates,
+    MomentsOfStrata,
+    estimates,
+    intervals,
+    moments_of_strata,
+)
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
@@ -20,6 +36,8 @@ SATURATED, HOUSEHOLD_TYPES = "saturated", "saturated_persons"
 MOST_CELLS = 20_000_000
 FIRST_ROWS = 10
 """How many rows of each product the asset's page shows."""
+
+_CONTRIBUTIONS_AT_A_TIME = 1 << 20
 
 _ESTIMATES = """Beside every count stands an unbiased estimate of the count before the swap, with its standard error and
 90% interval. In a stratum of n records, with F of them in the cell by holding variables and G by swap variables,
@@ -34,15 +52,10 @@ class TooManyCellsError(RefusedError):
     """A product would list too many cells."""
 
 
-def counted(
+def stage_counted(
     session: Session, release: SwappingRelease, product: SwappedProduct, units: Fragment | Table
 ) -> Fragment | Table:
-    """The records that a product counts: the units, or the persons who follow them, each with a count.
-
-    Args:
-        session: a session that reads the public zone.
-        units: a table of units in the form of the swapped table, with `holding_code` and `count`.
-    """
+    """The records that a product counts: `units`, in the form of the swapped table, or the persons who follow them."""
     if product.of == "units":
         return units
     return session.stage("persons_counted", "swapping/persons", units=units, persons=release.public(COMPOSITIONS))
@@ -58,36 +71,88 @@ def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[st
     }
 
 
-def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The statements, with their identifiers, of the saturated contingency table and of the persons in it, by table.
-
-    There are none if the release leaves them out.
-    """
-    if not release.declaration.saturated:
-        return {}
-    swapped, persons = release.public(SWAPPED), release.has_persons_following
-    names: dict[str, Any] = {"swapped": swapped, "persons": persons, "columns": list(release.variables)}
-    statements = {SATURATED: ("swapping/saturated", names)}
-    if persons:
-        names = {"persons": release.public(COMPOSITIONS), "columns": list(release.person_variables)}
-        statements[HOUSEHOLD_TYPES] = ("swapping/household_types", names)
-    return statements
-
-
 def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:
     """The recipe of every published table, products first."""
     recipes: dict[Table, Recipe] = {}
-    estimated = bool(release.declaration.products) and not release.design.without_estimates
-    moments = stored_moments(session, release) if estimated else None
-    for product in release.declaration.products:
-        names = product_names(product, counted(session, release, product, release.public(SWAPPED)))
+    swapped, products = release.public(SWAPPED), release.declaration.products
+    moments = derive_moments(session, release) if products and not release.design.without_estimates else None
+    for product in products:
+        names = product_names(product, stage_counted(session, release, product, swapped))
         recipe: Recipe = ("swapping/product", {}, names)
-        if moments is not None:
-            recipe = with_estimates(session, release, product, recipe, moments)
-        recipes[release.public(product.table)] = recipe
-    for table, (name, names) in saturated_statements(release).items():
-        recipes[release.public(table)] = (name, {}, names)
+        recipes[release.public(product.table)] = (
+            recipe if moments is None else add_estimates(session, release, product, recipe, moments)
+        )
+    if release.declaration.saturated:
+        persons, columns = release.has_persons_following, list(release.variables)
+        names = {"swapped": swapped, "persons": persons, "columns": columns}
+        recipes[release.public(SATURATED)] = ("swapping/saturated", {}, names)
+        if persons:
+            names = {"persons": release.public(COMPOSITIONS), "columns": list(release.person_variables)}
+            recipes[release.public(HOUSEHOLD_TYPES)] = ("swapping/household_types", {}, names)
     return recipes
+
+
+def derive_moments(session: Session, release: SwappingRelease) -> MomentsOfStrata:
+    """The moments of all strata of a release whose rates are constant within them, from stored invariants."""
+    groups = read_groups(session, release, release.public(HOLDING), "holding_code")
+    firsts = np.flatnonzero(np.diff(groups.first.stratum, prepend=-1))
+    sizes = np.add.reduceat(groups.records, firsts) if len(firsts) else groups.records
+    return moments_of_strata(sizes, [groups.first.rates[place] for place in groups.first.rate_class[firsts]])
+
+
+def add_estimates(
+    session: Session, release: SwappingRelease, product: SwappedProduct, counts: Recipe, moments: MomentsOfStrata
+) -> Recipe:
+    """The recipe of a product with estimates, in hundredths, of a release whose rates are constant within strata."""
+    name, values, names = counts
+    table = session.stage(f"counts_of_{product.name}", name, values, **names)
+    key = [*product.columns, *product.flags.values()]
+    cells = session.stage(f"cells_of_{product.name}", "swapping/numbered", product=table, key=key)
+    (number,) = session.row("warehouse/count", table=cells)
+    sums = _estimate_cells(session, release, product, cells, int(number), moments)
+    figures = zip(ESTIMATED, (sums.estimate, *intervals(sums), sums.greatest_bias), strict=True)
+    hundredths = {name: np.rint(figure * 100).astype(np.int64) for name, figure in figures}
+    rows = session.register(f"estimates_of_{product.name}", pa.table({"cell_number": np.arange(number), **hundredths}))
+    return "swapping/estimated", {}, {"product": cells, "estimates": rows, "figures": list(ESTIMATED)}
+
+
+def _estimate_cells(
+    session: Session,
+    release: SwappingRelease,
+    product: SwappedProduct,
+    cells: Fragment,
+    number: int,
+    moments: MomentsOfStrata,
+) -> Estimates:
+    """The estimates of all cells: the sums, in the order of the rows, of the estimates of what strata contribute."""
+    amounts = session.stage(
+        "amounts",
+        "swapping/amounts",
+        holding=release.public(HOLDING),
+        held=[column for column in product.columns if column in release.design.holding],
+        persons=release.public(COMPOSITIONS) if product.of == "persons" else None,
+        of_persons=[column for column in product.columns if column in release.person_variables],
+    )
+    sums = Estimates(*(np.zeros(number) for _ in range(5)))
+    for summed in chain.from_iterable(combinations(product.totals, size) for size in range(len(product.totals) + 1)):
+        columns = [column for column in product.columns if column not in summed]
+        names: dict[str, Any] = {
+            "amounts": amounts,
+            "swapping": release.public(SWAPPING),
+            "cells": release.public(CELLS),
+            "product": cells,
+            "held": [column for column in columns if column not in release.design.swap],
+            # The strata of a cell follow from match variables on either side.
+            "swapped": [column for column in columns if column in swap_variables(release)],
+            "summed": [product.flags[column] for column in summed],
+            "single": [flag for column, flag in product.flags.items() if column not in summed],
+        }
+        for batch in session.batches("swapping/contributions", _CONTRIBUTIONS_AT_A_TIME, **names):
+            column = {name: batch.column(name).to_numpy() for name in batch.schema.names}
+            cell, stratum = column.pop("cell_number"), column.pop("stratum")
+            for name, values in vars(estimates(Contributions(**column), moments[stratum])).items():
+                np.add.at(getattr(sums, name), cell, values)
+    return sums
 
 
 def require_readable(session: Session, release: SwappingRelease) -> None:
@@ -116,10 +181,10 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
             )
 
 
-def first_rows(session: Session, release: SwappingRelease) -> dict[str, dg.MetadataValue]:
+def preview_products(session: Session, release: SwappingRelease) -> dict[str, dg.MetadataValue]:
     """The first rows of every product, for the asset's page. Geography and dimensions have a column each."""
     shown: dict[str, dg.MetadataValue] = {}
-    titles = titles_of(release.declaration.products)
+    titles = name_products(release.declaration.products)
     figures = [] if release.design.without_estimates else ["estimate", "lower", "upper"]
     for product in release.declaration.products:
         table = release.public(product.table)
@@ -137,14 +202,19 @@ def first_rows(session: Session, release: SwappingRelease) -> dict[str, dg.Metad
         shown[f"{titles[product.name]} ({first})"] = preview(
             header,
             [
-                (_joined(row[:border]), _joined(row[border:last]), f"{row[last]:,}", *_estimate(row[last + 1 :]))
+                (
+                    _join_codes(row[:border]),
+                    _join_codes(row[border:last]),
+                    f"{row[last]:,}",
+                    *_format_estimate(row[last + 1 :]),
+                )
                 for row in rows
             ],
         )
     return shown
 
 
-def _estimate(figures: Sequence[Any]) -> tuple[str, ...]:
+def _format_estimate(figures: Sequence[Any]) -> tuple[str, ...]:
     """An estimate with its interval, if there is one, without a break in the middle of the interval."""
     if not figures:
         return ()
@@ -152,32 +222,22 @@ def _estimate(figures: Sequence[Any]) -> tuple[str, ...]:
     return (f"{estimate:,.1f} ({lower:,.1f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{upper:,.1f})",)
 
 
-def _joined(codes: Sequence[object]) -> str:
+def _join_codes(codes: Sequence[object]) -> str:
     return " / ".join("–" if code is None else str(code) for code in codes) or "all"
 
 
 def describe_tables(release: SwappingRelease) -> str:
-    counted = {"units": f"{release.design.unit}s", "persons": "persons"}
+    counted, reason = {"units": f"{release.design.unit}s", "persons": "persons"}, release.design.without_estimates
     lines = [
         f"- **{product.name}**: {product.title or product.name}; {counted[product.of]} by {' × '.join(product.columns)}"
         for product in release.declaration.products
     ]
-    return "\n".join(
-        [
-            "Products, tabulated from the swapped data only:",
-            "",
-            *lines,
-            "",
-            _ESTIMATES
-            if not release.design.without_estimates
-            else f"Counts before the swap are not estimated, because {release.design.without_estimates}.",
-            "",
-            *(
-                ["- **saturated**: the saturated contingency table, from which every other table can be computed"]
-                if release.declaration.saturated
-                else []
-            ),
-            "",
-            "ε covers every table made from the swapped data (post-processing), so more tables add no loss.",
-        ]
-    )
+    saturated = "- **saturated**: the saturated contingency table, from which every other table can be computed"
+    paragraphs = [
+        "Products, tabulated from the swapped data only:",
+        "\n".join(lines),
+        f"Counts before the swap are not estimated, because {reason}." if reason else _ESTIMATES,
+        saturated if release.declaration.saturated else "",
+        "ε covers every table made from the swapped data (post-processing), so more tables add no loss.",
+    ]
+    return "\n\n".join(filter(None, paragraphs))

@@ -234,8 +234,8 @@ class SwappingDesign:
             )
         if exact := [name for name in (*self.held, *self.persons) if name not in perturbed]:
             raise DesignError(
-                f"noise_before: {', '.join(exact)} would stay exact, so that no loss is known without their counts held "
-                "fixed; perturb every holding variable that is not matched on, or leave it out (variables)"
+                f"noise_before: {', '.join(exact)} would stay exact, so that no loss is known without their counts "
+                "held fixed; perturb every holding variable that is not matched on, or leave it out (variables)"
             )
         for field in ("second_stir", "exempt"):
             if getattr(self, field):

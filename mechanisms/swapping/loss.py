@@ -196,7 +196,7 @@ def loss_of_stir(stir: Stir, records: NDArray[np.int64], counts: NDArray[np.bool
 
 
 def smallest_rate(size: int, epsilon: Fraction) -> Fraction:
-    """The smallest swap rate, in steps of 1 / `FINEST`, at which a stratum of `size` records, 2 or more, loses at most ε.
+    """The smallest swap rate, in steps of 1 / `FINEST`, at which a stratum of two records or more loses at most ε.
 
     Raises:
         ValueError: if no rate gives ε: the smallest possible is ½ ln(size + 1).

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assets.swapping.cells import write_cells
-from assets.swapping.product import ESTIMATED
+from assets.swapping.declaration import ESTIMATED
+from assets.swapping.draw import write_cells
 from assets.swapping.published import published_tables
 from assets.swapping.records import read_contingency, stage_records
 from assets.swapping.release import SwappingRelease
