@@ -118,9 +118,7 @@ Conditions = dict[
 """By variable, the value or values that fit."""
 
 Keep = Annotated[
-    Fraction,
-    BeforeValidator(_validate_probability),
-    _number_or_text(FRACTION, exclusiveMinimum=0, exclusiveMaximum=1),
+    Fraction, BeforeValidator(_validate_probability), _number_or_text(FRACTION, exclusiveMinimum=0, exclusiveMaximum=1)
 ]
 """The probability that a value stays as it is."""
 

@@ -63,12 +63,7 @@ def stage_counted(
 
 def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[str, Any]:
     """The identifiers of a product's statement; `records` come from `counted`."""
-    return {
-        "records": records,
-        "columns": list(product.columns),
-        "totals": product.flags,
-        "zeros": product.zeros,
-    }
+    return {"records": records, "columns": list(product.columns), "totals": product.flags, "zeros": product.zeros}
 
 
 def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:

@@ -165,10 +165,7 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
     name, _, names = strata_recipe(session, release)
     groups = read_groups(session, release, session.stage("strata_of_match", name, **names), "stratum")
     # Keyed multiset hashes of the margins, which define the codes of a contingency table.
-    columns = {
-        HOLDING: ["holding_code", *design.holding],
-        SWAPPING: ["swap_code", *swap_variables(release)],
-    }
+    columns = {HOLDING: ["holding_code", *design.holding], SWAPPING: ["swap_code", *swap_variables(release)]}
     codes = [
         session.row("warehouse/multiset_hash", {"salt": key.hex()}, table=margins[name], columns=columns[name])
         for name in columns
