@@ -109,12 +109,11 @@ def _check_others(context: Context) -> list[str]:
 
 def _compare(context: Context, columns: list[str], what: str, selection: SQL | None = None) -> list[str]:
     """The rows by which the CEF and the swapped records differ over some columns, as multisets."""
-    release, after = context.release, [context.release.public(name) for name in (SWAPPED, SWAPPED_PERSONS)]
+    release = context.release
+    units, persons = release.public(SWAPPED), release.public(SWAPPED_PERSONS)
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        tables = [stage_original(session, release), stage_units(session, release, "after", *after, "unit")]
+        before, after = stage_original(session, release), stage_units(session, release, "after", units, persons, "unit")
         if selection:
-            tables = [
-                session.stage(name, selection, records=table)
-                for name, table in zip(("others_before", "others_after"), tables, strict=True)
-            ]
-        return count_problem(differing(session, *tables, columns), what)
+            before = session.stage("selected_before", selection, records=before)
+            after = session.stage("selected_after", selection, records=after)
+        return count_problem(differing(session, before, after, columns), what)

@@ -83,7 +83,8 @@ def read_inputs(session: Session, release: SwappingRelease, version_key: bytes) 
         share = Moved(selected, None, *again)
         return SwappingInputs(versions, first.strata, first.largest_stratum, unique, share, stirring.losses)
     sizes = session.arrow("swapping/stratum_sizes", swapping=release.public(SWAPPING))
-    share = moved(*(sizes[name].to_numpy() for name in ("records", "squares", "strata")), swap_rate)
+    records, squares, strata = (sizes[name].to_numpy() for name in ("records", "squares", "strata"))
+    share = moved(records, squares, strata, swap_rate)
     return SwappingInputs(versions, *count_strata(session, release), stored_unique(session, release), share)
 
 

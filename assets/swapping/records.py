@@ -35,7 +35,12 @@ def stage_records(session: Session, release: SwappingRelease) -> Fragment | Tabl
     dataset, (units, *others) = release.dataset, release.dataset.cef_tables()
     if dataset.persons is None or not (release.swaps_persons or release.has_persons_following):
         return units
-    names = {"units": units, "persons": others[0], "key": dataset.units.key, "unit": dataset.persons.unit}
+    names: dict[str, Any] = {
+        "units": units,
+        "persons": others[0],
+        "key": dataset.units.key,
+        "unit": dataset.persons.unit,
+    }
     if not release.swaps_persons:
         names |= {"variables": list(release.variables), "person_variables": sorted(release.person_variables)}
         return session.stage("records", "swapping/households", **names)

@@ -298,7 +298,7 @@ def draw_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> byt
         capprops={"color": BLUE, "linewidth": 1},
         flierprops={"marker": "o", "markersize": 3.5, "markerfacecolor": "none", "markeredgecolor": BLUE},
     )
-    above = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "va": "bottom"}
+    above: dict[str, Any] = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "va": "bottom"}
     for position, draws in enumerate(percent, start=1):
         axes.annotate(f"{np.median(draws):.1f}%", (position, draws.max()), fontsize=10, color=INK, **above)
     axes.set_xticks(range(1, len(rates) + 1), [_percent(rate) for rate in rates])
@@ -337,7 +337,7 @@ def draw_epsilon(strata: Sequence[int], marked: tuple[int, Fraction] | None) -> 
     for rate, words in ((0.05, "p = 5%"), (0.5, "p = 50%")):
         axes.axvline(rate, color=QUIET, linestyle=":", linewidth=1.2, zorder=1)
         axes.text(rate, 0.985, f" {words}", transform=axes.get_xaxis_transform(), va="top", fontsize=10, color=QUIET)
-    diamond = {"marker": "D", "markersize": 6.5, "markerfacecolor": "white", "markeredgewidth": 1.6}
+    diamond: dict[str, Any] = {"marker": "D", "markersize": 6.5, "markerfacecolor": "white", "markeredgewidth": 1.6}
     for size, color in zip(sizes, shades(len(sizes)), strict=True):
         axes.plot(rates, _epsilon(size, rates), color=color, linewidth=1.8, zorder=2)
         _write_on_line(axes, size)
@@ -371,7 +371,7 @@ def _mark(axes: "Axes", size: int, rate: Fraction) -> float:
     """Mark one b and p, with a label on the upper right, where no line runs; return its ε."""
     loss = theorem_1(size, rate)
     epsilon = float(loss)
-    dot = {"marker": "o", "markersize": 9, "color": VERMILION, "markeredgecolor": "white"}
+    dot: dict[str, Any] = {"marker": "o", "markersize": 9, "color": VERMILION, "markeredgecolor": "white"}
     axes.plot(float(rate), epsilon, clip_on=False, zorder=5, **dot)
     axes.annotate(
         f"this release: ε = {loss.round_up(4)}\nat b = {size:,}, p = {_percent(rate)}",
