@@ -128,7 +128,8 @@ class StratumCase(Part):
 
     when: Conditions = Field(
         default_factory=dict,
-        description="By match variable, the value or values that fit; a case without conditions fits all.",
+        description="By match variable, or in risk by holding variable too, the value or values that fit; a case "
+        "without conditions fits all.",
     )
     rate: SwapRate = Field(description="The swap rate: a fraction such as 1/2.")
 
@@ -139,10 +140,6 @@ class StratumCase(Part):
 class RiskCase(StratumCase):
     """The swap rate of some records."""
 
-    when: Conditions = Field(
-        default_factory=dict,
-        description="By match or holding variable, the value or values that fit; a case without conditions fits all.",
-    )
     at_most: Annotated[int, Field(ge=1, strict=True)] | SkipJsonSchema[None] = Field(
         None, description="How many records at most are alike, the record included."
     )

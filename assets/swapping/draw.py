@@ -20,10 +20,10 @@ from assets.swapping.records import (
     holding_table,
     read_contingency,
     stage_records,
+    stored_stirring,
     version_key,
 )
 from assets.swapping.release import SwappingRelease
-from assets.swapping.stirs import stored_stirring
 from assets.swapping.unique import UniqueRecords, count_strata, stored_unique
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.sampling.stream import RandomStream

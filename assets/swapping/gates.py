@@ -15,16 +15,18 @@ from assets.swapping.records import (
     HOLDING_VALUES,
     RECORDS,
     SWAPPING,
+    bind_cases,
     cells_version,
+    derive_stirring,
     holding_table,
     read_contingency,
     stage_margins,
     stage_records,
+    stored_stirring,
     swap_variables,
     version_key,
 )
 from assets.swapping.release import SwappingRelease
-from assets.swapping.stirs import bind_cases, derive_stirring, stored_stirring
 from assets.swapping.tables import stage_counted, table_recipes
 from assets.swapping.unique import UniqueRecordsError, require_few_stored
 from assets.tabulation.asset import tables_gate
@@ -34,6 +36,10 @@ from resources.statements import SQL, Fragment, Table, Zone
 from resources.warehouse import Recipe
 
 _RECORDS = SQL("gates/records", "SELECT sum(count)::BIGINT FROM {{ table }}")
+
+_UNKNOWN_CODES = SQL(
+    "swapping/unknown_codes", "SELECT count(*) FROM {{ cells }} ANTI JOIN {{ known }} USING (holding_code)"
+)
 
 Context = ReleaseContext[SwappingRelease]
 BOTH_ZONES = (Zone.CONFIDENTIAL, Zone.PUBLIC)
@@ -176,8 +182,7 @@ def _check_count(context: Context) -> list[str]:
 def _check_noise(context: Context) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        names = {"cells": release.public(CELLS), "known": holding_table(release), "code": "holding_code"}
-        (unknown,) = session.row("swapping/unknown_codes", **names)
+        (unknown,) = session.row(_UNKNOWN_CODES, cells=release.public(CELLS), known=holding_table(release))
         return count_problem(unknown, "cells of the swapped data with holding values beyond strata and domains")
 
 

@@ -17,9 +17,8 @@ import pyarrow as pa
 from assets.conventions import preview
 from assets.swapping.declaration import ESTIMATED, SwappedProduct, name_products
 from assets.swapping.draw import CELLS, SWAPPED
-from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING, holding_table, swap_variables
+from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING, holding_table, read_groups, swap_variables
 from assets.swapping.release import SwappingRelease
-from assets.swapping.stirs import read_groups
 from mechanisms.refusal import RefusedError
 from mechanisms.swapping.uncertainty import (
     Contributions,

@@ -182,7 +182,7 @@ def _find_continuous(
     columns = [name for name in names if not declared[name].codes]
     if not columns:
         return []
-    values = session.row("swapping/distinct_values", table=table, columns=columns)
+    values = session.row("swapping/combinations", table=table, columns=columns)
     most = min(MANY_VALUES, records // FEW_RECORDS)
     return [name for name, number in zip(columns, values, strict=True) if number > most]
 

@@ -31,12 +31,12 @@ from assets.swapping.records import (
     SWAPPING,
     cells_version,
     read_contingency,
+    read_groups,
     stage_margins,
     stage_records,
     swap_variables,
 )
 from assets.swapping.release import SwappingRelease
-from assets.swapping.stirs import read_groups
 from assets.swapping.unique import require_few_alone
 from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import Specification

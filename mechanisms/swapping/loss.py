@@ -62,19 +62,6 @@ def smallest_attainable(largest_stratum: int) -> tuple[float, float]:
     return math.log(largest_stratum + 1) / 2, root / (root + 1)
 
 
-def swap_rates_for(epsilon: float, largest_stratum: int) -> tuple[float, float]:
-    """The two swap rates at which Theorem 1 gives ε, the lower first.
-
-    Raises:
-        ValueError: if ε is below the smallest attainable for b.
-    """
-    smallest, _ = smallest_attainable(largest_stratum)
-    if epsilon < smallest:
-        raise ValueError(f"no swap rate gives ε = {epsilon} at b = {largest_stratum}: the smallest is {smallest:.4f}")
-    low, high = math.log(largest_stratum + 1) - epsilon, epsilon
-    return 1 / (1 + math.exp(-low)), 1 / (1 + math.exp(-high))
-
-
 def evaluated(largest_stratum: int, swap_rate: Fraction) -> float:
     """ε from the ratio in the proof of Theorem 1 (E.5), without the relaxation of Lemma 6.
 

@@ -21,9 +21,8 @@ import pytest
 from assets.release.draw import Draw, StaleInputError
 from assets.swapping.draw import SwappingInputs, draw_cells, read_inputs, stage_decoded
 from assets.swapping.invariants import TooManyHoldingValuesError
-from assets.swapping.records import HOLDING, RECORDS, SWAPPING
+from assets.swapping.records import HOLDING, RECORDS, SWAPPING, RatesError, stored_stirring
 from assets.swapping.release import SwappingRelease
-from assets.swapping.stirs import RatesError, stored_stirring
 from assets.swapping.withheld import STRATA, WithheldSwap, stage_withheld, swap_loss, withheld_version
 from assets.swapping.withheld import WITHHELD as WITHHELD_RECORDS
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
