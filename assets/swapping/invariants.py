@@ -3,6 +3,7 @@
 Swapping preserves these counts (Proposition 4 of Bailie, Gong and Meng), and the release declares them as invariants.
 """
 
+from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -91,12 +92,29 @@ def invariant_tables(release: SwappingRelease) -> list[Table]:
     return [holding_table(release), *(release.public(name) for name in names)]
 
 
-def holding_values_recipe(session: Session, release: SwappingRelease, swapping: Fragment | Table) -> Recipe:
-    """The recipe of the holding values that records may have after noise, in all strata of the swap margin.
+def invariant_recipes(
+    session: Session, release: SwappingRelease, records: Fragment | Table, margins: Mapping[str, Fragment]
+) -> dict[str, Recipe]:
+    """By table, the recipes of what follows from the records: the margins, what noise may give, and persons by kind.
 
     Raises:
-        TooManyHoldingValuesError: if the table would have more rows than are allowed.
+        TooManyHoldingValuesError: if noise would choose from more combinations than are allowed.
     """
+    recipes: dict[str, Recipe] = {table: ("warehouse/all", {}, {"source": margin}) for table, margin in margins.items()}
+    if release.design.noise:
+        recipes[HOLDING_VALUES] = _holding_values_recipe(session, release, margins[SWAPPING])
+    if release.dataset.persons and release.has_persons_following:
+        names = codebooks(release) | {
+            "records": records,
+            "persons": release.dataset.cef_tables()[1],
+            "unit": release.dataset.persons.unit,
+            "person_variables": list(release.person_variables),
+        }
+        recipes[COMPOSITIONS] = ("swapping/compositions", {}, names)
+    return recipes
+
+
+def _holding_values_recipe(session: Session, release: SwappingRelease, swapping: Fragment) -> Recipe:
     design = release.design
     (strata,) = session.row("swapping/combinations", table=swapping, columns=["stratum"])
     if strata * design.combinations > MOST_HOLDING_VALUES:
@@ -125,19 +143,6 @@ def counted_with(release: SwappingRelease) -> dict[str, Any]:
     return {name: value for name, value in release.design.as_record().items() if name != "swap_rate"}
 
 
-def compositions_recipe(release: SwappingRelease, records: Fragment | Table) -> Recipe:
-    """The recipe of the persons of each kind of unit, for units that are swapped with their persons."""
-    persons = release.dataset.persons
-    assert persons is not None
-    names = codebooks(release) | {
-        "records": records,
-        "persons": release.dataset.cef_tables()[1],
-        "unit": persons.unit,
-        "person_variables": list(release.person_variables),
-    }
-    return "swapping/compositions", {}, names
-
-
 def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> None:
     """Write both margins, the persons of each kind of unit, and the keyed version of the records, in a transaction.
 
@@ -148,11 +153,7 @@ def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> 
     records = stage_records(session, release)
     margins = stage_margins(session, release, records)
     require_few_unique(session, release, margins.get(HOLDING), margins[SWAPPING], release.dataset.cef_tables()[-1])
-    recipes: dict[str, Recipe] = {table: ("warehouse/all", {}, {"source": margin}) for table, margin in margins.items()}
-    if release.design.noise:
-        recipes[HOLDING_VALUES] = holding_values_recipe(session, release, margins[SWAPPING])
-    if release.has_persons_following:
-        recipes[COMPOSITIONS] = compositions_recipe(release, records)
+    recipes = invariant_recipes(session, release, records, margins)
     for table, (name, values, names) in recipes.items():
         session.create(release.public(table), name, values, **names)
     # Those that an earlier declaration may have had.
