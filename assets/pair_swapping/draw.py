@@ -34,8 +34,7 @@ class SwappedRecords:
     Attributes:
         tables: by name, the units and persons after the exchange, staged in the session of the draw.
         version: their content hash.
-        households: the households that could be swapped; confidential.
-        swapped: who was selected, and who exchanged with whom; confidential.
+        households, swapped: who could be swapped, was selected and exchanged with whom; confidential.
     """
 
     tables: Mapping[str, Fragment]

@@ -37,11 +37,7 @@ HOUSEHOLD_COLUMNS = {
 def build_households(
     release: PairSwappingRelease, version_of: Callable[[Session, Custody], str]
 ) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "households"]`.
-
-    Args:
-        version_of: returns the keyed version of all that a draw is made from.
-    """
+    """The asset `[dataset, release, "households"]`; `version_of` keys all that a draw is made from."""
 
     @dg.asset(
         key=release.key(HOUSEHOLDS),

@@ -327,11 +327,7 @@ class SwappingDeclaration(ReleaseDeclaration):
 
     @property
     def rates(self) -> Rates:
-        """The rates of the first stir.
-
-        Raises:
-            ValueError: if rates of strata depend on another variable than match variables, or a case would never count.
-        """
+        """The rates of the first stir. Raises ValueError if rates of strata depend on more than match variables."""
         if self.risk is not None:
             rarity = None if self.risk.rarity_of is None else tuple(sorted(set(self.risk.rarity_of)))
             return Rates(tuple(case.as_case() for case in self.risk.cases), rarity)

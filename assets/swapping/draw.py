@@ -49,10 +49,7 @@ class SwappingInputs(Inputs):
     swap values (`swap`).
 
     Attributes:
-        largest_stratum: b, the size of the largest stratum with two distinct records, which determines the loss; 0 if
-            there is none.
-        unique: how many records the margins publish exactly.
-        moved: the shares of records that the swap is expected to move.
+        largest_stratum: b, the size of the largest stratum with two distinct records; 0 if there is none.
         losses: the losses, if they do not follow from b and one rate alone; None for a plain swap.
     """
 
@@ -99,12 +96,7 @@ def strata_of_records(records: Contingency) -> tuple[int, int]:
 def draw_cells(
     session: Session, release: SwappingRelease, draw: Draw[SwappingInputs], key: bytes, custody: Custody
 ) -> Contingency:
-    """The draw's output, computed from the confidential records and the draw's key.
-
-    Raises:
-        StaleInputError: if the CEF has changed since the invariants were computed, or the loss that was charged does
-            not follow from the records.
-    """
+    """The draw's output. Raises StaleInputError if the CEF has changed, or the charged loss does not follow from it."""
     records = read_contingency(session, release, stage_records(session, release))
     with ThreadPoolExecutor(1) as executor:
         version = executor.submit(cells_version, records, version_key(release, custody))

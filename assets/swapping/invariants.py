@@ -95,11 +95,7 @@ def invariant_tables(release: SwappingRelease) -> list[Table]:
 def invariant_recipes(
     session: Session, release: SwappingRelease, records: Fragment | Table, margins: Mapping[str, Fragment]
 ) -> dict[str, Recipe]:
-    """By table, the recipes of what follows from the records: the margins, what noise may give, and persons by kind.
-
-    Raises:
-        TooManyHoldingValuesError: if noise would choose from more combinations than are allowed.
-    """
+    """By table, the recipes of the margins, of holding values that noise may give, and of persons by kind of unit."""
     recipes: dict[str, Recipe] = {table: ("warehouse/all", {}, {"source": margin}) for table, margin in margins.items()}
     if release.design.noise:
         recipes[HOLDING_VALUES] = _holding_values_recipe(session, release, margins[SWAPPING])
@@ -144,7 +140,7 @@ def counted_with(release: SwappingRelease) -> dict[str, Any]:
 
 
 def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> None:
-    """Write both margins, the persons of each kind of unit, and the keyed version of the records, in a transaction.
+    """Write the tables of the stage, in a transaction of the caller.
 
     Raises:
         UniqueRecordsError: if they would publish more unique records than the release declares.

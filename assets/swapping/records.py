@@ -150,13 +150,7 @@ class RatesError(RefusedError):
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of records, in order, each with one swap rate in the first stir.
-
-    Attributes:
-        first: the first stir of the groups.
-        last: shape (groups,), the stratum in the last stir.
-        records: shape (groups,), the number of records.
-    """
+    """Groups of records, in order: their first stir, and of shape (groups,), last strata and numbers of records."""
 
     first: Stir
     last: NDArray[np.int32]
@@ -165,12 +159,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Stirring:
-    """All stirs of a swap with varying rates, a second stir or noise; a plain swap needs none of this.
-
-    Attributes:
-        stirs: the first and, if there is one, the second, by group of records.
-        selected: the share of records that each selects on average.
-    """
+    """One or two stirs of groups of records, with the share that each selects on average; a plain swap has none."""
 
     stirs: tuple[Stir, ...]
     losses: SwapLosses
@@ -217,7 +206,7 @@ def read_groups(session: Session, release: SwappingRelease, groups: Table | Frag
     """Groups of records with their strata and rates.
 
     Args:
-        groups: a table with a row for each group: its stratum, the values that rates depend on, and its count.
+        groups: a table of stratum, values that rates depend on, and count.
         order: the column that numbers the groups.
 
     Raises:

@@ -52,12 +52,7 @@ class UniqueRecords:
 def count_unique(
     session: Session, release: SwappingRelease, holding: Table | Fragment | None, swapping: Table | Fragment
 ) -> UniqueRecords:
-    """The numbers of unique records, from the two margins alone, stored or staged.
-
-    Args:
-        holding: the counts by the holding variables; None if they are not published, because of noise before the swap.
-        swapping: the counts by match and swap variables.
-    """
+    """The numbers of unique records, from the two margins; with noise, there is none by the holding variables."""
     unique = UniqueRecords(*_describe_margins(session, release, holding or swapping, swapping)[2:])
     return replace(unique, holding=0, whole=0) if holding is None else unique
 
@@ -95,8 +90,6 @@ def require_few_unique(
     """Refuse a release whose invariants, stored or staged, publish more unique records than it declares.
 
     Args:
-        holding: the counts by the holding variables; None if they are not published.
-        swapping: the counts by match and swap variables.
         persons: a table with the variables of the persons who follow their unit; not read if they do not.
 
     Raises:
@@ -135,14 +128,7 @@ def require_few_stored(session: Session, release: SwappingRelease) -> None:
 
 
 def require_few_alone(session: Session, release: SwappingRelease, strata: Table | Fragment) -> None:
-    """Refuse a withheld swap whose strata, which stay exact, are too often single records.
-
-    Args:
-        strata: the sizes of the strata, stored or staged.
-
-    Raises:
-        UniqueRecordsError: if the share of records that are alone in their stratum is greater than declared.
-    """
+    """Raise UniqueRecordsError if more records of a withheld swap are alone in their stratum than it declares."""
     allowed, design = release.declaration.publishes_unique_records, release.design
     if allowed is None:
         return

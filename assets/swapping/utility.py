@@ -198,14 +198,10 @@ def measure_errors(session: Session, release: SwappingRelease, swapped: Table) -
 def run_experiment(
     session: Session, release: SwappingRelease, experiment: ExperimentDeclaration, key: bytes
 ) -> Iterable[tuple[Fraction, int, ProductError]]:
-    """The errors of the experiment's product in repeated draws at each swap rate.
+    """For each swap rate and each of its draws, numbered from 1, the error of the experiment's product.
 
     Args:
-        session: a session that reads both zones.
         key: the key of the experiment's own random streams, 32 bytes.
-
-    Yields:
-        The swap rate, the number of the draw from 1, and the error.
     """
     (product,) = (product for product in release.declaration.products if product.name == experiment.product)
     table, original = _stage_original(session, release)
@@ -272,13 +268,7 @@ def draw_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> byt
     """Draw the mean absolute percentage errors of draws as one box for each swap rate, with its median above it.
 
     The form is that of Bailie, Gong and Meng, Figure 1. Whiskers reach to the farthest draw within 1.5 times the
-    interquartile range; draws beyond are points.
-
-    Args:
-        errors: by swap rate, the MAPE of each draw as a fraction of 1.
-
-    Returns:
-        PNG bytes, 1080 pixels wide.
+    interquartile range; draws beyond are points. `errors` are fractions of 1, and the picture is 1080 pixels wide.
     """
     if not errors or not all(len(draws) for draws in errors.values()):
         raise ValueError("a boxplot needs at least one swap rate, and at least one draw at each")
@@ -313,14 +303,11 @@ def draw_epsilon(strata: Sequence[int], marked: tuple[int, Fraction] | None) -> 
     """Draw ε by Theorem 1 against the swap rate, with one line for each size of the largest stratum.
 
     The form is that of Bailie, Gong and Meng, Figure 2. Diamonds mark the smallest ε that each b can attain, and dotted
-    lines the swap rates 5% and 50%.
+    lines the swap rates 5% and 50%. The picture is 1080 pixels wide.
 
     Args:
         strata: the values of b, each at least 2.
         marked: b and p of a release to mark, or None; if b is 0, so is ε.
-
-    Returns:
-        PNG bytes, 1080 pixels wide.
     """
     from matplotlib.ticker import MaxNLocator
 

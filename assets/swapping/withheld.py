@@ -85,11 +85,7 @@ def build_strata(release: SwappingRelease) -> dg.AssetsDefinition:
 
 
 def write_strata(session: Session, release: SwappingRelease) -> None:
-    """Write the sizes of the strata, in a transaction of the caller.
-
-    Raises:
-        UniqueRecordsError: if more records are alone in their stratum than the release declares.
-    """
+    """Write the sizes of the strata. Raises UniqueRecordsError if more records are alone in theirs than declared."""
     name, values, names = strata_recipe(session, release)
     session.create(release.public(STRATA), name, values, **names)
     require_few_alone(session, release, release.public(STRATA))

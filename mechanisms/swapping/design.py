@@ -105,12 +105,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class SecondStir:
-    """A second swap, within coarser strata, after the first.
-
-    Attributes:
-        match: its match variables, some of those of the first swap; in alphabetical order.
-        swap_rate: p₂, the probability with which a record is selected again.
-    """
+    """A second swap, with p₂, after the first, by some of its match variables in alphabetical order."""
 
     match: tuple[str, ...]
     swap_rate: Fraction
@@ -369,10 +364,7 @@ class SwappingDesign:
         """The DP specification of tables with noise that are counted from withheld swapped data.
 
         It is for universes that fix the sizes of strata only, and for a change of all of a record's values: two swapped
-        records then differ.
-
-        Args:
-            tables: the loss of the tables for a change of one counted record.
+        records then differ. `tables` is the loss for a change of one counted record.
         """
         flavor = self.specification(dataset, PureLoss()).flavor
         sizes = f"the number of {self.unit}s by {_listed(self.match)}"

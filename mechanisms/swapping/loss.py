@@ -28,11 +28,7 @@ _EXACT_UP_TO = 40
 
 
 def odds(swap_rate: Fraction) -> Fraction:
-    """o = p / (1 - p).
-
-    Raises:
-        ValueError: if p is not strictly between 0 and 1, where the loss may be infinite.
-    """
+    """o = p / (1 - p). Raises ValueError if p is not strictly between 0 and 1, where the loss may be infinite."""
     if not 0 < swap_rate < 1:
         raise ValueError(f"the swap rate must lie strictly between 0 and 1 (at 0 and 1 ε is infinite), not {swap_rate}")
     return swap_rate / (1 - swap_rate)
@@ -40,10 +36,6 @@ def odds(swap_rate: Fraction) -> Fraction:
 
 def theorem_1(largest_stratum: int, swap_rate: Fraction) -> PureLoss:
     """The exact ε of Theorem 1: the greater of ln((b + 1) / o) and ln o; 0 for b = 0.
-
-    Args:
-        largest_stratum: b; 0 or at least 2.
-        swap_rate: p, strictly between 0 and 1.
 
     Raises:
         ValueError: if b is 1 or negative (a stratum with two distinct records has two), or p out of range.
@@ -203,9 +195,7 @@ def smallest_rate(size: int, epsilon: Fraction) -> Fraction:
 
 
 def rates_of_sizes(sizes: NDArray[np.int64], epsilon: Fraction) -> tuple[NDArray[np.int32], tuple[Fraction, ...]]:
-    """The smallest rate that gives ε in each stratum: its position in the rates, and the rates.
-
-    A stratum of one record is never stirred, and gets the rate of a stratum of two.
-    """
+    """The smallest rate that gives ε in each stratum: its position in the rates, and the rates."""
+    # A stratum of one record is never stirred, and gets the rate of a stratum of two.
     distinct, place = np.unique(np.maximum(sizes, 2), return_inverse=True)
     return place.astype(np.int32), tuple(smallest_rate(size, epsilon) for size in distinct.tolist())

@@ -24,9 +24,8 @@ class Moved:
     """Expected shares of all records, from 0 to 1.
 
     Attributes:
-        selected: the share that takes part in the permutation.
-        changed: the share whose swap values change; None if it does not follow from the invariants.
-        again: the share that takes part in a second stir; None if there is none.
+        changed: None if it does not follow from the invariants.
+        again: the share that a second stir selects; None if there is none.
     """
 
     selected: float
@@ -40,10 +39,7 @@ def moved(
     """The expected shares of selected and of changed records.
 
     Args:
-        records: shape (kinds,), the number of records in each stratum of a kind.
-        squares: shape (kinds,), the sum of n_s² in such a stratum.
-        strata: shape (kinds,), the number of such strata.
-        swap_rate: p, strictly between 0 and 1.
+        records, squares, strata: shape (kinds,), of strata of a kind: n, Σ n_s², and how many there are.
     """
     rate = float(swap_rate)
     selected, changed = [], []

@@ -84,7 +84,7 @@ class Contingency:
 
 
 def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Contingency:
-    """One draw of the Permutation Swapping Algorithm.
+    """One draw of the Permutation Swapping Algorithm: the saturated contingency table of the swapped records.
 
     In each stratum of two records or more, every record is selected with probability `swap_rate`; if exactly one is
     selected, the selection is repeated. A uniform derangement permutes the swap values of the selected records. The
@@ -93,9 +93,6 @@ def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Co
     Args:
         swap_rate: p, strictly between 0 and 1, exact.
         stream: the draw's randomness; the same stream and table give the same result.
-
-    Returns:
-        The saturated contingency table of the swapped records.
     """
     values, positions = _number_values(table.swap)
     swap = np.repeat(positions, table.count)
@@ -115,14 +112,10 @@ def stir(
     Args:
         stirs: for each stir, the stratum and the rate of every cell of the table. Its strata consist of strata of the
             stir before, and the strata of the table of those of the last one.
-        streams: the randomness of each stir.
         responses: randomized response on the holding variables, before the first stir. With it, the strata of all stirs
             are those of the table, rates do not differ within a stratum, and a holding code is that of its stratum
             times the number of combinations of holding values in it, plus that of the combination.
         noise: the randomness of the noise; None without it.
-
-    Returns:
-        The saturated contingency table of the result.
     """
     values, positions = _number_values(table.swap)
     holding, swap = (np.repeat(codes, table.count) for codes in (table.holding, positions))
@@ -242,11 +235,7 @@ def _count_swapped(table: Contingency, swap: Codes, values: Codes) -> Contingenc
 
 
 def count_cells(keys: Keys) -> tuple[Codes, Codes, Counts]:
-    """Count records: the holding value, the swap value and the number of records of each cell, in ascending order.
-
-    Args:
-        keys: shape (records,), the cell of each record; overwritten with the counts, to spare memory.
-    """
+    """Holding value, swap value and number of records of each cell, in ascending order; `keys` are overwritten."""
     keys.sort()
     holding, swap = (np.empty(len(keys), dtype=np.int32) for _ in range(2))
     cells = _count_sorted(keys, holding, swap)

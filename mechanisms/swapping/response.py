@@ -69,9 +69,6 @@ def respond(codes: NDArray[np.int32], responses: Sequence[Response], stream: Ran
 
     A code is a number in mixed radix: its digits are the positions of the values in their domains, the last variable's
     first, and what is left above them stays.
-
-    Args:
-        codes: shape (records,).
     """
     place = math.prod(response.size for response in responses)
     for response in responses:
@@ -86,10 +83,7 @@ def respond(codes: NDArray[np.int32], responses: Sequence[Response], stream: Ran
 def shifts(response: Response, count: int, stream: RandomStream, top: int = int(TOP_WORD)) -> NDArray[np.int64]:
     """By how many positions each response moves its value, shape (count,): 0 with probability `keep`, else uniform.
 
-    Words beyond the last whole run of outcomes are drawn again, which makes the others exactly uniform.
-
-    Args:
-        top: the greatest word of the stream.
+    Words, up to `top`, beyond the last whole run of outcomes are drawn again, which makes the others exactly uniform.
     """
     run = np.uint64((top + 1) // response.outcomes)
     outcome: Words = stream.words(count) // run

@@ -114,12 +114,7 @@ def moments(size: int, swap_rate: Fraction) -> Moments:
 
 
 def laws(size: int, swap_rate: Fraction) -> tuple[Fraction | float, Fraction | float, Fraction | float]:
-    """p̃, q and r: the probabilities that a record moves, that two given ones both do, and that they exchange values.
-
-    Args:
-        size: n, the number of records; at least 2.
-        swap_rate: p, strictly between 0 and 1.
-    """
+    """p̃, q and r: the probabilities that a record moves, that two given ones both do, and that they exchange values."""
     p: Fraction | float = swap_rate if size <= MOST_EXACT else float(swap_rate)
     stays = 1 - p
     # A selection of exactly one record is repeated.
@@ -135,12 +130,7 @@ def laws(size: int, swap_rate: Fraction) -> tuple[Fraction | float, Fraction | f
 
 
 def moments_of_strata(sizes: NDArray[np.int64], rates: Sequence[Fraction]) -> MomentsOfStrata:
-    """The moments of strata as floats.
-
-    Args:
-        sizes: shape (strata,), n, the number of records of each stratum.
-        rates: for each stratum, its swap rate.
-    """
+    """The moments of strata of these sizes and swap rates, as floats."""
     kinds = list(zip(sizes.tolist(), rates, strict=True))
     known = {kind: moments(*kind) for kind in set(kinds)}
     columns = {
@@ -198,10 +188,7 @@ def estimates(parts: Contributions, moments: MomentsOfStrata) -> Estimates:
 
     A contribution that follows from the invariants is exact: all records of the stratum hold the same, or all or none
     have the swap values. Where counts are not corrected, the swapped count is the estimate. Its mean is
-    (1 - c) (F G / n - X) above X, of which only the range is known.
-
-    Args:
-        moments: of the stratum of each contribution.
+    (1 - c) (F G / n - X) above X, of which only the range is known. `moments` are those of each contribution's stratum.
     """
     n = moments.records
     kept = np.where(moments.correctable, moments.kept, 1)
