@@ -11,7 +11,7 @@ from hashlib import sha256
 import numpy as np
 import pyarrow as pa
 
-from assets.pair_swapping.records import read_households, stage_original
+from assets.pair_swapping.records import read_households, stage_units
 from assets.pair_swapping.release import SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
 from assets.release.published import PublishedColumn, PublishedTable
 from assets.tabulation.declaration import Product
@@ -53,23 +53,17 @@ def draw_records(session: Session, release: PairSwappingRelease, key: bytes) -> 
     moved = session.stage(
         "moved",
         "pair_swapping/moved",
-        records=stage_original(session, release),
+        records=stage_units(session, release),
         units=units,
         moves=session.register("moves", moves),
         key=release.key_column,
         place=list(release.design.place),
         kept=release.kept_variables,
     )
+    names = {"persons": persons, "key": release.key_column, "variables": list(release.person_variables)}
     tables = {
         SWAPPED: session.stage(SWAPPED, _UNITS, moved=moved, variables=list(release.variables)),
-        SWAPPED_PERSONS: session.stage(
-            SWAPPED_PERSONS,
-            "pair_swapping/persons",
-            moved=moved,
-            persons=persons,
-            key=release.key_column,
-            variables=list(release.person_variables),
-        ),
+        SWAPPED_PERSONS: session.stage(SWAPPED_PERSONS, "pair_swapping/persons", moved=moved, **names),
     }
     return SwappedRecords(tables, _version(session, release, tables), households, swapped)
 
@@ -99,27 +93,21 @@ def _version(session: Session, release: PairSwappingRelease, tables: Mapping[str
 
 
 def published_tables(release: PairSwappingRelease) -> list[PublishedTable]:
-    persons = tuple(published_column(name, column) for name, column in release.person_variables.items())
-    units = tuple(published_column(name, column) for name, column in release.variables.items())
-    return [
-        PublishedTable(
-            SWAPPED,
-            "Units after swapping",
-            "Every unit, with the place that it has after swapping.",
-            release.public(SWAPPED),
-            (UNIT, *units),
-            ("unit",),
-        ),
-        PublishedTable(
-            SWAPPED_PERSONS,
+    """The swapped records, and the products."""
+    words = {
+        SWAPPED: ("Units after swapping", "Every unit, with the place that it has after swapping.", ("unit",)),
+        SWAPPED_PERSONS: (
             "Persons after swapping",
             "Every person, with the number of the unit that the person lives in.",
-            release.public(SWAPPED_PERSONS),
-            (UNIT, *persons),
             (),
         ),
-        *(_describe_product(release, product) for product in release.declaration.products),
-    ]
+    }
+    variables = {SWAPPED: release.variables, SWAPPED_PERSONS: release.person_variables}
+    records = []
+    for name, (title, description, key) in words.items():
+        columns = (published_column(column, declared) for column, declared in variables[name].items())
+        records.append(PublishedTable(name, title, description, release.public(name), (UNIT, *columns), key))
+    return [*records, *(_describe_product(release, product) for product in release.declaration.products)]
 
 
 def _describe_product(release: PairSwappingRelease, product: Product) -> PublishedTable:

@@ -7,8 +7,8 @@ import numpy as np
 from assets.charge.drawing import make_output
 from assets.gates.shared import count_problem, differing, differing_table
 from assets.pair_swapping.draw import SwappedRecords
-from assets.pair_swapping.records import households_recipe, stage_original, stage_units
-from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
+from assets.pair_swapping.records import households_recipe, stage_units
+from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, PairSwappingRelease
 from assets.release.gate import Gate, ReleaseContext
 from mechanisms.pair_swapping.pairing import NOBODY
 from resources.statements import SQL, Zone
@@ -20,6 +20,7 @@ Context = ReleaseContext[PairSwappingRelease]
 
 def pair_swapping_gates(release: PairSwappingRelease) -> list[Gate[PairSwappingRelease]]:
     """The gates that pair swapping adds. Only a repeated draw shows who was paired."""
+    of_cef = "The coded households are those of the current CEF."
     kept = "Counts of units by everything but their place, with their persons, are exact."
     places = "Counts of units in every place by adults, minors, tenure and type are exact."
     others = "Units that are no household, and imputed ones, are unchanged, with their persons and places."
@@ -40,9 +41,7 @@ def pair_swapping_gates(release: PairSwappingRelease) -> list[Gate[PairSwappingR
         ),
     ]
     return [
-        Gate(
-            "households_of_the_cef", HOUSEHOLDS, "The coded households are those of the current CEF.", _check_households
-        ),
+        Gate("households_of_the_cef", HOUSEHOLDS, of_cef, _check_households),
         *(repeated if release.can_replay else []),
         Gate("nothing_but_place_changed", SWAPPED, kept, _check_kept),
         Gate("blocks_exact", SWAPPED, places, _check_places),
@@ -109,10 +108,8 @@ def _check_others(context: Context) -> list[str]:
 
 def _compare(context: Context, columns: list[str], what: str, selection: SQL | None = None) -> list[str]:
     """The rows by which the CEF and the swapped records differ over some columns, as multisets."""
-    release = context.release
-    units, persons = release.public(SWAPPED), release.public(SWAPPED_PERSONS)
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        before, after = stage_original(session, release), stage_units(session, release, "after", units, persons, "unit")
+        before, after = (stage_units(session, context.release, swapped=swapped) for swapped in (False, True))
         if selection:
             before = session.stage("selected_before", selection, records=before)
             after = session.stage("selected_after", selection, records=after)

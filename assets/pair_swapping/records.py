@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from assets.conventions import StageKind, attributes, table_schema
 from assets.failures import stated_plainly
-from assets.pair_swapping.release import ADULT, HOUSEHOLDS, PairSwappingRelease
+from assets.pair_swapping.release import ADULT, HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
 from assets.release.contents import counted_from
 from assets.release.draw import publish_version
 from mechanisms.pair_swapping.pairing import Households, Places
 from resources.custody import Custody
-from resources.statements import SQL, Fragment, Table, Zone
+from resources.statements import SQL, Fragment, Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
 _IN_ORDER = SQL("pair_swapping/in_order", "SELECT * FROM {{ households }} ORDER BY block, unit_key")
@@ -78,40 +78,27 @@ def imputed_record(release: PairSwappingRelease) -> dict[str, Any] | None:
     return {"column": imputed.column, "values": sorted(imputed.values)} if imputed else None
 
 
-def stage_units(
-    session: Session, release: PairSwappingRelease, name: str, units: Table, persons: Table, key: str
-) -> Fragment:
-    """Stage units with the numbers of adults and minors, their persons as one text, and whether they may be swapped.
-
-    Args:
-        units, persons: those of the CEF, or those after the exchange.
-        key: the column of both that identifies the unit.
-    """
+def stage_units(session: Session, release: PairSwappingRelease, *, swapped: bool = False) -> Fragment:
+    """Stage units with the numbers of adults and minors, their persons as one text, and whether they may be swapped."""
+    units, persons = release.dataset.cef_tables()
+    if swapped:
+        units, persons = release.public(SWAPPED), release.public(SWAPPED_PERSONS)
     imputed = release.declaration.imputed
     return session.stage(
-        name,
+        "after" if swapped else "original",
         "pair_swapping/units",
         {"adult": ADULT, **({"imputed": list(imputed.values)} if imputed else {})},
         units=units,
         persons=persons,
-        key=key,
+        key="unit" if swapped else release.key_column,
         person_variables=sorted(release.person_variables),
         imputed=imputed.column if imputed else "",
     )
 
 
-def stage_original(session: Session, release: PairSwappingRelease) -> Fragment:
-    units, persons = release.dataset.cef_tables()
-    return stage_units(session, release, "original", units, persons, release.key_column)
-
-
 def households_recipe(session: Session, release: PairSwappingRelease) -> Recipe:
-    names = {
-        "records": stage_original(session, release),
-        "key": release.key_column,
-        "key_variables": list(release.design.key),
-    }
-    return "pair_swapping/households", {}, names
+    names = {"records": stage_units(session, release), "key": release.key_column}
+    return "pair_swapping/households", {}, names | {"key_variables": list(release.design.key)}
 
 
 def read_households(session: Session, release: PairSwappingRelease) -> tuple[Households, np.ndarray]:

@@ -28,10 +28,9 @@ from assets.swapping.extended_words import charged_for, further_steps, rate_in_w
 from assets.swapping.gates import swapping_gates
 from assets.swapping.invariants import build_invariants, counted_with, invariant_tables
 from assets.swapping.plan import swapping_plan
-from assets.swapping.published import published_tables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import swapping_statement
-from assets.swapping.tables import describe_tables, preview_products, require_readable, table_recipes
+from assets.swapping.tables import describe_tables, preview_products, published_tables, require_readable, table_recipes
 from assets.swapping.unique import require_few_stored
 from assets.swapping.utility import build_utility
 from assets.swapping.withheld import build_strata, build_withheld, withheld_gates

@@ -1,4 +1,4 @@
-"""The recipes of a release's tables: products from the swapped data, or from the original records for `utility`.
+"""The published tables, in the words of the data dictionary, and their recipes: products, and the saturated table.
 
 Beside each swapped count stands an unbiased estimate with its standard error and 90% interval. They follow from public
 tables alone: the invariants, the swapped data and the declared swap rates. `mechanisms.swapping.uncertainty` has the
@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from assets.conventions import preview
+from assets.release.published import PublishedColumn, PublishedTable, error_columns
 from assets.swapping.declaration import ESTIMATED, SwappedProduct, name_products
 from assets.swapping.draw import CELLS, SWAPPED
 from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING, holding_table, read_groups, swap_variables
 from assets.swapping.release import SwappingRelease
+from assets.tabulation.dictionary import published_column
 from mechanisms.refusal import RefusedError
 from mechanisms.swapping.uncertainty import (
     Contributions,
@@ -37,6 +39,11 @@ FIRST_ROWS = 10
 """How many rows of each product the asset's page shows."""
 
 _CONTRIBUTIONS_AT_A_TIME = 1 << 20
+
+_INTERVAL = (
+    "1.645 standard errors and the greatest bias on both sides of the estimate, but never beyond what the counts held "
+    "fixed allow."
+)
 
 _ESTIMATES = """Beside every count stands an unbiased estimate of the count before the swap, with its standard error and
 90% interval. In a stratum of n records, with F of them in the cell by holding variables and G by swap variables,
@@ -185,7 +192,6 @@ def preview_products(session: Session, release: SwappingRelease) -> dict[str, dg
         rows = session.rows(
             "warehouse/first_rows", {"rows": FIRST_ROWS}, source=table, columns=[*product.columns, "count", *figures]
         )
-        border, last = len(product.geography), len(product.columns)
         header = {
             "place": ", ".join(product.geography) or "all places",
             "cell": ", ".join(product.dimensions) or f"all {product.of}",
@@ -193,27 +199,19 @@ def preview_products(session: Session, release: SwappingRelease) -> dict[str, dg
             **({"estimate": "estimate before the swap, with its 90% interval"} if figures else {}),
         }
         first = f"first {len(rows)} of {session.count(table):,} rows"
-        shown[f"{titles[product.name]} ({first})"] = preview(
-            header,
-            [
-                (
-                    _join_codes(row[:border]),
-                    _join_codes(row[border:last]),
-                    f"{row[last]:,}",
-                    *_format_estimate(row[last + 1 :]),
-                )
-                for row in rows
-            ],
-        )
+        shown[f"{titles[product.name]} ({first})"] = preview(header, [_format_row(product, row) for row in rows])
     return shown
 
 
-def _format_estimate(figures: Sequence[Any]) -> tuple[str, ...]:
-    """An estimate with its interval, if there is one, without a break in the middle of the interval."""
-    if not figures:
-        return ()
-    estimate, lower, upper = figures
-    return (f"{estimate:,.1f} ({lower:,.1f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{upper:,.1f})",)
+def _format_row(product: SwappedProduct, row: Sequence[Any]) -> list[str]:
+    border, last = len(product.geography), len(product.columns)
+    count, *figures = row[last:]
+    cells = [_join_codes(row[:border]), _join_codes(row[border:last]), f"{count:,}"]
+    if figures:
+        estimate, lower, upper = figures
+        # Without a break in the middle of the interval.
+        cells.append(f"{estimate:,.1f} ({lower:,.1f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{upper:,.1f})")
+    return cells
 
 
 def _join_codes(codes: Sequence[object]) -> str:
@@ -235,3 +233,90 @@ def describe_tables(release: SwappingRelease) -> str:
         "ε covers every table made from the swapped data (post-processing), so more tables add no loss.",
     ]
     return "\n\n".join(filter(None, paragraphs))
+
+
+def published_tables(release: SwappingRelease) -> list[PublishedTable]:
+    """The published tables of a release: its products, and the saturated contingency table unless it is left out."""
+    unit = release.design.unit
+    tables = [_describe_product(release, product) for product in release.declaration.products]
+    if not release.declaration.saturated:
+        return tables
+    household_type = PublishedColumn(
+        "household_type", "integer", f"Number of the kind of {unit}; {HOUSEHOLD_TYPES} lists its persons"
+    )
+    types = (household_type,) if release.has_persons_following else ()
+    variables = (published_column(name, column) for name, column in release.variables.items())
+    tables.append(
+        PublishedTable(
+            SATURATED,
+            "Saturated contingency table",
+            f"The number of {unit}s after swapping for each combination of values that occurs.",
+            release.public(SATURATED),
+            (*types, *variables, _count_column(f"{unit}s")),
+            (*(column.name for column in types), *release.variables),
+        )
+    )
+    if types:
+        variables = (published_column(name, column) for name, column in release.person_variables.items())
+        persons = PublishedColumn("persons", "integer", f"Number of such persons in each {unit} of the kind")
+        tables.append(
+            PublishedTable(
+                HOUSEHOLD_TYPES,
+                f"Persons by kind of {unit}",
+                f"The persons in each {unit} of a kind; {SATURATED} has the number of {unit}s of each kind.",
+                release.public(HOUSEHOLD_TYPES),
+                (household_type, *variables, persons),
+                ("household_type", *release.person_variables),
+            )
+        )
+    return tables
+
+
+def _describe_product(release: SwappingRelease, product: SwappedProduct) -> PublishedTable:
+    variables, reason = release.variables_of(product), release.design.without_estimates
+    counted = "persons" if product.of == "persons" else f"{release.design.unit}s"
+    note = f"The numbers before swapping are not estimated, because {reason}." if reason else ""
+    if not reason and not product.zeros:
+        note = (
+            f"Cells without {counted} after swapping are left out, so the estimates of the smallest cells that are "
+            "listed are too high on average."
+        )
+    return PublishedTable(
+        product.name,
+        product.title or product.name,
+        f"{product.description} All tables of the release are counted from the same swapped data, so they add up and "
+        f"agree. {note}".strip(),
+        release.public(product.table),
+        (
+            *(published_column(name, variables[name], product.flags.get(name, "")) for name in product.columns),
+            *(_flag_column(name, flag) for name, flag in product.flags.items()),
+            _count_column(counted),
+            *(() if reason else _error_columns(counted)),
+        ),
+        (*product.columns, *product.flags.values()),
+        interval="" if reason else _INTERVAL,
+    )
+
+
+def _flag_column(name: str, flag: str) -> PublishedColumn:
+    words = f"Whether the row is a total over {name}, which then has no value"
+    return PublishedColumn(flag, "boolean", words, title=f"{name}: total")
+
+
+def _error_columns(counted: str) -> tuple[PublishedColumn, ...]:
+    estimate = (
+        f"Unbiased estimate of the number of {counted} before swapping, from the numbers after swapping, the counts "
+        "held fixed and the swap rates; it may be negative"
+    )
+    bias = (
+        "How far the estimate may be off on average; above 0 only where numbers after swapping stand for those before, "
+        "in strata that the swap changes too much to be corrected"
+    )
+    return (
+        *error_columns("decimal", estimate, "Standard error of the estimate, over the random choices of the swap"),
+        PublishedColumn("greatest_bias", "decimal", bias),
+    )
+
+
+def _count_column(counted: str) -> PublishedColumn:
+    return PublishedColumn("count", "integer", f"Number of {counted} after swapping")

@@ -67,13 +67,8 @@ class ProductError:
     empty_cells: int
 
 
-_ERRORS = pa.schema(
-    [
-        ("product", pa.string()),
-        ("mape", pa.float64()),
-        *((name, pa.int64()) for name in ("largest_difference", "cells", "empty_cells")),
-    ]
-)
+_INTEGERS = ("largest_difference", "cells", "empty_cells")
+_ERRORS = pa.schema([("product", pa.string()), ("mape", pa.float64()), *((name, pa.int64()) for name in _INTEGERS)])
 
 
 def build_utility(method: Method[SwappingRelease, SwappingInputs, Any]) -> list[dg.AssetsDefinition]:
@@ -325,9 +320,11 @@ def draw_epsilon(strata: Sequence[int], marked: tuple[int, Fraction] | None) -> 
         axes.axvline(rate, color=QUIET, linestyle=":", linewidth=1.2, zorder=1)
         axes.text(rate, 0.985, f" {words}", transform=axes.get_xaxis_transform(), va="top", fontsize=10, color=QUIET)
     diamond: dict[str, Any] = {"marker": "D", "markersize": 6.5, "markerfacecolor": "white", "markeredgewidth": 1.6}
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
     for size, color in zip(sizes, shades(len(sizes)), strict=True):
         axes.plot(rates, _epsilon(size, rates), color=color, linewidth=1.8, zorder=2)
-        _write_on_line(axes, size)
+        height = float(_epsilon(size, np.array([0.25]))[0])
+        axes.text(0.25, height, f"b = {size:,}", fontsize=10, color=INK, ha="center", va="center", zorder=3, bbox=box)
         smallest, rate_of_smallest = smallest_attainable(size)
         axes.plot(rate_of_smallest, smallest, markeredgecolor=color, clip_on=False, zorder=4, **diamond)
     if marked:
@@ -348,31 +345,18 @@ def _epsilon(largest_stratum: int, rates: NDArray[np.float64]) -> NDArray[np.flo
     return np.maximum(np.log(largest_stratum + 1) - log_odds, log_odds)
 
 
-def _write_on_line(axes: "Axes", size: int) -> None:
-    height = float(_epsilon(size, np.array([0.25]))[0])
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-    axes.text(0.25, height, f"b = {size:,}", fontsize=10, color=INK, ha="center", va="center", zorder=3, bbox=box)
-
-
 def _mark(axes: "Axes", size: int, rate: Fraction) -> float:
     """Mark one b and p, with a label on the upper right, where no line runs; return its ε."""
     loss = theorem_1(size, rate)
     epsilon = float(loss)
     dot: dict[str, Any] = {"marker": "o", "markersize": 9, "color": VERMILION, "markeredgecolor": "white"}
     axes.plot(float(rate), epsilon, clip_on=False, zorder=5, **dot)
-    axes.annotate(
-        f"this release: ε = {loss.round_up(4)}\nat b = {size:,}, p = {_percent(rate)}",
-        (float(rate), epsilon),
-        xytext=(0.985, 0.9),
-        textcoords="axes fraction",
-        ha="right",
-        va="center",
-        fontsize=10.5,
-        color=INK,
-        bbox={"facecolor": "white", "edgecolor": VERMILION, "boxstyle": "round,pad=0.35"},
-        arrowprops={"arrowstyle": "-", "color": VERMILION, "shrinkB": 6, "linewidth": 1.2},
-        zorder=6,
-    )
+    words = f"this release: ε = {loss.round_up(4)}\nat b = {size:,}, p = {_percent(rate)}"
+    corner: dict[str, Any] = {"xytext": (0.985, 0.9), "textcoords": "axes fraction", "ha": "right", "va": "center"}
+    box = {"facecolor": "white", "edgecolor": VERMILION, "boxstyle": "round,pad=0.35"}
+    line = {"arrowstyle": "-", "color": VERMILION, "shrinkB": 6, "linewidth": 1.2}
+    place = (float(rate), epsilon)
+    axes.annotate(words, place, fontsize=10.5, color=INK, bbox=box, arrowprops=line, zorder=6, **corner)
     return epsilon
 
 

@@ -14,11 +14,10 @@ import pytest
 
 from assets.swapping.declaration import ESTIMATED
 from assets.swapping.draw import write_cells
-from assets.swapping.published import published_tables
 from assets.swapping.records import read_contingency, stage_records
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import estimates_in_words
-from assets.swapping.tables import table_recipes
+from assets.swapping.tables import published_tables, table_recipes
 from mechanisms.swapping.permutation import Contingency
 from resources.statements import Zone
 from resources.warehouse import Session
