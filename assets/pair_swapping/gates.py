@@ -6,8 +6,7 @@ import numpy as np
 
 from assets.charge.drawing import make_output
 from assets.gates.shared import count_problem, differing, differing_table
-from assets.pair_swapping.draw import SwappedRecords
-from assets.pair_swapping.records import households_recipe, stage_units
+from assets.pair_swapping.records import SwappedRecords, households_recipe, stage_units
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, PairSwappingRelease
 from assets.release.gate import Gate, ReleaseContext
 from mechanisms.pair_swapping.pairing import NOBODY

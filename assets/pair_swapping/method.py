@@ -5,16 +5,19 @@ from typing import Any, ClassVar
 
 import dagster as dg
 
-from assets.pair_swapping.draw import (
+from assets.pair_swapping.gates import find_pair_problems, find_rate_problems, pair_swapping_gates
+from assets.pair_swapping.records import (
     UNIT,
+    VERSION_TABLE,
     SwappedRecords,
+    build_households,
+    counted_with,
     draw_records,
+    imputed_record,
     published_tables,
     stored_version,
     write_records,
 )
-from assets.pair_swapping.gates import find_pair_problems, find_rate_problems, pair_swapping_gates
-from assets.pair_swapping.records import VERSION_TABLE, build_households, counted_with, imputed_record
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
 from assets.pair_swapping.statement import LOSS_SOURCE, WHY, pair_swapping_statement
 from assets.release.columns import described

@@ -44,14 +44,9 @@ Context = ReleaseContext[SwappingRelease]
 
 
 def swapping_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
-    design = release.design
+    design, of_cef = release.design, "The stored invariants are the margins of the current CEF."
     return [
-        Gate(
-            "margins_of_the_cef",
-            "invariants",
-            "The stored invariants are the margins of the current CEF.",
-            _check_margins,
-        ),
+        Gate("margins_of_the_cef", "invariants", of_cef, _check_margins),
         _gate("values_in_domain", "invariants", _check_domains),
         _gate("unique_records", "invariants", _check_unique),
         _gate("noise_in_domain", "swapped", _check_noise)

@@ -72,19 +72,14 @@ def holding_table(release: SwappingRelease) -> Table:
 
 def stage_margins(session: Session, release: SwappingRelease, records: Fragment | Table) -> dict[str, Fragment]:
     """Count the margins from the records, by the name of the table that publishes each; with noise, only `SWAPPING`."""
-    variables = {
-        HOLDING: ("holding_code", holding_variables(release)),
-        SWAPPING: ("swap_code", swap_variables(release)),
-    }
-    if release.design.noise:
-        del variables[HOLDING]
-    match = list(release.design.fixed)
-    return {
-        table: session.stage(
-            f"margin_of_{table}", "swapping/margin", records=records, code=code, match=match, variables=columns
-        )
-        for table, (code, columns) in variables.items()
-    }
+    match, margins = list(release.design.fixed), {}
+    codes = {SWAPPING: ("swap_code", swap_variables(release))}
+    if not release.design.noise:
+        codes = {HOLDING: ("holding_code", holding_variables(release)), **codes}
+    for table, (code, variables) in codes.items():
+        names = {"records": records, "code": code, "match": match, "variables": variables}
+        margins[table] = session.stage(f"margin_of_{table}", "swapping/margin", **names)
+    return margins
 
 
 def codebooks(release: SwappingRelease) -> dict[str, Any]:

@@ -241,33 +241,24 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
     tables = [_describe_product(release, product) for product in release.declaration.products]
     if not release.declaration.saturated:
         return tables
-    household_type = PublishedColumn(
+    kind = PublishedColumn(
         "household_type", "integer", f"Number of the kind of {unit}; {HOUSEHOLD_TYPES} lists its persons"
     )
-    types = (household_type,) if release.has_persons_following else ()
+    kinds = (kind,) if release.has_persons_following else ()
+    title = "Saturated contingency table"
+    description = f"The number of {unit}s after swapping for each combination of values that occurs."
     variables = (published_column(name, column) for name, column in release.variables.items())
-    tables.append(
-        PublishedTable(
-            SATURATED,
-            "Saturated contingency table",
-            f"The number of {unit}s after swapping for each combination of values that occurs.",
-            release.public(SATURATED),
-            (*types, *variables, _count_column(f"{unit}s")),
-            (*(column.name for column in types), *release.variables),
-        )
-    )
-    if types:
+    columns = (*kinds, *variables, _count_column(f"{unit}s"))
+    key = (*(column.name for column in kinds), *release.variables)
+    tables.append(PublishedTable(SATURATED, title, description, release.public(SATURATED), columns, key))
+    if kinds:
+        title = f"Persons by kind of {unit}"
+        description = f"The persons in each {unit} of a kind; {SATURATED} has the number of {unit}s of each kind."
         variables = (published_column(name, column) for name, column in release.person_variables.items())
         persons = PublishedColumn("persons", "integer", f"Number of such persons in each {unit} of the kind")
+        columns, key = (kind, *variables, persons), ("household_type", *release.person_variables)
         tables.append(
-            PublishedTable(
-                HOUSEHOLD_TYPES,
-                f"Persons by kind of {unit}",
-                f"The persons in each {unit} of a kind; {SATURATED} has the number of {unit}s of each kind.",
-                release.public(HOUSEHOLD_TYPES),
-                (household_type, *variables, persons),
-                ("household_type", *release.person_variables),
-            )
+            PublishedTable(HOUSEHOLD_TYPES, title, description, release.public(HOUSEHOLD_TYPES), columns, key)
         )
     return tables
 

@@ -66,9 +66,8 @@ class Households:
     """The households that may be swapped, in ascending order of block.
 
     Attributes:
-        block: shape (households,): the code of the block.
-        group: shape (households,): the code of what partners share: state, adults, minors and tenure.
-        key: shape (households,): the code of the values of the key variables.
+        block, group, key: shape (households,): the codes of the block, of what partners share (state, adults, minors
+            and tenure), and of the values of the key variables.
 
     Raises:
         ValueError: if blocks do not ascend, a code is out of range, or a group is in two states.
@@ -88,7 +87,9 @@ class Households:
             raise ValueError("households are in ascending order of block")
         if len(self.block) and self.block[-1] >= self.places.above.shape[1]:
             raise ValueError("every household's block has its places")
-        if not _in_one_state(self.group, self.state, int(self.group.max(initial=-1)) + 1):
+        state_of_group = np.empty(int(self.group.max(initial=-1)) + 1, dtype=np.int32)
+        state_of_group[self.group] = self.state
+        if not np.array_equal(state_of_group[self.group], self.state):
             raise ValueError("households of one group are in one state")
 
     @property
@@ -193,18 +194,6 @@ def _scatter(codes, positions, starts, ordered):  # type: ignore[no-untyped-def]
         code = codes[position]
         ordered[starts[code]] = position
         starts[code] += 1
-
-
-@njit(cache=True, nogil=True)
-def _in_one_state(group, state, groups):  # type: ignore[no-untyped-def]
-    of_group = np.full(groups, -1, dtype=np.int32)
-    for position in range(group.size):
-        known = of_group[group[position]]
-        if known == -1:
-            of_group[group[position]] = state[position]
-        elif known != state[position]:
-            return False
-    return True
 
 
 @njit(cache=True, nogil=True)

@@ -46,9 +46,8 @@ class Contingency:
     """Counts of records by holding value and swap value, within strata: the nonzero cells.
 
     Attributes:
-        stratum: shape (cells,), the code of the match variables' values.
-        holding: shape (cells,), the code of all holding variables' values, which determines the stratum.
-        swap: shape (cells,), the code of the swap variables' values.
+        stratum, holding, swap: shape (cells,), the codes of the values of the match variables, of all holding variables
+            (which determine the stratum), and of the swap variables.
         count: shape (cells,), records in the cell; at least 1.
 
     Raises:

@@ -61,12 +61,7 @@ HALF_WIDTH = 1.6448536269514722
 class Moments:
     """The first and second moments of swapped counts in a stratum, as the module's docstring defines them.
 
-    Attributes:
-        kept: c.
-        entering: p̃ / (n - 1).
-        square: a.
-        fourth: b.
-        spread: e.
+    `kept` is c, `entering` is p̃ / (n - 1), `square` is a, `fourth` is b, and `spread` is e.
     """
 
     kept: Fraction | float
@@ -145,15 +140,12 @@ def moments_of_strata(sizes: NDArray[np.int64], rates: Sequence[Fraction]) -> Mo
 
 @dataclass(frozen=True)
 class Contributions:
-    """What strata contribute to the cells of a product.
+    """What strata contribute to the cells of a product, each of shape (contributions,).
 
     Attributes:
-        held: shape (contributions,), F = Σ f_i.
-        squares: shape (contributions,), Σ f_i².
-        most: shape (contributions,), the greatest f_i.
-        swapped_in: shape (contributions,), G = Σ g_i.
-        count: shape (contributions,), Y, the swapped count.
-        count_of_squares: shape (contributions,), Σ f_i² g_σ(i), the swapped count with f squared.
+        held, squares, most: F = Σ f_i, Σ f_i² and the greatest f_i.
+        swapped_in: G = Σ g_i.
+        count, count_of_squares: Y and Σ f_i² g_σ(i), the swapped counts with f and with f squared.
     """
 
     held: Numbers
