@@ -53,21 +53,17 @@ def count_unique(
     session: Session, release: SwappingRelease, holding: Table | Fragment | None, swapping: Table | Fragment
 ) -> UniqueRecords:
     """The numbers of unique records, from the two margins; with noise, there is none by the holding variables."""
-    unique = UniqueRecords(*_describe_margins(session, release, holding or swapping, swapping)[2:])
+    match = list(release.design.fixed)
+    row = session.row("swapping/margins", holding=holding or swapping, swapping=swapping, match=match)
+    unique = UniqueRecords(*row[2:])
     return replace(unique, holding=0, whole=0) if holding is None else unique
 
 
 def count_strata(session: Session, release: SwappingRelease) -> tuple[int, int]:
     """The number of strata, and b, the size of the largest with two distinct records, from the stored margins."""
-    strata, largest, *_ = _describe_margins(session, release, release.public(HOLDING), release.public(SWAPPING))
-    return strata, largest
-
-
-def _describe_margins(
-    session: Session, release: SwappingRelease, holding: Table | Fragment, swapping: Table | Fragment
-) -> tuple[int, ...]:
-    match = list(release.design.fixed)
-    return session.row("swapping/margins", holding=holding, swapping=swapping, match=match)
+    holding, swapping = release.public(HOLDING), release.public(SWAPPING)
+    row = session.row("swapping/margins", holding=holding, swapping=swapping, match=list(release.design.fixed))
+    return row[0], row[1]
 
 
 def stored_unique(session: Session, release: SwappingRelease) -> UniqueRecords:

@@ -221,9 +221,7 @@ def _steps_apart(one, other, above):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _pair(starts, by_group, block, above, selected, risk, order, partner):  # type: ignore[no-untyped-def]
-    largest = 0
-    for group in range(starts.size - 1):
-        largest = max(largest, starts[group + 1] - starts[group])
+    largest = np.diff(starts).max() if starts.size > 1 else 0
     left = np.empty(largest, dtype=np.int32)
     scores = np.empty(largest, dtype=np.int64)
     candidates = np.empty(largest, dtype=np.int32)

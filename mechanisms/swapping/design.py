@@ -288,12 +288,11 @@ class SwappingDesign:
     def invariants(self) -> tuple[str, ...]:
         """The margins that swapping preserves, in words (Proposition 4), and the exempt records."""
         persons = [f"the {self.unit}'s persons, each with {_listed(self.persons)}"] if self.persons else []
-        held = [*self.holding, *persons]
         margin = f"the number of {self.unit}s by {_listed((*self.fixed, *self.swap))}"
         exempt = [f"every {self.unit} with {self.exempt_in_words}, with all its values"] if self.exempt else []
         if self.noise:
             return (margin,)
-        return (f"the number of {self.unit}s by {_listed(held)}", margin, *exempt)
+        return (f"the number of {self.unit}s by {_listed([*self.holding, *persons])}", margin, *exempt)
 
     @property
     def finer_invariant(self) -> str:
@@ -337,8 +336,7 @@ class SwappingDesign:
         """The DP specification of all products tabulated from the swapped data.
 
         Args:
-            loss: of a plain swap, b, the largest stratum that holds two distinct records, 0 if there is none (Theorem
-                1); otherwise the loss that is charged.
+            loss: of a plain swap, b of Theorem 1; otherwise the loss that is charged.
         """
         persons = f", each with the persons in it, by {_listed(self.persons)}" if self.persons else ""
         exempt = (

@@ -69,9 +69,10 @@ def evaluated(largest_stratum: int, swap_rate: Fraction) -> float:
     if largest_stratum == 0:
         return 0.0
     if largest_stratum <= _EXACT_UP_TO:
+        logarithms = {k: math.log(derangement_number(k)) for k in (0, *range(2, largest_stratum + 1))}
         return max(
-            (delta * log_odds + _log_derangements(k - delta) - _log_derangements(k)) / max(2, abs(delta))
-            for k in (0, *range(2, largest_stratum + 1))
+            (delta * log_odds + logarithms[k - delta] - logarithms[k]) / max(2, abs(delta))
+            for k in logarithms
             for delta in range(k - largest_stratum, k + 1)
             if k - delta != 1 and delta != 0
         )
@@ -84,10 +85,6 @@ def evaluated(largest_stratum: int, swap_rate: Fraction) -> float:
 def derangement_number(size: int) -> int:
     """d(size), the number of derangements of `size` elements."""
     return 1 if size == 0 else size * derangement_number(size - 1) + (-1) ** size
-
-
-def _log_derangements(size: int) -> float:
-    return math.log(derangement_number(size))
 
 
 @dataclass(frozen=True)
