@@ -30,7 +30,7 @@ from resources.warehouse import Recipe, Session, Warehouse
 
 UNIT = PublishedColumn("unit", "integer", "Number of the unit, from 1; the order is by content, not that of any file")
 
-_IN_ORDER = SQL("pair_swapping/in_order", "SELECT * FROM {{ households }} ORDER BY block, unit_key")
+IN_ORDER = SQL("pair_swapping/in_order", "SELECT * FROM {{ households }} ORDER BY block, unit_key")
 _UNITS = SQL("pair_swapping/numbered_units", "SELECT unit, {{ variables | ids }} FROM {{ moved }} ORDER BY unit")
 
 CODE_VERSION = "1"
@@ -115,12 +115,6 @@ def households_recipe(session: Session, release: PairSwappingRelease) -> Recipe:
     return "pair_swapping/households", {}, names | {"key_variables": list(release.design.key)}
 
 
-def read_households(session: Session, release: PairSwappingRelease) -> tuple[Households, np.ndarray]:
-    """The coded households as the mechanism takes them, and their keys."""
-    stored = session.arrow(_IN_ORDER, households=release.confidential(HOUSEHOLDS))
-    return as_households(stored), stored["unit_key"].to_numpy()
-
-
 def as_households(stored: pa.Table) -> Households:
     """The households of a table with the columns of `HOUSEHOLD_COLUMNS`, in order of block."""
     column = {name: stored[name].to_numpy() for name in stored.column_names if name != "unit_key"}
@@ -148,7 +142,8 @@ class SwappedRecords:
 
 def draw_records(session: Session, release: PairSwappingRelease, key: bytes) -> SwappedRecords:
     """The output of the draw with this key, from the stored households and the CEF."""
-    households, keys = read_households(session, release)
+    stored = session.arrow(IN_ORDER, households=release.confidential(HOUSEHOLDS))
+    households, keys = as_households(stored), stored["unit_key"].to_numpy()
     swapped = swap_pairs(households, release.design.swap_rate, RandomStream(key, MECHANISM))
     moving = np.flatnonzero(swapped.partner != NOBODY)
     moves = pa.table({"unit_key": keys[moving], "partner_key": keys[swapped.partner[moving]]})

@@ -168,14 +168,10 @@ def read_version(session: Session, release: SwappingRelease, inputs: SwappingInp
 
 
 def stage_decoded(
-    session: Session,
-    release: SwappingRelease,
-    table: Contingency,
-    name: str,
-    margins: Mapping[str, Fragment] | None = None,
+    session: Session, release: SwappingRelease, table: Contingency, name: str, margins: Mapping[str, Fragment] = {}
 ) -> Fragment:
     """Decode a contingency table into a temporary table of values, with staged margins in place of the stored ones."""
-    names = decoding_names(release, session.register("cells", cells_table(table))) | dict(margins or {})
+    names = decoding_names(release, session.register("cells", cells_table(table))) | dict(margins)
     return session.stage(name, "swapping/decoded", **names)
 
 

@@ -93,10 +93,7 @@ def codebooks(release: SwappingRelease) -> dict[str, Any]:
 
 
 def read_contingency(
-    session: Session,
-    release: SwappingRelease,
-    records: Fragment | Table,
-    margins: Mapping[str, Fragment | Table] | None = None,
+    session: Session, release: SwappingRelease, records: Fragment | Table, margins: Mapping[str, Fragment] = {}
 ) -> Contingency:
     """The contingency table of the records, in the codes of their margins.
 
@@ -106,7 +103,7 @@ def read_contingency(
     Raises:
         StaleInputError: if a record has values that do not occur in the margins.
     """
-    names = codebooks(release) | dict(margins or {})
+    names = codebooks(release) | dict(margins)
     (records_there,) = session.row("warehouse/count", table=records)
     keys, read = np.empty(records_there, dtype=np.int64), 0
     for batch in session.batches("swapping/keys", _RECORDS_AT_A_TIME, records=records, **names):

@@ -68,7 +68,7 @@ def stage_counted(
 
 
 def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[str, Any]:
-    """The identifiers of a product's statement; `records` come from `counted`."""
+    """The identifiers of a product's statement; `records` come from `stage_counted`."""
     return {"records": records, "columns": list(product.columns), "totals": product.flags, "zeros": product.zeros}
 
 

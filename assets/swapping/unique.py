@@ -22,6 +22,9 @@ MANY_VALUES, FEW_RECORDS = 100, 10
 every `FEW_RECORDS` records."""
 
 
+Source = Table | Fragment
+
+
 class UniqueRecordsError(RefusedError):
     """The invariants would publish more unique records than the release declares."""
 
@@ -49,9 +52,7 @@ class UniqueRecords:
         return Fraction(unique, self.records or 1)
 
 
-def count_unique(
-    session: Session, release: SwappingRelease, holding: Table | Fragment | None, swapping: Table | Fragment
-) -> UniqueRecords:
+def count_unique(session: Session, release: SwappingRelease, holding: Source | None, swapping: Source) -> UniqueRecords:
     """The numbers of unique records, from the two margins; with noise, there is none by the holding variables."""
     match = list(release.design.fixed)
     row = session.row("swapping/margins", holding=holding or swapping, swapping=swapping, match=match)
@@ -77,11 +78,7 @@ def stored_unique(session: Session, release: SwappingRelease) -> UniqueRecords:
 
 
 def require_few_unique(
-    session: Session,
-    release: SwappingRelease,
-    holding: Table | Fragment | None,
-    swapping: Table | Fragment,
-    persons: Table | Fragment,
+    session: Session, release: SwappingRelease, holding: Source | None, swapping: Source, persons: Source
 ) -> None:
     """Refuse a release whose invariants, stored or staged, publish more unique records than it declares.
 
@@ -123,7 +120,7 @@ def require_few_stored(session: Session, release: SwappingRelease) -> None:
     require_few_unique(session, release, None if release.design.noise else release.public(HOLDING), swapping, persons)
 
 
-def require_few_alone(session: Session, release: SwappingRelease, strata: Table | Fragment) -> None:
+def require_few_alone(session: Session, release: SwappingRelease, strata: Source) -> None:
     """Raise UniqueRecordsError if more records of a withheld swap are alone in their stratum than it declares."""
     allowed, design = release.declaration.publishes_unique_records, release.design
     if allowed is None:
@@ -158,7 +155,7 @@ def _refusal(
 
 
 def _find_continuous(
-    session: Session, table: Table | Fragment, declared: Mapping[str, Column], names: Collection[str], records: int
+    session: Session, table: Source, declared: Mapping[str, Column], names: Collection[str], records: int
 ) -> list[str]:
     """The columns that take many values of a domain that is not a list."""
     columns = [name for name in names if not declared[name].codes]

@@ -95,18 +95,21 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
     def utility(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         table = release.confidential("utility")
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-            errors = measure_errors(session, release, release.public(SWAPPED))
+            errors = measure_errors(session, release)
             rows = pa.Table.from_pylist([asdict(error) for error in errors], schema=_ERRORS)
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.register("errors", rows))
             version = session.content_version([table], custody.version_key())
             plain = release.design.plain_rate
             b = count_strata(session, release)[1] if plain is not None else 0
+        mark = " swaps nothing." if plain else " is no plain swap, and has no mark."
+        if b:
+            mark = f": p = {plain}, b = {b:,}."
         metadata: dict[str, Any] = {
             "ε against swap rate": picture(
                 draw_epsilon(STRATA, (b, plain) if b and plain is not None else None),
                 f"Lines of ε against the swap rate for largest strata of {STRATA[0]} to {STRATA[-1]:,} records; ε "
-                "falls up to a rate near 1 and rises with the stratum. " + _describe_release(b, plain),
+                f"falls up to a rate near 1 and rises with the stratum. This release{mark}",
             ),
             "table": named(table),
         }
@@ -156,10 +159,12 @@ def _experiment(
                 session.create(table, "warehouse/all", source=session.register("draws", pa.Table.from_pylist(rows)))
             version = session.content_version([table], custody.version_key())
         title = f"{release.dataset.title}: error of {experiment.product}"
+        medians = ", ".join(f"{median(draws):.1%} at swap rate {rate}" for rate, draws in errors.items())
+        words = f"{title}. Boxplots of the MAPE of draws, with medians {medians}."
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
             metadata={
-                "MAPE against swap rate": picture(draw_boxplots(errors, title), _describe_medians(errors, title)),
+                "MAPE against swap rate": picture(draw_boxplots(errors, title), words),
                 "draws": len(rows),
                 "table": named(table),
             },
@@ -168,24 +173,13 @@ def _experiment(
     return experiment_asset
 
 
-def _describe_release(b: int, swap_rate: Fraction | None) -> str:
-    if swap_rate is None:
-        return "This release is no plain swap, and has no mark."
-    return f"This release: p = {swap_rate}, b = {b:,}." if b else "This release swaps nothing."
-
-
-def _describe_medians(errors: Mapping[Fraction, Sequence[float]], title: str) -> str:
-    medians = ", ".join(f"{median(draws):.1%} at swap rate {rate}" for rate, draws in errors.items())
-    return f"{title}. Boxplots of the MAPE of draws, with medians {medians}."
-
-
-def measure_errors(session: Session, release: SwappingRelease, swapped: Table) -> list[ProductError]:
+def measure_errors(session: Session, release: SwappingRelease) -> list[ProductError]:
     """The error of every product of a release, without totals."""
     _, original = _stage_original(session, release)
     errors = []
     for product in release.declaration.products:
         truth = _tabulate(session, release, product, original, "truth")
-        (error,) = _compare(session, release, product, truth, swapped)
+        (error,) = _compare(session, release, product, truth, release.public(SWAPPED))
         errors.append(ProductError(product.name, *error))
     return errors
 

@@ -1,8 +1,8 @@
 """A withheld swap: swapped records that stay in the confidential zone, for others to count tables with noise from.
 
 Nothing is published of them and nothing is charged for them by themselves. A release that counts from them adds noise,
-and is charged: `WithheldSwap` has its two specifications, derived in `docs/mechanisms/swapping-extensions.md`. It reads
-the table `WITHHELD`, which has one row for each swapped record with the variables that take part and no key.
+and is charged: `WithheldSwap` has its two specifications, derived in `docs/mechanisms/swapping-extensions.md`. The
+table `WITHHELD` has a row for each swapped record, with the variables that take part and no key.
 
 The key of the draw is derived from the custody and from what the draw is made of: the records with the variables that
 take part, and the parameters. So the same records and parameters give the same swapped records, in whatever hypercube

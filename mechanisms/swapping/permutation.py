@@ -30,8 +30,6 @@ It is 2 since codes number the values of variables in alphabetical order, whatev
 
 Codes: TypeAlias = NDArray[np.int32]
 Counts: TypeAlias = NDArray[np.int64]
-Keys: TypeAlias = NDArray[np.int64]
-"""The cells of records as single numbers: 2³² times the holding value plus the swap value."""
 
 _WORDS_AT_A_TIME = 1 << 18
 _CELLS_AT_A_TIME = 1 << 20
@@ -233,8 +231,11 @@ def _count_swapped(table: Contingency, swap: Codes, values: Codes) -> Contingenc
     return Contingency(stratum, holding, values[swap[:cells]], counts[:cells].astype(np.int64))
 
 
-def count_cells(keys: Keys) -> tuple[Codes, Codes, Counts]:
-    """Holding value, swap value and number of records of each cell, in ascending order; `keys` are overwritten."""
+def count_cells(keys: NDArray[np.int64]) -> tuple[Codes, Codes, Counts]:
+    """Holding value, swap value and number of records of each cell, in ascending order.
+
+    Each key is the cell of a record: 2³² times the holding value plus the swap value. The keys are overwritten.
+    """
     keys.sort()
     holding, swap = (np.empty(len(keys), dtype=np.int32) for _ in range(2))
     cells = _count_sorted(keys, holding, swap)

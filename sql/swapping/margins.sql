@@ -1,7 +1,6 @@
--- From the two margins alone: the number of strata; b, the size of the largest that has two distinct records, because it
--- has two holding values or two swap values; and how many records the margins publish exactly because no other record has
--- the same values. Where a stratum has one swap value or one holding value, its margins determine its records with all
--- their values.
+-- From the two margins alone: the number of strata; b, the size of the largest with two holding values or two swap values;
+-- and how many records the margins publish exactly, as no other record has the same values. Where a stratum has one swap
+-- value or one holding value, its margins determine its records with all their values.
 WITH
 {% for name, margin in (("held", holding), ("swapped", swapping)) %}
 {{ name | id }} AS (
