@@ -36,9 +36,7 @@ from resources.statements import SQL, Fragment, Table, Zone
 from resources.warehouse import Session
 
 _RECORDS = SQL("gates/records", "SELECT sum(count)::BIGINT FROM {{ table }}")
-_UNKNOWN_CODES = SQL(
-    "gates/unknown_codes", "SELECT count(*) FROM {{ cells }} ANTI JOIN {{ known }} USING (holding_code)"
-)
+_UNKNOWN = SQL("gates/unknown", "SELECT count(*) FROM {{ cells }} ANTI JOIN {{ known }} USING (holding_code)")
 
 Context = ReleaseContext[SwappingRelease]
 
@@ -146,7 +144,7 @@ def _check_count(session: Session, release: SwappingRelease) -> list[str]:
 
 def _check_noise(session: Session, release: SwappingRelease) -> list[str]:
     """Every record of the swapped data has a stratum of the CEF and values of the declared domains."""
-    (unknown,) = session.row(_UNKNOWN_CODES, cells=release.public(CELLS), known=holding_table(release))
+    (unknown,) = session.row(_UNKNOWN, cells=release.public(CELLS), known=holding_table(release))
     return count_problem(unknown, "cells of the swapped data with holding values beyond strata and domains")
 
 
