@@ -17,12 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.pair_swapping.records import as_households
+from assets.pair_swapping.records import IN_ORDER, as_households
 from assets.release.contents import counted_from
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import seal_stage
-from assets.swapping.cells import SWAPPED
 from assets.swapping.declaration import SwappingDeclaration
+from assets.swapping.draw import SWAPPED
 from assets.swapping.invariants import counted_with, invariant_tables, write_invariants
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
@@ -201,7 +201,7 @@ def swap_in_pairs(home: str, run: int) -> None:
     """Read, swap by the 2010 procedure and store."""
     warehouse, _, _ = open_deployment(home)
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-        stored = session.arrow("pair_swapping/in_order", households=_CODED)
+        stored = session.arrow(IN_ORDER, households=_CODED)
         households = as_households(stored)
         swapped = swap_pairs(households, PAIR_SWAP_RATE, RandomStream(run.to_bytes(32, "big"), "benchmark"))
         if not (swapped.partner != NOBODY).any():

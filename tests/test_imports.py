@@ -279,7 +279,7 @@ def test_there_are_modules_in_every_layer() -> None:
         (imports_point_one_way, "mechanisms/deep/a.py", "import orchestration.definitions"),
         (imports_point_one_way, "resources/a.py", "import math, assets.release.draw as draw"),
         (imports_point_one_way, "assets/a.py", "def late():\n    from orchestration.definitions import defs"),
-        (packages_of_assets_know_only_what_is_below, "assets/charge/a.py", "from assets.swapping.cells import SWAPPED"),
+        (packages_of_assets_know_only_what_is_below, "assets/charge/a.py", "from assets.swapping.draw import SWAPPED"),
         (packages_of_assets_know_only_what_is_below, "assets/measurement/a.py", "import assets.phsafe.grid"),
         (mechanisms_stay_apart, "assets/gates/a.py", "from mechanisms.topdown import design"),
         (mechanisms_stay_apart, "assets/swapping/a.py", "from assets.phsafe.grid import grid"),

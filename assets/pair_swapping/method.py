@@ -5,10 +5,19 @@ from typing import Any, ClassVar
 
 import dagster as dg
 
-from assets.pair_swapping.draw import SwappedRecords, drawn_records, stored_version, write_records
-from assets.pair_swapping.gates import pair_problems, pair_swapping_gates, rate_problems
-from assets.pair_swapping.published import UNIT, published_tables
-from assets.pair_swapping.records import VERSION_TABLE, build_households, counted_with, imputed_record
+from assets.pair_swapping.gates import find_pair_problems, find_rate_problems, pair_swapping_gates
+from assets.pair_swapping.records import (
+    UNIT,
+    VERSION_TABLE,
+    SwappedRecords,
+    build_households,
+    counted_with,
+    draw_records,
+    imputed_record,
+    published_tables,
+    stored_version,
+    write_records,
+)
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
 from assets.pair_swapping.statement import LOSS_SOURCE, WHY, pair_swapping_statement
 from assets.release.columns import described
@@ -128,8 +137,8 @@ The result is stored as records of units and persons, without the keys of the re
                 f"{self.release.schema}: the records have changed since the charge; materialize {HOUSEHOLDS} and "
                 "charge again"
             )
-        output = drawn_records(session, self.release, key)
-        problems = [*pair_problems(output), *rate_problems(output, self.release.design.swap_rate)]
+        output = draw_records(session, self.release, key)
+        problems = [*find_pair_problems(output), *find_rate_problems(output, self.release.design.swap_rate)]
         if problems:
             raise ValueError(f"{self.release.schema}: the pairs are not as declared: {problems[0]}")
         return output

@@ -1,6 +1,12 @@
-"""The confidential households in the form that the mechanism takes, and the asset that codes them."""
+"""The households in the form that the mechanism takes, and the swapped records: drawn, stored and published.
 
-from collections.abc import Callable
+Stored are the swapped records without their keys. The products are made as `assets.pair_swapping.method` says.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import dagster as dg
@@ -9,13 +15,23 @@ import pyarrow as pa
 
 from assets.conventions import StageKind, attributes, table_schema
 from assets.failures import stated_plainly
-from assets.pair_swapping.release import ADULT, HOUSEHOLDS, PairSwappingRelease
+from assets.pair_swapping.release import ADULT, HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
 from assets.release.contents import counted_from
 from assets.release.draw import publish_version
-from mechanisms.pair_swapping.pairing import Households, Places
+from assets.release.published import PublishedColumn, PublishedTable
+from assets.tabulation.declaration import Product
+from assets.tabulation.dictionary import published_column
+from mechanisms.pair_swapping.design import MECHANISM
+from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, Swapped, swap_pairs
+from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
-from resources.statements import Fragment, Table, Zone
+from resources.statements import SQL, Fragment, Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
+
+UNIT = PublishedColumn("unit", "integer", "Number of the unit, from 1; the order is by content, not that of any file")
+
+IN_ORDER = SQL("pair_swapping/in_order", "SELECT * FROM {{ households }} ORDER BY block, unit_key")
+_UNITS = SQL("pair_swapping/numbered_units", "SELECT unit, {{ variables | ids }} FROM {{ moved }} ORDER BY unit")
 
 CODE_VERSION = "1"
 VERSION_TABLE = f"{HOUSEHOLDS}_version"
@@ -35,11 +51,7 @@ HOUSEHOLD_COLUMNS = {
 def build_households(
     release: PairSwappingRelease, version_of: Callable[[Session, Custody], str]
 ) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "households"]`.
-
-    Args:
-        version_of: returns the keyed version of all that a draw is made from.
-    """
+    """The asset `[dataset, release, "households"]`; `version_of` keys all that a draw is made from."""
 
     @dg.asset(
         key=release.key(HOUSEHOLDS),
@@ -80,53 +92,132 @@ def imputed_record(release: PairSwappingRelease) -> dict[str, Any] | None:
     return {"column": imputed.column, "values": sorted(imputed.values)} if imputed else None
 
 
-def with_persons(
-    session: Session, release: PairSwappingRelease, name: str, units: Table, persons: Table, key: str
-) -> Fragment:
-    """Stage units with the numbers of adults and minors, their persons as one text, and whether they may be swapped.
-
-    Args:
-        units: the units of the CEF, or those after the exchange.
-        key: the column of both that identifies the unit.
-    """
+def stage_units(session: Session, release: PairSwappingRelease, *, swapped: bool = False) -> Fragment:
+    """Stage units with the numbers of adults and minors, their persons as one text, and whether they may be swapped."""
+    units, persons = release.dataset.cef_tables()
+    if swapped:
+        units, persons = release.public(SWAPPED), release.public(SWAPPED_PERSONS)
     imputed = release.declaration.imputed
     return session.stage(
-        name,
-        "pair_swapping/with_persons",
+        "after" if swapped else "original",
+        "pair_swapping/units",
         {"adult": ADULT, **({"imputed": list(imputed.values)} if imputed else {})},
         units=units,
         persons=persons,
-        key=key,
+        key="unit" if swapped else release.key_column,
         person_variables=sorted(release.person_variables),
         imputed=imputed.column if imputed else "",
     )
 
 
-def original(session: Session, release: PairSwappingRelease) -> Fragment:
-    units, persons = release.dataset.cef_tables()
-    return with_persons(session, release, "original", units, persons, release.key_column)
-
-
 def households_recipe(session: Session, release: PairSwappingRelease) -> Recipe:
-    names = {
-        "records": original(session, release),
-        "key": release.key_column,
-        "key_variables": list(release.design.key),
-    }
-    return "pair_swapping/households", {}, names
-
-
-def read_households(session: Session, release: PairSwappingRelease) -> tuple[Households, np.ndarray]:
-    """The coded households as the mechanism takes them, and their keys."""
-    stored = session.arrow("pair_swapping/in_order", households=release.confidential(HOUSEHOLDS))
-    return as_households(stored), stored["unit_key"].to_numpy()
+    names = {"records": stage_units(session, release), "key": release.key_column}
+    return "pair_swapping/households", {}, names | {"key_variables": list(release.design.key)}
 
 
 def as_households(stored: pa.Table) -> Households:
     """The households of a table with the columns of `HOUSEHOLD_COLUMNS`, in order of block."""
     column = {name: stored[name].to_numpy() for name in stored.column_names if name != "unit_key"}
     block = column["block"]
-    firsts = np.flatnonzero(np.concatenate([np.ones(min(1, len(block)), dtype=bool), block[1:] != block[:-1]]))
-    levels = ("block_group", "tract", "county", "state")
-    above = np.stack([column[name][firsts] for name in levels])
+    firsts = np.flatnonzero(np.diff(block, prepend=-1))
+    above = np.stack([column[name][firsts] for name in ("block_group", "tract", "county", "state")])
     return Households(block, column["partners"], column["key_values"], Places(above))
+
+
+@dataclass(frozen=True)
+class SwappedRecords:
+    """The output of a draw.
+
+    Attributes:
+        tables: by name, the units and persons after the exchange, staged in the session of the draw.
+        version: their content hash.
+        households, swapped: who could be swapped, was selected and exchanged with whom; confidential.
+    """
+
+    tables: Mapping[str, Fragment]
+    version: str
+    households: Households
+    swapped: Swapped
+
+
+def draw_records(session: Session, release: PairSwappingRelease, key: bytes) -> SwappedRecords:
+    """The output of the draw with this key, from the stored households and the CEF."""
+    stored = session.arrow(IN_ORDER, households=release.confidential(HOUSEHOLDS))
+    households, keys = as_households(stored), stored["unit_key"].to_numpy()
+    swapped = swap_pairs(households, release.design.swap_rate, RandomStream(key, MECHANISM))
+    moving = np.flatnonzero(swapped.partner != NOBODY)
+    moves = pa.table({"unit_key": keys[moving], "partner_key": keys[swapped.partner[moving]]})
+    units, persons = release.dataset.cef_tables()
+    moved = session.stage(
+        "moved",
+        "pair_swapping/moved",
+        records=stage_units(session, release),
+        units=units,
+        moves=session.register("moves", moves),
+        key=release.key_column,
+        place=list(release.design.place),
+        kept=release.kept_variables,
+    )
+    names = {"persons": persons, "key": release.key_column, "variables": list(release.person_variables)}
+    tables = {
+        SWAPPED: session.stage(SWAPPED, _UNITS, moved=moved, variables=list(release.variables)),
+        SWAPPED_PERSONS: session.stage(SWAPPED_PERSONS, "pair_swapping/persons", moved=moved, **names),
+    }
+    return SwappedRecords(tables, _version(session, release, tables), households, swapped)
+
+
+def write_records(session: Session, release: PairSwappingRelease, output: SwappedRecords) -> None:
+    for name, table in output.tables.items():
+        session.create(release.public(name), "warehouse/all", source=table)
+
+
+def stored_version(session: Session, release: PairSwappingRelease) -> str | None:
+    """The content hash of the stored output; None if it is missing or has other columns."""
+    tables = {name: release.public(name) for name in (SWAPPED, SWAPPED_PERSONS)}
+    columns = {name: list(session.columns(table)) for name, table in tables.items()}
+    return _version(session, release, tables) if columns == _columns(release) else None
+
+
+def _columns(release: PairSwappingRelease) -> dict[str, list[str]]:
+    return {SWAPPED: ["unit", *release.variables], SWAPPED_PERSONS: ["unit", *release.person_variables]}
+
+
+def _version(session: Session, release: PairSwappingRelease, tables: Mapping[str, Fragment | Table]) -> str:
+    content = []
+    for name, columns in _columns(release).items():
+        sums = session.row("warehouse/multiset_hash", {"salt": ""}, table=tables[name], columns=columns)
+        content.append([name, columns, list(map(str, sums))])
+    return sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
+
+
+def published_tables(release: PairSwappingRelease) -> list[PublishedTable]:
+    """The swapped records, and the products."""
+    words = {
+        SWAPPED: ("Units after swapping", "Every unit, with the place that it has after swapping.", ("unit",)),
+        SWAPPED_PERSONS: (
+            "Persons after swapping",
+            "Every person, with the number of the unit that the person lives in.",
+            (),
+        ),
+    }
+    variables = {SWAPPED: release.variables, SWAPPED_PERSONS: release.person_variables}
+    records = []
+    for name, (title, description, key) in words.items():
+        columns = (published_column(column, declared) for column, declared in variables[name].items())
+        records.append(PublishedTable(name, title, description, release.public(name), (UNIT, *columns), key))
+    return [*records, *(_describe_product(release, product) for product in release.declaration.products)]
+
+
+def _describe_product(release: PairSwappingRelease, product: Product) -> PublishedTable:
+    variables = release.columns_of(product)
+    return PublishedTable(
+        product.name,
+        product.title or product.name,
+        f"{product.description} Counted from the swapped records; combinations that do not occur have no row.".strip(),
+        release.public(product.table),
+        (
+            *(published_column(name, variables[name]) for name in product.columns),
+            PublishedColumn("count", "integer", f"Number of {product.of} after swapping"),
+        ),
+        product.columns,
+    )

@@ -7,6 +7,7 @@ from functools import cached_property
 from assets.cef.census import CensusDeclaration
 from assets.pair_swapping.declaration import PairSwappingDeclaration
 from assets.release.columns import Column
+from assets.release.names import find_repeated
 from assets.release.release import Release
 from assets.tabulation.declaration import Product
 from mechanisms.pair_swapping.design import PairSwappingDesign
@@ -33,25 +34,22 @@ class PairSwappingRelease(Release):
                 f"dataset: {self.dataset.name} is not a census in the production layout (CensusDataset, "
                 "SyntheticCensus), whose places and persons the procedure needs"
             )
-        taken = [name for name in (*self.variables, *self.person_variables) if name.casefold() in RESERVED]
-        if taken:
+        if taken := [name for name in (*self.variables, *self.person_variables) if name.casefold() in RESERVED]:
             self.refuse(f"column {taken[0]} of the dataset has a name that is reserved for the release's own tables")
         for name, column in self.variables.items():
             if name not in self.design.place and column.source in self.design.place:
                 self.refuse(f"column {name} is recoded from {column.source}, which moves; give it the role geography")
         for name in self.design.key:
-            self._require_held("key", name)
-        imputed = self.declaration.imputed
-        if imputed:
-            self._require_held("imputed", imputed.column)
+            self._require_kept("key", name)
+        if imputed := self.declaration.imputed:
+            self._require_kept("imputed", imputed.column)
             codes = [str(code) for code in self.variables[imputed.column].codes]
             for value in imputed.values:
                 if codes and value not in codes:
                     self.refuse(f"imputed: values: {imputed.column} has no value {value!r}; it has {', '.join(codes)}")
-        names = [product.name for product in self.declaration.products]
+        for name in find_repeated([product.name for product in self.declaration.products])[:1]:
+            self.refuse(f"products: {name} is declared twice")
         for product in self.declaration.products:
-            if names.count(product.name) > 1:
-                self.refuse(f"products: {product.name} is declared twice")
             if product.name in (SWAPPED, SWAPPED_PERSONS):
                 self.refuse(f"products: the name {product.name} belongs to the swapped records")
             for name in product.columns:
@@ -59,9 +57,9 @@ class PairSwappingRelease(Release):
                     known = ", ".join(self.columns_of(product))
                     self.refuse(f"products: {product.name}: there is no column {name}; there are {known}")
 
-    def _require_held(self, field: str, name: str) -> None:
-        if name not in self.variables or name in self.design.place:
-            known = ", ".join(variable for variable in self.variables if variable not in self.design.place)
+    def _require_kept(self, field: str, name: str) -> None:
+        if name not in self.kept_variables:
+            known = ", ".join(self.kept_variables)
             self.refuse(f"{field}: {name} is no variable that a unit keeps; those are {known}")
 
     @property
@@ -76,6 +74,11 @@ class PairSwappingRelease(Release):
     @cached_property
     def variables(self) -> Mapping[str, Column]:
         return self.dataset.units.variables
+
+    @property
+    def kept_variables(self) -> list[str]:
+        """The variables of units that partners do not exchange."""
+        return [name for name in self.variables if name not in self.design.place]
 
     @cached_property
     def person_variables(self) -> Mapping[str, Column]:

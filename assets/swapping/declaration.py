@@ -1,10 +1,12 @@
-"""The fields of a release by permutation swapping, and the design that follows from them.
+"""The fields of a release by permutation swapping and of its products, and the design that follows from them.
 
 What a design must satisfy is in `mechanisms.swapping.design`; what it must satisfy of the dataset, in
 `assets.swapping.release`.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, Self
 
@@ -28,15 +30,21 @@ from assets.release.declaration import Part
 from assets.release.names import find_repeated
 from assets.release.numbers import FRACTION, Epsilon, SwapRate, exact_fraction, exact_swap_rate, shown
 from assets.release.release import ReleaseDeclaration
-from assets.swapping.product import SwappedProduct
+from assets.tabulation.declaration import Product
 from mechanisms.accounting.specification import PERSON_RECORD
-from mechanisms.swapping.design import SecondStir, SwappingDesign
-from mechanisms.swapping.rates import Case, Rates
+from mechanisms.swapping.design import Case, Rates, SecondStir, SwappingDesign
 from mechanisms.swapping.response import Response
 
+ACCEPTED = "accepted"
 
-def _most_unique(value: object) -> Fraction | None:
-    """A declared share of records from 0 to 1, or None for any share."""
+MOST_TOTALS = 6
+"""The most columns that totals are added over: 64 combinations of them. DuckDB runs out of memory at 14."""
+
+ESTIMATED = ("estimate", "standard_error", "lower", "upper", "greatest_bias")
+"""The columns of a product besides `count`, where counts before the swap are estimated."""
+
+
+def _validate_most_unique(value: object) -> Fraction | None:
     if value == ACCEPTED:
         return None
     share = exact_fraction(value)
@@ -45,14 +53,14 @@ def _most_unique(value: object) -> Fraction | None:
     return share
 
 
-def _probability(value: object) -> Fraction:
+def _validate_probability(value: object) -> Fraction:
     probability = exact_fraction(value)
     if not 0 < probability < 1:
         raise ValueError(f"{shown(value)} is not a probability strictly between 0 and 1")
     return probability
 
 
-def _fitting(given: object) -> tuple[int | str | bool, ...]:
+def _validate_fitting(given: object) -> tuple[int | str | bool, ...]:
     """The values that fit: one, or a nonempty list."""
     values = given if isinstance(given, list | tuple) else [given]
     if not values or not all(isinstance(value, int | str) for value in values):
@@ -62,20 +70,20 @@ def _fitting(given: object) -> tuple[int | str | bool, ...]:
     return tuple(values)
 
 
-ACCEPTED = "accepted"
+def _validate_swap_rate(value: object) -> object:
+    """A rate, or rates that differ; each with the errors of its own form alone."""
+    return StratumRates.model_validate(value) if isinstance(value, Mapping) else exact_swap_rate(value)
+
+
+def _number_or_text(pattern: str, **limits: int) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [{"type": "number", **limits}, {"type": "string", "pattern": pattern}]})
+
 
 MostUnique = Annotated[
     Fraction | None,
-    BeforeValidator(_most_unique),
+    BeforeValidator(_validate_most_unique),
     PlainSerializer(lambda share: ACCEPTED if share is None else share),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": 1},
-                {"type": "string", "pattern": f"{FRACTION}|^{ACCEPTED}$"},
-            ]
-        }
-    ),
+    _number_or_text(f"{FRACTION}|^{ACCEPTED}$", minimum=0, maximum=1),
 ]
 
 
@@ -103,23 +111,14 @@ Conditions = dict[
     str,
     Annotated[
         tuple[Given, ...],
-        PlainValidator(_fitting),
+        PlainValidator(_validate_fitting),
         WithJsonSchema({"type": ["integer", "string", "boolean", "array"], "minItems": 1}),
     ],
 ]
 """By variable, the value or values that fit."""
 
 Keep = Annotated[
-    Fraction,
-    BeforeValidator(_probability),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-                {"type": "string", "pattern": FRACTION},
-            ]
-        }
-    ),
+    Fraction, BeforeValidator(_validate_probability), _number_or_text(FRACTION, exclusiveMinimum=0, exclusiveMaximum=1)
 ]
 """The probability that a value stays as it is."""
 
@@ -129,25 +128,24 @@ class StratumCase(Part):
 
     when: Conditions = Field(
         default_factory=dict,
-        description="By match variable, the value or values that fit; a case without conditions fits all.",
+        description="By match variable, or in risk by holding variable too, the value or values that fit; a case "
+        "without conditions fits all.",
     )
     rate: SwapRate = Field(description="The swap rate: a fraction such as 1/2.")
 
-    def case(self, at_most: int | None = None) -> Case:
-        """The case for the mechanism, with how many records at most are alike."""
-        return Case(_ordered(self.when), at_most, self.rate)
+    def as_case(self) -> Case:
+        return Case(_ordered(self.when), None, self.rate)
 
 
 class RiskCase(StratumCase):
     """The swap rate of some records."""
 
-    when: Conditions = Field(
-        default_factory=dict,
-        description="By match or holding variable, the value or values that fit; a case without conditions fits all.",
-    )
     at_most: Annotated[int, Field(ge=1, strict=True)] | SkipJsonSchema[None] = Field(
         None, description="How many records at most are alike, the record included."
     )
+
+    def as_case(self) -> Case:
+        return replace(super().as_case(), at_most=self.at_most)
 
 
 class StratumRates(Part):
@@ -166,18 +164,6 @@ class StratumRates(Part):
             raise ValueError("declare either by, or epsilon")
         return self
 
-    def rates_within(self, match: Sequence[str]) -> Rates:
-        """The rates, if they depend on match variables only.
-
-        Raises:
-            ValueError: if they do not, or a case would never count.
-        """
-        cases = self.by or []
-        for name in (name for case in cases for name in case.when):
-            if name not in match:
-                raise ValueError(f"swap_rate: by: {name} is not a match variable; declare risk instead")
-        return Rates(tuple(case.case() for case in cases), None, self.epsilon)
-
 
 class Risk(Part):
     """Swap rates that differ between records, by match and holding values or by how rare these are."""
@@ -189,12 +175,6 @@ class Risk(Part):
         None,
         description="Match and holding variables on which records that are alike agree; by default all, with persons.",
     )
-
-    @property
-    def rates(self) -> Rates:
-        """The rates, with the variables of rarity in alphabetical order."""
-        rarity = None if self.rarity_of is None else tuple(sorted(set(self.rarity_of)))
-        return Rates(tuple(case.case(case.at_most) for case in self.cases), rarity)
 
 
 class SecondStirDeclaration(Part):
@@ -211,9 +191,60 @@ def _ordered(conditions: Conditions) -> tuple[tuple[str, tuple[Given, ...]], ...
     return tuple(sorted(conditions.items()))
 
 
-def _given_rate(value: object) -> object:
-    """A rate, or rates that differ; each with the errors of its own form alone."""
-    return StratumRates.model_validate(value) if isinstance(value, Mapping) else exact_swap_rate(value)
+class SwappedProduct(Product):
+    """A table of counts, tabulated from the swapped data."""
+
+    totals: list[str] = Field(
+        default_factory=list,
+        description="Columns to add totals over, in additional rows that the column <name>_total marks.",
+    )
+    zeros: bool = Field(default=True, description="Whether empty cells are listed, with count 0.")
+    source: str = Field(
+        default="swapped", description="What it is tabulated from: the swapped data, the only data covered by ε."
+    )
+
+    @field_validator("source")
+    @classmethod
+    def _refuse_original_data(cls, source: str) -> str:
+        if source != "swapped":
+            raise ValueError(
+                f"a product is tabulated from the swapped data only, not from {source!r}: "
+                "the original data are not covered by ε"
+            )
+        return source
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.name in ("saturated", "saturated_persons"):
+            raise ValueError(f"the name {self.name} belongs to the saturated contingency table")
+        if len(self.totals) > MOST_TOTALS or len(set(self.totals)) < len(self.totals):
+            raise ValueError(
+                f"product {self.name}: totals: at most {MOST_TOTALS} columns, each once: every combination of them has "
+                "rows of its own"
+            )
+        taken = {name.casefold() for name in (*self.columns, "count", *ESTIMATED)}
+        for name, flag in self.flags.items():
+            if name not in self.columns:
+                raise ValueError(f"product {self.name}: totals: {name} is not a column of the product")
+            if flag.casefold() in taken:
+                raise ValueError(
+                    f"product {self.name}: totals: {flag}, which marks totals over {name}, is a column too"
+                )
+        return self
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """By column with totals, the name of the column that marks them."""
+        return {name: f"{name}_total" for name in self.totals}
+
+
+def name_products(products: Sequence[SwappedProduct]) -> dict[str, str]:
+    """By name, the words for a product on a page: its title, or its name if no title is its own."""
+    alike = Counter(product.title for product in products)
+    return {
+        product.name: product.title if product.title and alike[product.title] == 1 else product.name
+        for product in products
+    }
 
 
 class SwappingDeclaration(ReleaseDeclaration):
@@ -231,7 +262,7 @@ class SwappingDeclaration(ReleaseDeclaration):
     risk: Risk | SkipJsonSchema[None] = Field(
         None, description="In place of swap_rate: rates by match and holding values, or by how rare they are."
     )
-    swap_rate: Annotated[SwapRate | StratumRates, BeforeValidator(_given_rate)] | SkipJsonSchema[None] = Field(
+    swap_rate: Annotated[SwapRate | StratumRates, BeforeValidator(_validate_swap_rate)] | SkipJsonSchema[None] = Field(
         None,
         validate_default=True,
         description="The probability with which a record is selected: a fraction such as 1/2; or by, with rates of "
@@ -296,17 +327,18 @@ class SwappingDeclaration(ReleaseDeclaration):
 
     @property
     def rates(self) -> Rates:
-        """The rates of the first stir.
-
-        Raises:
-            ValueError: if rates of strata depend on another variable than match variables, or cases contradict.
-        """
+        """The rates of the first stir. Raises ValueError if rates of strata depend on more than match variables."""
         if self.risk is not None:
-            return self.risk.rates
-        if isinstance(self.swap_rate, StratumRates):
-            return self.swap_rate.rates_within(self.match)
+            rarity = None if self.risk.rarity_of is None else tuple(sorted(set(self.risk.rarity_of)))
+            return Rates(tuple(case.as_case() for case in self.risk.cases), rarity)
         assert self.swap_rate is not None
-        return Rates.single(self.swap_rate)
+        if isinstance(self.swap_rate, Fraction):
+            return Rates.single(self.swap_rate)
+        cases = self.swap_rate.by or []
+        for name in (name for case in cases for name in case.when):
+            if name not in self.match:
+                raise ValueError(f"swap_rate: by: {name} is not a match variable; declare risk instead")
+        return Rates(tuple(case.as_case() for case in cases), None, self.swap_rate.epsilon)
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> SwappingDesign:
         """Who is swapped with whom, how often, and what of the records stays as it is."""
@@ -331,19 +363,16 @@ class SwappingDeclaration(ReleaseDeclaration):
             noise=self._responses({**of_units, **of_persons}),
         )
 
-    def _participating(self, dataset: DatasetDeclaration) -> tuple[dict[str, Column], dict[str, Column]]:
+    def _participating(self, dataset: DatasetDeclaration) -> list[dict[str, Column]]:
         """The variables of units and of persons that take part."""
-        units, persons = dataset.units.variables, dataset.persons.variables if dataset.persons else {}
+        tables = [dataset.units.variables, dataset.persons.variables if dataset.persons else {}]
         if self.variables is None:
-            return units, persons
+            return tables
         for name in self.variables:
-            if name not in (*units, *persons):
+            if not any(name in variables for variables in tables):
                 raise ValueError(f"variables: {dataset.name} has no variable {name}")
         chosen = {*self.variables, *self.match, *self.swap}
-        return (
-            {name: column for name, column in units.items() if name in chosen},
-            {name: column for name, column in persons.items() if name in chosen},
-        )
+        return [{name: column for name, column in variables.items() if name in chosen} for variables in tables]
 
     def _responses(self, columns: Mapping[str, Column]) -> tuple[Response, ...]:
         responses = []

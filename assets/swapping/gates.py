@@ -1,250 +1,207 @@
 """The gates that permutation swapping adds to those of all releases."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 
 from assets.cef.validation import row_findings
 from assets.gates.shared import count_problem, differing, differing_table, unequal
 from assets.release.columns import RecordTable
 from assets.release.draw import published_version
 from assets.release.gate import Gate, ReleaseContext
-from assets.swapping.cells import CELLS, SWAPPED, stage_stored, stirring_of_records
-from assets.swapping.invariants import composition_statement, holding_values
+from assets.swapping.draw import CELLS, SWAPPED, decoding_names
+from assets.swapping.invariants import invariant_recipes
 from assets.swapping.records import (
     COMPOSITIONS,
     HOLDING,
-    HOLDING_VALUES,
     RECORDS,
     SWAPPING,
+    bind_cases,
     cells_version,
+    derive_stirring,
     holding_table,
-    margin_statements,
     read_contingency,
+    stage_margins,
     stage_records,
+    stored_stirring,
     swap_variables,
     version_key,
 )
 from assets.swapping.release import SwappingRelease
-from assets.swapping.stirs import cases_bound, stored_stirring
-from assets.swapping.tables import counted, table_recipes
+from assets.swapping.tables import stage_counted, table_recipes
 from assets.swapping.unique import UniqueRecordsError, require_few_stored
 from assets.tabulation.asset import tables_gate
-from mechanisms.swapping.rates import EXEMPT, Case
+from mechanisms.swapping.design import Case
+from mechanisms.swapping.loss import EXEMPT
 from resources.statements import SQL, Fragment, Table, Zone
-from resources.warehouse import Recipe
+from resources.warehouse import Session
 
 _RECORDS = SQL("gates/records", "SELECT sum(count)::BIGINT FROM {{ table }}")
+_UNKNOWN = SQL("gates/unknown", "SELECT count(*) FROM {{ cells }} ANTI JOIN {{ known }} USING (holding_code)")
+
+Context = ReleaseContext[SwappingRelease]
 
 
 def swapping_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
+    design, of_cef = release.design, "The stored invariants are the margins of the current CEF."
     return [
-        Gate("margins_of_the_cef", "invariants", "The stored invariants are the margins of the current CEF.", _margins),
-        Gate("values_in_domain", "invariants", "Every value that occurs is in its declared domain.", _domains),
-        Gate(
-            "unique_records",
-            "invariants",
-            "The invariants publish no more unique records than the release allows.",
-            _unique,
-        ),
-        *_extended_gates(release),
-        Gate("swap_margin_exact", "swapped", "Counts by match and swap variables are exact.", _swapping),
-        Gate(
-            "stratum_multisets_equal",
-            "swapped",
-            "Every stratum of the swapped data has the same multiset of swap values as in the CEF.",
-            _multisets,
-        ),
-        Gate("record_count", "swapped", "The swapped data have as many records as the CEF.", _count),
-        Gate("values_as_drawn", "swapped", "The values shown are those of the drawn codes.", _shown),
+        Gate("margins_of_the_cef", "invariants", of_cef, _check_margins),
+        _gate("values_in_domain", "invariants", _check_domains),
+        _gate("unique_records", "invariants", _check_unique),
+        _gate("noise_in_domain", "swapped", _check_noise)
+        if design.noise
+        else _gate("holding_margin_exact", "swapped", _check_holding),
+        *([] if design.plain_rate else [_gate("loss_of_the_rates", "swapped", _check_losses, Zone.CONFIDENTIAL)]),
+        *([_gate("exempt_unchanged", "swapped", _check_exempt, Zone.CONFIDENTIAL)] if design.exempt else []),
+        _gate("swap_margin_exact", "swapped", _check_swapping),
+        _gate("stratum_multisets_equal", "swapped", _check_multisets, Zone.CONFIDENTIAL),
+        _gate("record_count", "swapped", _check_count),
+        _gate("values_as_drawn", "swapped", _check_values),
         tables_gate(lambda session: table_recipes(session, release)),
-        Gate(
-            "products_agree_with_swapped_data",
-            "tables",
-            "Every product, apart from its totals, agrees with the swapped data.",
-            _products,
-        ),
-        Gate(
-            "products_agree_with_invariants",
-            "tables",
-            "Every product agrees with the invariants on the columns that it shares with them.",
-            _products_and_invariants,
-        ),
+        _gate("products_agree_with_swapped_data", "tables", _check_products),
+        _gate("products_agree_with_invariants", "tables", _check_products_by_invariants),
     ]
 
 
-def _extended_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
-    gates: list[Gate[SwappingRelease]] = []
-    if release.design.noise:
-        gates.append(
-            Gate(
-                "noise_in_domain",
-                "swapped",
-                "Every record of the swapped data has a stratum of the CEF and values of the declared domains.",
-                _noise,
-            )
-        )
-    else:
-        gates.append(Gate("holding_margin_exact", "swapped", "Counts by the holding variables are exact.", _holding))
-    if release.design.plain_rate is None:
-        gates.append(
-            Gate(
-                "loss_of_the_rates",
-                "swapped",
-                "The charged loss follows from the declared rates and the strata of the current CEF.",
-                _losses,
-            )
-        )
-    if release.design.exempt:
-        gates.append(Gate("exempt_unchanged", "swapped", "All values of exempt records are those of the CEF.", _exempt))
-    return gates
+def _gate(
+    name: str, stage: str, check: Callable[[Session, SwappingRelease], list[str]], *zones: Zone
+) -> Gate[SwappingRelease]:
+    """A gate whose rule in words is the docstring of its check, in a session that reads the public zone and others."""
+
+    def problems(context: Context) -> list[str]:
+        with context.warehouse.session(reads=[*zones, Zone.PUBLIC]) as session:
+            return check(session, context.release)
+
+    return Gate(name, stage, check.__doc__ or "", problems)
 
 
-def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release = context.release
+def _check_margins(context: Context) -> list[str]:
+    release, problems = context.release, []
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         records = stage_records(session, release)
-        problems: list[str] = []
-        made: Recipe
-        for table, names in margin_statements(release, records).items():
-            problems += differing_table(session, release.public(table), ("swapping/margin", {}, names))
-        if release.design.noise:
-            made = holding_values(session, release, release.public(SWAPPING))
-            problems += differing_table(session, release.public(HOLDING_VALUES), made)
-        if release.has_persons_following:
-            made = ("swapping/compositions", {}, composition_statement(release, records))
-            problems += differing_table(session, release.public(COMPOSITIONS), made)
+        margins = stage_margins(session, release, records)
+        for table, recipe in invariant_recipes(session, release, records, margins).items():
+            problems += differing_table(session, release.public(table), recipe)
         if not problems:
             version = cells_version(read_contingency(session, release, records), version_key(release, context.custody))
             if published_version(session, release.public(RECORDS)) != version:
                 problems.append(f"{release.public(RECORDS)} is not the version of the records in the CEF")
-        return problems
+    return problems
 
 
-def _unique(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        try:
-            require_few_stored(session, context.release)
-        except UniqueRecordsError as error:
-            return [str(error)]
+def _check_unique(session: Session, release: SwappingRelease) -> list[str]:
+    """The invariants publish no more unique records than the release allows."""
+    try:
+        require_few_stored(session, release)
+    except UniqueRecordsError as error:
+        return [str(error)]
     return []
 
 
-def _domains(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release = context.release
-    design, variables = release.design, release.variables
-    tables = {holding_table(release).name: {name: variables[name] for name in design.holding}}
-    tables[SWAPPING] = {name: variables[name] for name in swap_variables(release)}
+def _check_domains(session: Session, release: SwappingRelease) -> list[str]:
+    """Every value that occurs is in its declared domain."""
+    columns_of = {
+        holding_table(release).name: {name: release.variables[name] for name in release.design.holding},
+        SWAPPING: {name: release.variables[name] for name in swap_variables(release)},
+    }
     if release.has_persons_following:
-        tables[COMPOSITIONS] = dict(release.person_variables)
+        columns_of[COMPOSITIONS] = dict(release.person_variables)
     problems = []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for name, columns in tables.items():
-            table, declared = release.public(name), RecordTable.model_validate({"columns": columns})
-            problems += [str(finding) for finding in row_findings(session, table, declared, str(table), Counter())]
+    for name, columns in columns_of.items():
+        table, declared = release.public(name), RecordTable.model_validate({"columns": columns})
+        problems += [str(finding) for finding in row_findings(session, table, declared, str(table), Counter())]
     return problems
 
 
-def _holding(context: ReleaseContext[SwappingRelease]) -> list[str]:
+def _check_holding(session: Session, release: SwappingRelease) -> list[str]:
+    """Counts by the holding variables are exact."""
     # The code also identifies the persons of a unit, which have no column here.
-    return _swapped_margin(context, HOLDING, ["holding_code", *context.release.design.holding])
+    return _compare_margin(session, release, HOLDING, ["holding_code", *release.design.holding])
 
 
-def _swapping(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    return _swapped_margin(context, SWAPPING, swap_variables(context.release))
+def _check_swapping(session: Session, release: SwappingRelease) -> list[str]:
+    """Counts by match and swap variables are exact."""
+    return _compare_margin(session, release, SWAPPING, swap_variables(release))
 
 
-def _swapped_margin(context: ReleaseContext[SwappingRelease], margin: str, columns: list[str]) -> list[str]:
-    release = context.release
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        cells = unequal(session, release.public(SWAPPED), release.public(margin), columns)
-        return count_problem(cells, f"cells of {release.public(margin)} with another count in the swapped data")
+def _compare_margin(session: Session, release: SwappingRelease, margin: str, columns: list[str]) -> list[str]:
+    cells = unequal(session, release.public(SWAPPED), release.public(margin), columns)
+    return count_problem(cells, f"cells of {release.public(margin)} with another count in the swapped data")
 
 
-def _multisets(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release = context.release
+def _check_multisets(session: Session, release: SwappingRelease) -> list[str]:
+    """Every stratum of the swapped data has the same multiset of swap values as in the CEF."""
     columns = swap_variables(release)
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        records = stage_records(session, release)
-        original = session.stage("original", "gates/counts", records=records, columns=columns)
-        return count_problem(unequal(session, release.public(SWAPPED), original, columns), "differing cells")
+    original = session.stage("original", "gates/counts", records=stage_records(session, release), columns=columns)
+    return count_problem(unequal(session, release.public(SWAPPED), original, columns), "differing cells")
 
 
-def _count(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release = context.release
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        # The other margin counts the same records, and is not there if noise is added before the swap.
-        swapped, exact = (session.row(_RECORDS, table=release.public(name))[0] for name in (SWAPPED, SWAPPING))
+def _check_count(session: Session, release: SwappingRelease) -> list[str]:
+    """The swapped data have as many records as the CEF."""
+    # The other margin counts the same records, and is not there if noise is added before the swap.
+    swapped, exact = (session.row(_RECORDS, table=release.public(name))[0] for name in (SWAPPED, SWAPPING))
     return [] if swapped == exact else [f"{swapped:,} swapped records, but {exact:,} records"]
 
 
-def _noise(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release = context.release
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        (lost,) = session.row(
-            "swapping/unknown_codes", cells=release.public(CELLS), known=holding_table(release), code="holding_code"
-        )
-        return count_problem(lost, "cells of the swapped data with holding values beyond strata and domains")
+def _check_noise(session: Session, release: SwappingRelease) -> list[str]:
+    """Every record of the swapped data has a stratum of the CEF and values of the declared domains."""
+    (unknown,) = session.row(_UNKNOWN, cells=release.public(CELLS), known=holding_table(release))
+    return count_problem(unknown, "cells of the swapped data with holding values beyond strata and domains")
 
 
-def _losses(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release = context.release
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        records = stage_records(session, release)
-        stored, current = stored_stirring(session, release), stirring_of_records(session, release, records)
-        return [] if stored.losses == current.losses else ["another loss follows from the records of the CEF"]
+def _check_losses(session: Session, release: SwappingRelease) -> list[str]:
+    """The charged loss follows from the declared rates and the strata of the current CEF."""
+    margins = stage_margins(session, release, stage_records(session, release))
+    # Noise leaves the holding margin out, and nothing of it is read.
+    current = derive_stirring(session, release, margins.get(HOLDING, margins[SWAPPING]), margins[SWAPPING])
+    if stored_stirring(session, release).losses == current.losses:
+        return []
+    return ["another loss follows from the records of the CEF"]
 
 
-def _exempt(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release = context.release
-    names, values = cases_bound([Case(release.design.exempt, None, EXEMPT)])
-    columns = [*release.design.holding, *release.design.swap]
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        conditions = names[0]["conditions"]
-        records = stage_records(session, release)
-        original = session.stage("original", "gates/counts", records=records, columns=columns)
-        before, after = (
-            session.stage(name, "swapping/fitting", values, table=table, conditions=conditions)
-            for name, table in (("before", original), ("after", release.public(SWAPPED)))
-        )
-        return count_problem(unequal(session, after, before, columns), "cells of exempt records with another count")
+def _check_exempt(session: Session, release: SwappingRelease) -> list[str]:
+    """All values of exempt records are those of the CEF."""
+    (case,), values = bind_cases([Case(release.design.exempt, None, EXEMPT)])
+    columns, conditions = [*release.design.holding, *release.design.swap], case["conditions"]
+    original = session.stage("original", "gates/counts", records=stage_records(session, release), columns=columns)
+    before, after = (
+        session.stage(name, "swapping/fitting", values, table=table, conditions=conditions)
+        for name, table in (("before", original), ("after", release.public(SWAPPED)))
+    )
+    return count_problem(unequal(session, after, before, columns), "cells of exempt records with another count")
 
 
-def _shown(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release = context.release
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        # Products are made from the values, but the settlement is of the codes, so the two must agree.
-        again = stage_stored(session, release, "again")
-        columns = list(session.columns(release.public(SWAPPED)))
-        return count_problem(
-            differing(session, release.public(SWAPPED), again, columns),
-            "records whose values are not those of their codes",
-        )
+def _check_values(session: Session, release: SwappingRelease) -> list[str]:
+    """The values shown are those of the drawn codes."""
+    # Products are made from the values, but the settlement is of the codes, so the two must agree.
+    again = session.stage("again", "swapping/decoded", **decoding_names(release, release.public(CELLS)))
+    columns = list(session.columns(release.public(SWAPPED)))
+    rows = differing(session, release.public(SWAPPED), again, columns)
+    return count_problem(rows, "records whose values are not those of their codes")
 
 
-def _products(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release = context.release
+def _check_products(session: Session, release: SwappingRelease) -> list[str]:
+    """Every product, apart from its totals, agrees with the swapped data."""
     problems = []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for product in release.declaration.products:
-            stored, columns = release.public(product.table), list(product.columns)
-            records = counted(session, release, product, release.public(SWAPPED))
-            cells = unequal(session, stored, records, columns, list(product.flags.values()))
-            problems += count_problem(cells, f"{product.name}: differing cells")
+    for product in release.declaration.products:
+        stored, columns = release.public(product.table), list(product.columns)
+        records = stage_counted(session, release, product, release.public(SWAPPED))
+        cells = unequal(session, stored, records, columns, list(product.flags.values()))
+        problems += count_problem(cells, f"{product.name}: differing cells")
     return problems
 
 
-def _products_and_invariants(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release = context.release
+def _check_products_by_invariants(session: Session, release: SwappingRelease) -> list[str]:
+    """Every product agrees with the invariants on the columns that it shares with them."""
     problems = []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for product in release.declaration.products:
-            margins: list[tuple[Table | Fragment, list[str]]] = []
-            if not release.design.noise:
-                held = counted(session, release, product, release.public(HOLDING))
-                margins.append((held, [*release.design.holding]))
-            if product.of == "units":
-                margins.append((release.public(SWAPPING), swap_variables(release)))
-            for margin, variables in margins:
-                shared = [name for name in product.columns if name in (*variables, *release.person_variables)]
-                cells = unequal(session, release.public(product.table), margin, shared, list(product.flags.values()))
-                problems += count_problem(cells, f"{product.name}: cells that differ from {margin}")
+    for product in release.declaration.products:
+        margins: list[tuple[Table | Fragment, Sequence[str]]] = []
+        if not release.design.noise:
+            counted = stage_counted(session, release, product, release.public(HOLDING))
+            margins.append((counted, release.design.holding))
+        if product.of == "units":
+            margins.append((release.public(SWAPPING), swap_variables(release)))
+        for margin, variables in margins:
+            shared = [name for name in product.columns if name in (*variables, *release.person_variables)]
+            cells = unequal(session, release.public(product.table), margin, shared, list(product.flags.values()))
+            problems += count_problem(cells, f"{product.name}: cells that differ from {margin}")
     return problems

@@ -3,6 +3,7 @@
 Swapping preserves these counts (Proposition 4 of Bailie, Gong and Meng), and the release declares them as invariants.
 """
 
+from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -23,8 +24,8 @@ from assets.swapping.records import (
     cells_version,
     codebooks,
     holding_table,
-    margin_statements,
     read_contingency,
+    stage_margins,
     stage_records,
     version_key,
 )
@@ -91,16 +92,25 @@ def invariant_tables(release: SwappingRelease) -> list[Table]:
     return [holding_table(release), *(release.public(name) for name in names)]
 
 
-def holding_values(session: Session, release: SwappingRelease, swapping: Fragment | Table) -> Recipe:
-    """The recipe of the holding values that records may have after noise.
+def invariant_recipes(
+    session: Session, release: SwappingRelease, records: Fragment | Table, margins: Mapping[str, Fragment]
+) -> dict[str, Recipe]:
+    """By table, the recipes of the margins, of holding values that noise may give, and of persons by kind of unit."""
+    recipes: dict[str, Recipe] = {table: ("warehouse/all", {}, {"source": margin}) for table, margin in margins.items()}
+    if release.design.noise:
+        recipes[HOLDING_VALUES] = _holding_values_recipe(session, release, margins[SWAPPING])
+    if release.dataset.persons and release.has_persons_following:
+        names = codebooks(release) | {
+            "records": records,
+            "persons": release.dataset.cef_tables()[1],
+            "unit": release.dataset.persons.unit,
+            "person_variables": list(release.person_variables),
+        }
+        recipes[COMPOSITIONS] = ("swapping/compositions", {}, names)
+    return recipes
 
-    Args:
-        release: a release with noise.
-        swapping: the margin of match and swap variables, which has the strata.
 
-    Raises:
-        TooManyHoldingValuesError: if the table would have more rows than are allowed.
-    """
+def _holding_values_recipe(session: Session, release: SwappingRelease, swapping: Fragment) -> Recipe:
     design = release.design
     (strata,) = session.row("swapping/combinations", table=swapping, columns=["stratum"])
     if strata * design.combinations > MOST_HOLDING_VALUES:
@@ -109,16 +119,17 @@ def holding_values(session: Session, release: SwappingRelease, swapping: Fragmen
             f"values in each stratum, which are more than {MOST_HOLDING_VALUES:,} in all strata; match on fewer "
             "variables, or recode single values into classes (bands, merge). Nothing was written or charged."
         )
-    domains = [release.variables[response.variable].domain() for response in design.noise]
-    columns: dict[str, Any] = {"holding_code": pa.array(range(design.combinations), pa.int32())}
-    for place, response in enumerate(design.noise):
-        values = [combination[place] for combination in product(*domains)]
-        columns[response.variable] = pa.array(values, ARROW[release.variables[response.variable].type])
+    variables = {response.variable: release.variables[response.variable] for response in design.noise}
+    combinations = zip(*product(*(column.domain() for column in variables.values())), strict=True)
+    columns = {"holding_code": pa.array(range(design.combinations), pa.int32())} | {
+        name: pa.array(values, ARROW[column.type])
+        for (name, column), values in zip(variables.items(), combinations, strict=True)
+    }
     names = {
         "swapping": swapping,
         "domain": session.register("holding_domain", pa.table(columns)),
         "match": list(design.match),
-        "held": [response.variable for response in design.noise],
+        "held": list(variables),
     }
     return "swapping/holding_values", {"combinations": design.combinations}, names
 
@@ -128,48 +139,22 @@ def counted_with(release: SwappingRelease) -> dict[str, Any]:
     return {name: value for name, value in release.design.as_record().items() if name != "swap_rate"}
 
 
-def composition_statement(release: SwappingRelease, records: Fragment | Table) -> dict[str, Any]:
-    """The identifiers of the statement `swapping/compositions`, for units that are swapped with their persons."""
-    persons = release.dataset.persons
-    if persons is None:
-        raise ValueError(f"{release.dataset.name} has no persons")
-    return codebooks(release) | {
-        "records": records,
-        "persons": release.dataset.cef_tables()[1],
-        "unit": persons.unit,
-        "person_variables": list(release.person_variables),
-    }
-
-
 def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> None:
-    """Write both margins, the persons of each kind of unit, and the keyed version of the records.
+    """Write the tables of the stage, in a transaction of the caller.
 
     Raises:
-        UniqueRecordsError: if they would publish more unique records than the release declares; nothing is written.
-        TooManyHoldingValuesError: if noise would choose from too many combinations. The caller's transaction is then
-            rolled back.
+        UniqueRecordsError: if they would publish more unique records than the release declares.
+        TooManyHoldingValuesError: if noise would choose from too many combinations.
     """
     records = stage_records(session, release)
-    margins = {
-        table: session.stage(f"margin_of_{table}", "swapping/margin", **names)
-        for table, names in margin_statements(release, records).items()
-    }
-    swapping = margins[SWAPPING]
-    require_few_unique(session, release, margins.get(HOLDING), swapping, release.dataset.cef_tables()[-1])
-    for table, margin in margins.items():
-        session.create(release.public(table), "warehouse/all", source=margin)
-    if release.design.noise:
-        name, values, names = holding_values(session, release, swapping)
-        session.create(release.public(HOLDING_VALUES), name, values, **names)
-    for table in {HOLDING, HOLDING_VALUES} - {holding_table(release).name}:
-        # An earlier declaration may have had it.
+    margins = stage_margins(session, release, records)
+    require_few_unique(session, release, margins.get(HOLDING), margins[SWAPPING], release.dataset.cef_tables()[-1])
+    recipes = invariant_recipes(session, release, records, margins)
+    for table, (name, values, names) in recipes.items():
+        session.create(release.public(table), name, values, **names)
+    # Those that an earlier declaration may have had.
+    for table in {HOLDING, HOLDING_VALUES, COMPOSITIONS} - recipes.keys():
         session.run("warehouse/drop_table", table=release.public(table))
-    if release.has_persons_following:
-        names = composition_statement(release, records)
-        session.create(release.public(COMPOSITIONS), "swapping/compositions", **names)
-    else:
-        # An earlier declaration may have let persons follow.
-        session.run("warehouse/drop_table", table=release.public(COMPOSITIONS))
     version = cells_version(read_contingency(session, release, records), key)
     session.create(release.public(RECORDS), "warehouse/label", {"text": version}, column="version")
 

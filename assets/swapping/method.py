@@ -14,15 +14,22 @@ from assets.release.method import CHARGE, Method
 from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
-from assets.swapping.cells import MECHANISM, SWAPPED, drawn_cells, read_version, swapped_version, write_cells
-from assets.swapping.draw import SwappingInputs, read_inputs
+from assets.swapping.draw import (
+    MECHANISM,
+    SWAPPED,
+    SwappingInputs,
+    draw_cells,
+    read_inputs,
+    read_version,
+    swapped_version,
+    write_cells,
+)
 from assets.swapping.gates import swapping_gates
 from assets.swapping.invariants import build_invariants, counted_with, invariant_tables
 from assets.swapping.plan import swapping_plan
-from assets.swapping.published import published_tables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import describe_charge, describe_further_steps, describe_rate, swapping_statement
-from assets.swapping.tables import describe_tables, first_rows, require_readable, table_recipes
+from assets.swapping.tables import describe_tables, preview_products, published_tables, require_readable, table_recipes
 from assets.swapping.unique import require_few_stored
 from assets.swapping.utility import build_utility
 from assets.swapping.withheld import build_strata, build_withheld, withheld_gates
@@ -91,7 +98,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
                 describe_tables(release),
                 lambda session: table_recipes(session, release),
                 described({**release.variables, **release.person_variables}),
-                lambda session: {**first_rows(session, self.release), **self._lineage_of_tables(session)},
+                lambda session: {**preview_products(session, self.release), **self._lineage_of_tables(session)},
             ),
             *build_utility(self),
         ]
@@ -211,7 +218,7 @@ The result is stored as the saturated contingency table [n_mhs], which has neith
         return {"dagster/column_lineage": lineage({name: [(swapped, name)] for name in sorted(known)})}
 
     def make(self, session: Session, draw: Draw[SwappingInputs], key: bytes, custody: Custody) -> Contingency:
-        return drawn_cells(session, self.release, draw, key, custody)
+        return draw_cells(session, self.release, draw, key, custody)
 
     def version_of(self, draw: Draw[SwappingInputs], output: Contingency) -> str:
         return swapped_version(draw.inputs, output)

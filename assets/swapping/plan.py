@@ -16,8 +16,7 @@ from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import LARGEST_STRATUM, SWAP_KEY, variable_words
 from mechanisms.accounting.losses import PureLoss, format_loss, format_number
 from mechanisms.swapping.design import SwappingDesign
-from mechanisms.swapping.loss import odds, smallest_attainable, theorem_1
-from mechanisms.swapping.rates import EXEMPT, smallest_rate
+from mechanisms.swapping.loss import EXEMPT, odds, smallest_attainable, smallest_rate, theorem_1
 from mechanisms.swapping.response import loss_of_responses
 from mechanisms.swapping.uncertainty import LEAST_KEPT, laws, moments
 

@@ -1,20 +1,25 @@
-"""The confidential records in the form that the swapping mechanism takes.
+"""The confidential records and their margins in the form that the swapping mechanism takes.
 
-This module converts the CEF to a contingency table of codes, and computes the keyed version of that table. The records'
-keys are not passed on from here.
+This module converts the CEF to a contingency table of codes, of which it computes the keyed version, and the margins to
+strata, rates and losses. The records' keys are not passed on from here.
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
 from assets.release.contents import with_recodes
 from assets.release.draw import StaleInputError
 from assets.swapping.release import SwappingRelease
+from mechanisms.refusal import RefusedError
+from mechanisms.swapping.design import Case, SwapLosses
+from mechanisms.swapping.loss import EXEMPT, Stir, loss_of_stir, rates_of_sizes
+from mechanisms.swapping.moved import expected_selected
 from mechanisms.swapping.permutation import Contingency, count_cells
 from resources.custody import Custody
 from resources.statements import SQL, Fragment, Table
@@ -26,45 +31,37 @@ HOLDING, SWAPPING, COMPOSITIONS, RECORDS = "invariant_holding", "invariant_swap"
 HOLDING_VALUES = "holding_values"
 """All combinations of holding values that records may have after noise; they follow from the declared domains."""
 
+CEF_CHANGED = "{release}: the CEF has changed since the invariants were computed; materialize them again"
+
 _RECORDS_AT_A_TIME = 1_000_000
 
 
 def stage_records(session: Session, release: SwappingRelease) -> Fragment | Table:
     """Stage the records to be swapped: their variables and, for units with persons, their `composition`."""
-    units = release.dataset.cef_tables()[0]
-    if release.dataset.persons is None or not (release.swaps_persons or release.has_persons_following):
+    dataset, (units, *others) = release.dataset, release.dataset.cef_tables()
+    if dataset.persons is None or not (release.swaps_persons or release.has_persons_following):
         return units
     names: dict[str, Any] = {
         "units": units,
-        "persons": release.dataset.cef_tables()[1],
-        "key": release.dataset.units.key,
-        "unit": release.dataset.persons.unit,
+        "persons": others[0],
+        "key": dataset.units.key,
+        "unit": dataset.persons.unit,
     }
-    if release.swaps_persons:
-        unit_variables, person_variables = (
-            [name for name in table.variables if name in release.variables]
-            for table in (release.dataset.units, release.dataset.persons)
-        )
-        return session.stage(
-            "records",
-            "swapping/persons_as_records",
-            unit_variables=unit_variables,
-            person_variables=person_variables,
-            **names,
-        )
-    person_variables = sorted(release.person_variables)
-    return session.stage(
-        "records", "swapping/households", variables=list(release.variables), person_variables=person_variables, **names
-    )
+    if not release.swaps_persons:
+        names |= {"variables": list(release.variables), "person_variables": sorted(release.person_variables)}
+        return session.stage("records", "swapping/households", **names)
+    for role, table in (("unit_variables", dataset.units), ("person_variables", dataset.persons)):
+        names[role] = [name for name in table.variables if name in release.variables]
+    return session.stage("records", "swapping/persons_as_records", **names)
 
 
 def holding_variables(release: SwappingRelease) -> list[str]:
-    """The holding variables of a record, including its persons if they follow their unit."""
+    """The holding variables, with the persons of a record as one text if they follow their unit."""
     return [*release.design.holding, *(["composition"] if release.has_persons_following else [])]
 
 
 def swap_variables(release: SwappingRelease) -> list[str]:
-    """The variables that a swap code stands for: match variables (of the last stir), then the swap variables."""
+    """The variables of a swap code: the match variables of the last stir, then the swap variables."""
     return [*release.design.fixed, *release.design.swap]
 
 
@@ -73,18 +70,20 @@ def holding_table(release: SwappingRelease) -> Table:
     return release.public(HOLDING_VALUES if release.design.noise else HOLDING)
 
 
-def margin_statements(release: SwappingRelease, records: Fragment | Table) -> dict[str, dict[str, Any]]:
-    """For each margin, the identifiers of the statement `swapping/margin` that counts it from the records."""
-    match = list(release.design.fixed)
-    swapping = {"records": records, "code": "swap_code", "match": match, "variables": swap_variables(release)}
-    if release.design.noise:
-        return {SWAPPING: swapping}
-    holding = {"records": records, "code": "holding_code", "match": match, "variables": holding_variables(release)}
-    return {HOLDING: holding, SWAPPING: swapping}
+def stage_margins(session: Session, release: SwappingRelease, records: Fragment | Table) -> dict[str, Fragment]:
+    """Count the margins from the records, by the name of the table that publishes each; with noise, only `SWAPPING`."""
+    match, margins = list(release.design.fixed), {}
+    codes = {SWAPPING: ("swap_code", swap_variables(release))}
+    if not release.design.noise:
+        codes = {HOLDING: ("holding_code", holding_variables(release)), **codes}
+    for table, (code, variables) in codes.items():
+        names = {"records": records, "code": code, "match": match, "variables": variables}
+        margins[table] = session.stage(f"margin_of_{table}", "swapping/margin", **names)
+    return margins
 
 
 def codebooks(release: SwappingRelease) -> dict[str, Any]:
-    """The identifiers of statements that use the invariant margins as codebooks, with the variables to join on."""
+    """The identifiers of statements that join the margins as codebooks, and the variables to join on."""
     return {
         "holding": holding_table(release),
         "swapping": release.public(SWAPPING),
@@ -94,10 +93,7 @@ def codebooks(release: SwappingRelease) -> dict[str, Any]:
 
 
 def read_contingency(
-    session: Session,
-    release: SwappingRelease,
-    records: Fragment | Table,
-    margins: Mapping[str, Fragment | Table] | None = None,
+    session: Session, release: SwappingRelease, records: Fragment | Table, margins: Mapping[str, Fragment] = {}
 ) -> Contingency:
     """The contingency table of the records, in the codes of their margins.
 
@@ -107,18 +103,16 @@ def read_contingency(
     Raises:
         StaleInputError: if a record has values that do not occur in the margins.
     """
-    names = codebooks(release) | dict(margins or {})
-    (expected,) = session.row("warehouse/count", table=records)
-    keys, read = np.empty(expected, dtype=np.int64), 0
+    names = codebooks(release) | dict(margins)
+    (records_there,) = session.row("warehouse/count", table=records)
+    keys, read = np.empty(records_there, dtype=np.int64), 0
     for batch in session.batches("swapping/keys", _RECORDS_AT_A_TIME, records=records, **names):
-        found, read = batch.column(0).to_numpy(), read + batch.num_rows
-        if read > expected:
+        first, read = read, read + batch.num_rows
+        if read > records_there:
             break
-        keys[read - len(found) : read] = found
-    if read != expected:
-        raise StaleInputError(
-            f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
-        )
+        keys[first:read] = batch.column(0).to_numpy()
+    if read != records_there:
+        raise StaleInputError(CEF_CHANGED.format(release=release.schema))
     holding, swap, count = count_cells(keys)
     strata = session.arrow(_STRATA_BY_CODE, holding=names["holding"])["stratum"].to_numpy()
     return Contingency(strata[holding], holding, swap, count)
@@ -142,6 +136,119 @@ def cells_version(table: Contingency, key: bytes | None) -> str:
     return digest.hexdigest()
 
 
-def as_contingency(cells: pa.Table) -> Contingency:
-    column = {name: cells[name].to_numpy() for name in cells.column_names}
-    return Contingency(column["stratum"], column["holding_code"], column["swap_code"], column["count"])
+class RatesError(RefusedError):
+    """The declared rates do not give every stratum or record a rate."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of records, in order: their first stir, and of shape (groups,), last strata and numbers of records."""
+
+    first: Stir
+    last: NDArray[np.int32]
+    records: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Stirring:
+    """One or two stirs of groups of records, with the share that each selects on average; a plain swap has none."""
+
+    stirs: tuple[Stir, ...]
+    losses: SwapLosses
+    selected: tuple[float, ...]
+
+
+def stored_stirring(session: Session, release: SwappingRelease) -> Stirring:
+    return derive_stirring(session, release, release.public(HOLDING), release.public(SWAPPING))
+
+
+def derive_stirring(
+    session: Session, release: SwappingRelease, holding: Table | Fragment, swapping: Table | Fragment
+) -> Stirring:
+    """The stirs that follow from the margins, stored or staged. With noise, the holding margin is not read.
+
+    Raises:
+        RatesError: if a stratum or record has no rate, or no rate gives the declared ε.
+    """
+    design = release.design
+    if design.noise:
+        strata = session.stage("strata", "swapping/strata_of_margin", swapping=swapping, match=list(design.match))
+        groups = read_groups(session, release, strata, "stratum")
+    else:
+        groups = read_groups(session, release, holding, "holding_code")
+    first, records = groups.first, groups.records
+    # Data sets of one universe cannot differ in strata that cannot hold two distinct records.
+    strata_of_margin = session.arrow("swapping/strata_of_margin", swapping=swapping, match=[])
+    can_differ = strata_of_margin["swap_values"].to_numpy() > 1
+    if not design.noise:
+        can_differ |= np.bincount(groups.last, minlength=len(can_differ)) > 1
+    stirs: tuple[Stir, ...] = (first,)
+    if design.second_stir is None:
+        losses = design.losses(loss_of_stir(first, records, can_differ), None)
+    else:
+        # How swap values lie in the first stir's strata is not published, so every one of two records or more counts.
+        every_stratum = np.ones(int(first.stratum.max(initial=-1)) + 1, dtype=bool)
+        second = Stir(groups.last, first.exempt.astype(np.int32), (design.second_stir.swap_rate, EXEMPT))
+        losses = design.losses(loss_of_stir(first, records, every_stratum), loss_of_stir(second, records, can_differ))
+        stirs = (first, second)
+    return Stirring(stirs, losses, tuple(expected_selected(stir, records) for stir in stirs))
+
+
+def read_groups(session: Session, release: SwappingRelease, groups: Table | Fragment, order: str) -> Groups:
+    """Groups of records with their strata and rates.
+
+    Args:
+        groups: a table of stratum, values that rates depend on, and count.
+        order: the column that numbers the groups.
+
+    Raises:
+        RatesError: if a stratum or record has no rate, or no rate gives the declared ε.
+    """
+    rates = release.design.rates
+    names, values = bind_cases(rates.cases)
+    rows = session.arrow(
+        "swapping/rate_cases",
+        values,
+        groups=groups,
+        order=order,
+        match=list(release.design.ordered_match),
+        cases=names,
+        rarity=list(rates.rarity_of or ()),
+    )
+    cases = rows["rate_case"].fill_null(-1).to_numpy()
+    last, strata, records = (rows[name].to_numpy() for name in ("stratum", "first_stratum", "count"))
+    if rates.epsilon is None:
+        if without := int((cases < 0).sum()):
+            by_stratum = release.design.noise or release.declaration.withheld
+            what = "strata" if by_stratum else "combinations of holding values"
+            raise RatesError(
+                f"{release.schema}: {without:,} {what} fit no case of the swap rate; add a case without conditions at "
+                "the end"
+            )
+        return Groups(Stir(strata, cases, tuple(case.rate for case in rates.cases)), last, records)
+    firsts = np.flatnonzero(np.diff(strata, prepend=-1))
+    sizes = np.add.reduceat(records, firsts) if len(firsts) else records
+    # Besides one ε, the only case is that of exempt records, whose strata need no rate, whatever their sizes.
+    sizes = np.where(cases[firsts] < 0, sizes, 0)
+    try:
+        place, smallest = rates_of_sizes(sizes, rates.epsilon)
+    except ValueError as error:
+        raise RatesError(f"{release.schema}: swap_rate: {error}") from None
+    rate_class = np.where(cases < 0, place[strata], len(smallest)).astype(np.int32)
+    return Groups(Stir(strata, rate_class, (*smallest, EXEMPT)), last, records)
+
+
+def bind_cases(cases: Sequence[Case]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The cases for a statement such as `swapping/rate_cases`: its identifiers, and the values to bind."""
+    names: list[dict[str, Any]] = []
+    values: dict[str, Any] = {}
+    for number, case in enumerate(cases):
+        conditions = []
+        for place, (column, fits) in enumerate(case.when):
+            values[f"case_{number}_{place}"] = list(fits)
+            conditions.append({"column": column, "value": Fragment(f"$case_{number}_{place}")})
+        if case.at_most is not None:
+            values[f"at_most_{number}"] = case.at_most
+        at_most = None if case.at_most is None else Fragment(f"$at_most_{number}")
+        names.append({"conditions": conditions, "at_most": at_most})
+    return names, values

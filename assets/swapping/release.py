@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from assets.release.columns import Column
-from assets.release.names import COLUMNS_OF_SWAPPED
+from assets.release.names import COLUMNS_OF_SWAPPED, find_repeated
 from assets.release.release import Release
-from assets.swapping.declaration import ExperimentDeclaration, SwappingDeclaration
-from assets.swapping.product import SwappedProduct
+from assets.swapping.declaration import ExperimentDeclaration, SwappedProduct, SwappingDeclaration
 from mechanisms.swapping.design import SwappingDesign
-from resources.custody import CustodyMode
 
 MOST_COMBINATIONS = 1_000_000
 """The most combinations of holding values that noise chooses from in a stratum."""
@@ -31,13 +29,17 @@ class SwappingRelease(Release):
     design: SwappingDesign
 
     def __post_init__(self) -> None:
-        self._require_known("match", self.design.match)
-        self._require_known("swap", self.design.swap)
+        for field, names in (("match", self.design.match), ("swap", self.design.swap)):
+            for name in names:
+                if name not in self.variables:
+                    known = ", ".join(self.variables)
+                    self.refuse(
+                        f"{field}: {self._explain_absence(name)}; the {self.design.unit}'s variables are {known}"
+                    )
         for name in self.design.match:
             if self.variables[name].nullable:
                 self.refuse(f"match: {name} may be null, and a null matches nothing; declare it not nullable")
-        taken = [name for name in (*self.variables, *self.person_variables) if name.casefold() in COLUMNS_OF_SWAPPED]
-        if taken:
+        if taken := [name for name in self.columns_read if name.casefold() in COLUMNS_OF_SWAPPED]:
             self.refuse(f"column {taken[0]} of the dataset has a name that is reserved for the release's own tables")
         self._check_values()
         if self.declaration.withheld:
@@ -46,18 +48,12 @@ class SwappingRelease(Release):
         if self.declaration.experiment:
             self._check_experiment(self.declaration.experiment)
 
-    def _require_known(self, field: str, names: tuple[str, ...]) -> None:
-        for name in names:
-            if name not in self.variables:
-                known = ", ".join(self.variables)
-                self.refuse(f"{field}: {self._absent(name)}; the {self.design.unit}'s variables are {known}")
-
     def _check_withheld(self) -> None:
         """What a withheld swap may declare: the loss of noise after it needs rates that are constant in strata."""
         declaration, design = self.declaration, self.design
         if declaration.products or declaration.experiment:
             self.refuse("withheld: nothing is published of it, so that it has neither products nor an experiment")
-        if self.custody is not CustodyMode.ESCROWED:
+        if not self.can_replay:
             self.refuse("withheld: the swapped records are drawn again by gates; declare custody: escrowed")
         if design.second_stir or design.noise or design.exempt:
             self.refuse("withheld: no loss is known together with second_stir, noise_before or exempt")
@@ -68,19 +64,15 @@ class SwappingRelease(Release):
 
     def _check_values(self) -> None:
         """Values that rates and exempt records are declared by, and the domains of noise."""
-        conditions = [
-            ("exempt", self.design.exempt),
-            *(("swap_rate or risk", case.when) for case in self.design.swap_rate.cases),
-        ]
-        for field, when in conditions:
+        exempt = self.design.exempt
+        rates = (("swap_rate or risk", case.when) for case in self.design.swap_rate.cases)
+        for field, when in (("exempt", exempt), *rates):
             for name, values in when:
                 domain = self._domain(field, name)
                 for value in values:
                     if not any(value == known and type(value) is type(known) for known in domain):
                         self.refuse(f"{field}: {value!r} is not a value of {name}")
-        if self.design.exempt and all(
-            set(values) == set(self._domain("exempt", name)) for name, values in self.design.exempt
-        ):
+        if exempt and all(set(values) == set(self._domain("exempt", name)) for name, values in exempt):
             self.refuse("exempt: every record would be exempt, and published as it is; leave a value out")
         for response in self.design.noise:
             if len(self._domain("noise_before", response.variable)) != response.size:
@@ -97,19 +89,17 @@ class SwappingRelease(Release):
         except ValueError as error:
             self.refuse(f"{field}: {name}: {error}")
 
-    def _absent(self, name: str) -> str:
-        tables, taking_part = self.dataset.tables.values(), (*self.variables, *self.person_variables)
-        if any(name in table.variables for table in tables) and name not in taking_part:
+    def _explain_absence(self, name: str) -> str:
+        tables = self.dataset.tables.values()
+        if any(name in table.variables for table in tables) and name not in self.columns_read:
             return f"{name} is not among the release's variables"
         if any(name in table.columns for table in tables):
             return f"{name} identifies records or belongs to another table, and is not a variable of the swapped data"
         return f"there is no column {name}"
 
     def _check_products(self) -> None:
-        names = [product.name for product in self.declaration.products]
-        for name in names:
-            if names.count(name) > 1:
-                self.refuse(f"products: {name} is declared twice")
+        for name in find_repeated([product.name for product in self.declaration.products])[:1]:
+            self.refuse(f"products: {name} is declared twice")
         for product in self.declaration.products:
             if product.of == "persons" and not self.has_persons_following:
                 self.refuse(f"products: {product.name}: no persons are swapped with their {self.design.unit}")
@@ -117,7 +107,7 @@ class SwappingRelease(Release):
             for name in product.columns:
                 if name not in known:
                     self.refuse(
-                        f"products: {product.name}: {self._absent(name)}; "
+                        f"products: {product.name}: {self._explain_absence(name)}; "
                         f"columns of the swapped data are {', '.join(known)}"
                     )
 
@@ -144,15 +134,19 @@ class SwappingRelease(Release):
     @cached_property
     def variables(self) -> Mapping[str, Column]:
         """The variables of the swapped records, with their declarations, in the order of the dataset."""
-        persons = self.dataset.persons.variables if self.swaps_persons and self.dataset.persons else {}
-        every, design = {**self.dataset.units.variables, **persons}, self.design
-        return {name: column for name, column in every.items() if name in (*design.holding, *design.swap)}
+        persons = self._variables_of_persons if self.swaps_persons else {}
+        taking_part = {*self.design.holding, *self.design.swap}
+        columns = {**self.dataset.units.variables, **persons}
+        return {name: column for name, column in columns.items() if name in taking_part}
 
     @cached_property
     def person_variables(self) -> Mapping[str, Column]:
         """The variables of the persons who follow their unit; empty if persons do not follow units."""
-        every = self.dataset.persons.variables if self.dataset.persons else {}
-        return {name: column for name, column in every.items() if name in self.design.persons}
+        return {name: column for name, column in self._variables_of_persons.items() if name in self.design.persons}
+
+    @property
+    def _variables_of_persons(self) -> Mapping[str, Column]:
+        return self.dataset.persons.variables if self.dataset.persons else {}
 
     @property
     def columns_read(self) -> tuple[str, ...]:

@@ -18,9 +18,8 @@ from assets.swapping.unique import UniqueRecords, percent
 from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import RECORDS_OF_OTHERS
 from mechanisms.swapping import loss, permutation
-from mechanisms.swapping.design import SwapLosses, SwappingDesign
+from mechanisms.swapping.design import Case, SwapLosses, SwappingDesign
 from mechanisms.swapping.moved import Moved
-from mechanisms.swapping.rates import Case
 
 PROSE = Prose(__file__)
 

@@ -1,18 +1,35 @@
-"""The recipes of a release's tables: products from the swapped data, or from the original records for `utility`."""
+"""The published tables, in the words of the data dictionary, and their recipes: products, and the saturated table.
+
+Beside each swapped count stands an unbiased estimate with its standard error and 90% interval. They follow from public
+tables alone: the invariants, the swapped data and the declared swap rates. `mechanisms.swapping.uncertainty` has the
+mathematics.
+"""
 
 from collections.abc import Sequence
+from itertools import chain, combinations
 from math import prod
 from typing import Any
 
 import dagster as dg
+import numpy as np
+import pyarrow as pa
 
 from assets.conventions import preview
-from assets.swapping.cells import SWAPPED
-from assets.swapping.estimated import stored_moments, with_estimates
-from assets.swapping.product import SwappedProduct, titles_of
-from assets.swapping.records import COMPOSITIONS, SWAPPING, holding_table
+from assets.release.published import PublishedColumn, PublishedTable, error_columns
+from assets.swapping.declaration import ESTIMATED, SwappedProduct, name_products
+from assets.swapping.draw import CELLS, SWAPPED
+from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING, holding_table, read_groups, swap_variables
 from assets.swapping.release import SwappingRelease
+from assets.tabulation.dictionary import published_column
 from mechanisms.refusal import RefusedError
+from mechanisms.swapping.uncertainty import (
+    Contributions,
+    Estimates,
+    MomentsOfStrata,
+    estimates,
+    intervals,
+    moments_of_strata,
+)
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
@@ -20,6 +37,13 @@ SATURATED, HOUSEHOLD_TYPES = "saturated", "saturated_persons"
 MOST_CELLS = 20_000_000
 FIRST_ROWS = 10
 """How many rows of each product the asset's page shows."""
+
+_CONTRIBUTIONS_AT_A_TIME = 1 << 20
+
+_INTERVAL = (
+    "1.645 standard errors and the greatest bias on both sides of the estimate, but never beyond what the counts held "
+    "fixed allow."
+)
 
 _ESTIMATES = """Beside every count stands an unbiased estimate of the count before the swap, with its standard error and
 90% interval. In a stratum of n records, with F of them in the cell by holding variables and G by swap variables,
@@ -34,60 +58,102 @@ class TooManyCellsError(RefusedError):
     """A product would list too many cells."""
 
 
-def counted(
+def stage_counted(
     session: Session, release: SwappingRelease, product: SwappedProduct, units: Fragment | Table
 ) -> Fragment | Table:
-    """The records that a product counts: the units, or the persons who follow them, each with a count.
-
-    Args:
-        session: a session that reads the public zone.
-        units: a table of units in the form of the swapped table, with `holding_code` and `count`.
-    """
+    """The records that a product counts: `units`, in the form of the swapped table, or the persons who follow them."""
     if product.of == "units":
         return units
     return session.stage("persons_counted", "swapping/persons", units=units, persons=release.public(COMPOSITIONS))
 
 
 def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[str, Any]:
-    """The identifiers of a product's statement; `records` come from `counted`."""
-    return {
-        "records": records,
-        "columns": list(product.columns),
-        "totals": product.flags,
-        "zeros": product.zeros,
-    }
-
-
-def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The statements, with their identifiers, of the saturated contingency table and of the persons in it, by table.
-
-    There are none if the release leaves them out.
-    """
-    if not release.declaration.saturated:
-        return {}
-    swapped, persons = release.public(SWAPPED), release.has_persons_following
-    names: dict[str, Any] = {"swapped": swapped, "persons": persons, "columns": list(release.variables)}
-    statements = {SATURATED: ("swapping/saturated", names)}
-    if persons:
-        names = {"persons": release.public(COMPOSITIONS), "columns": list(release.person_variables)}
-        statements[HOUSEHOLD_TYPES] = ("swapping/household_types", names)
-    return statements
+    """The identifiers of a product's statement; `records` come from `stage_counted`."""
+    return {"records": records, "columns": list(product.columns), "totals": product.flags, "zeros": product.zeros}
 
 
 def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:
     """The recipe of every published table, products first."""
     recipes: dict[Table, Recipe] = {}
-    estimated = bool(release.declaration.products) and not release.design.without_estimates
-    moments = stored_moments(session, release) if estimated else None
-    for product in release.declaration.products:
-        names = product_names(product, counted(session, release, product, release.public(SWAPPED)))
+    swapped, products = release.public(SWAPPED), release.declaration.products
+    moments = derive_moments(session, release) if products and not release.design.without_estimates else None
+    for product in products:
+        names = product_names(product, stage_counted(session, release, product, swapped))
         recipe: Recipe = ("swapping/product", {}, names)
-        if moments is not None:
-            recipe = with_estimates(session, release, product, recipe, moments)
-        recipes[release.public(product.table)] = recipe
-    for table, (name, names) in saturated_statements(release).items():
-        recipes[release.public(table)] = (name, {}, names)
+        recipes[release.public(product.table)] = (
+            recipe if moments is None else add_estimates(session, release, product, recipe, moments)
+        )
+    if release.declaration.saturated:
+        persons, columns = release.has_persons_following, list(release.variables)
+        names = {"swapped": swapped, "persons": persons, "columns": columns}
+        recipes[release.public(SATURATED)] = ("swapping/saturated", {}, names)
+        if persons:
+            names = {"persons": release.public(COMPOSITIONS), "columns": list(release.person_variables)}
+            recipes[release.public(HOUSEHOLD_TYPES)] = ("swapping/household_types", {}, names)
     return recipes
+
+
+def derive_moments(session: Session, release: SwappingRelease) -> MomentsOfStrata:
+    """The moments of all strata of a release whose rates are constant within them, from stored invariants."""
+    groups = read_groups(session, release, release.public(HOLDING), "holding_code")
+    firsts = np.flatnonzero(np.diff(groups.first.stratum, prepend=-1))
+    sizes = np.add.reduceat(groups.records, firsts) if len(firsts) else groups.records
+    return moments_of_strata(sizes, [groups.first.rates[place] for place in groups.first.rate_class[firsts]])
+
+
+def add_estimates(
+    session: Session, release: SwappingRelease, product: SwappedProduct, counts: Recipe, moments: MomentsOfStrata
+) -> Recipe:
+    """The recipe of a product with estimates, in hundredths, of a release whose rates are constant within strata."""
+    name, values, names = counts
+    table = session.stage(f"counts_of_{product.name}", name, values, **names)
+    key = [*product.columns, *product.flags.values()]
+    cells = session.stage(f"cells_of_{product.name}", "swapping/numbered", product=table, key=key)
+    (number,) = session.row("warehouse/count", table=cells)
+    sums = _estimate_cells(session, release, product, cells, int(number), moments)
+    figures = zip(ESTIMATED, (sums.estimate, *intervals(sums), sums.greatest_bias), strict=True)
+    hundredths = {name: np.rint(figure * 100).astype(np.int64) for name, figure in figures}
+    rows = session.register(f"estimates_of_{product.name}", pa.table({"cell_number": np.arange(number), **hundredths}))
+    return "swapping/estimated", {}, {"product": cells, "estimates": rows, "figures": list(ESTIMATED)}
+
+
+def _estimate_cells(
+    session: Session,
+    release: SwappingRelease,
+    product: SwappedProduct,
+    cells: Fragment,
+    number: int,
+    moments: MomentsOfStrata,
+) -> Estimates:
+    """The estimates of all cells: the sums, in the order of the rows, of the estimates of what strata contribute."""
+    amounts = session.stage(
+        "amounts",
+        "swapping/amounts",
+        holding=release.public(HOLDING),
+        held=[column for column in product.columns if column in release.design.holding],
+        persons=release.public(COMPOSITIONS) if product.of == "persons" else None,
+        of_persons=[column for column in product.columns if column in release.person_variables],
+    )
+    sums = Estimates(*(np.zeros(number) for _ in range(5)))
+    for summed in chain.from_iterable(combinations(product.totals, size) for size in range(len(product.totals) + 1)):
+        columns = [column for column in product.columns if column not in summed]
+        names: dict[str, Any] = {
+            "amounts": amounts,
+            "swapping": release.public(SWAPPING),
+            "cells": release.public(CELLS),
+            "product": cells,
+            "held": [column for column in columns if column not in release.design.swap],
+            # The strata of a cell follow from match variables on either side.
+            "swapped": [column for column in columns if column in swap_variables(release)],
+            "summed": [product.flags[column] for column in summed],
+            "single": [flag for column, flag in product.flags.items() if column not in summed],
+        }
+        for batch in session.batches("swapping/contributions", _CONTRIBUTIONS_AT_A_TIME, **names):
+            column = {name: batch.column(name).to_numpy() for name in batch.schema.names}
+            cell, stratum = column.pop("cell_number"), column.pop("stratum")
+            for name, values in vars(estimates(Contributions(**column), moments[stratum])).items():
+                np.add.at(getattr(sums, name), cell, values)
+    return sums
 
 
 def require_readable(session: Session, release: SwappingRelease) -> None:
@@ -116,17 +182,16 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
             )
 
 
-def first_rows(session: Session, release: SwappingRelease) -> dict[str, dg.MetadataValue]:
+def preview_products(session: Session, release: SwappingRelease) -> dict[str, dg.MetadataValue]:
     """The first rows of every product, for the asset's page. Geography and dimensions have a column each."""
     shown: dict[str, dg.MetadataValue] = {}
-    titles = titles_of(release.declaration.products)
+    titles = name_products(release.declaration.products)
     figures = [] if release.design.without_estimates else ["estimate", "lower", "upper"]
     for product in release.declaration.products:
         table = release.public(product.table)
         rows = session.rows(
             "warehouse/first_rows", {"rows": FIRST_ROWS}, source=table, columns=[*product.columns, "count", *figures]
         )
-        border, last = len(product.geography), len(product.columns)
         header = {
             "place": ", ".join(product.geography) or "all places",
             "cell": ", ".join(product.dimensions) or f"all {product.of}",
@@ -134,50 +199,115 @@ def first_rows(session: Session, release: SwappingRelease) -> dict[str, dg.Metad
             **({"estimate": "estimate before the swap, with its 90% interval"} if figures else {}),
         }
         first = f"first {len(rows)} of {session.count(table):,} rows"
-        shown[f"{titles[product.name]} ({first})"] = preview(
-            header,
-            [
-                (_joined(row[:border]), _joined(row[border:last]), f"{row[last]:,}", *_estimate(row[last + 1 :]))
-                for row in rows
-            ],
-        )
+        shown[f"{titles[product.name]} ({first})"] = preview(header, [_format_row(product, row) for row in rows])
     return shown
 
 
-def _estimate(figures: Sequence[Any]) -> tuple[str, ...]:
-    """An estimate with its interval, if there is one, without a break in the middle of the interval."""
-    if not figures:
-        return ()
-    estimate, lower, upper = figures
-    return (f"{estimate:,.1f} ({lower:,.1f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{upper:,.1f})",)
+def _format_row(product: SwappedProduct, row: Sequence[Any]) -> list[str]:
+    border, last = len(product.geography), len(product.columns)
+    count, *figures = row[last:]
+    cells = [_join_codes(row[:border]), _join_codes(row[border:last]), f"{count:,}"]
+    if figures:
+        estimate, lower, upper = figures
+        # Without a break in the middle of the interval.
+        cells.append(f"{estimate:,.1f} ({lower:,.1f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{upper:,.1f})")
+    return cells
 
 
-def _joined(codes: Sequence[object]) -> str:
+def _join_codes(codes: Sequence[object]) -> str:
     return " / ".join("–" if code is None else str(code) for code in codes) or "all"
 
 
 def describe_tables(release: SwappingRelease) -> str:
-    counted = {"units": f"{release.design.unit}s", "persons": "persons"}
+    counted, reason = {"units": f"{release.design.unit}s", "persons": "persons"}, release.design.without_estimates
     lines = [
         f"- **{product.name}**: {product.title or product.name}; {counted[product.of]} by {' × '.join(product.columns)}"
         for product in release.declaration.products
     ]
-    return "\n".join(
-        [
-            "Products, tabulated from the swapped data only:",
-            "",
-            *lines,
-            "",
-            _ESTIMATES
-            if not release.design.without_estimates
-            else f"Counts before the swap are not estimated, because {release.design.without_estimates}.",
-            "",
-            *(
-                ["- **saturated**: the saturated contingency table, from which every other table can be computed"]
-                if release.declaration.saturated
-                else []
-            ),
-            "",
-            "ε covers every table made from the swapped data (post-processing), so more tables add no loss.",
-        ]
+    saturated = "- **saturated**: the saturated contingency table, from which every other table can be computed"
+    paragraphs = [
+        "Products, tabulated from the swapped data only:",
+        "\n".join(lines),
+        f"Counts before the swap are not estimated, because {reason}." if reason else _ESTIMATES,
+        saturated if release.declaration.saturated else "",
+        "ε covers every table made from the swapped data (post-processing), so more tables add no loss.",
+    ]
+    return "\n\n".join(filter(None, paragraphs))
+
+
+def published_tables(release: SwappingRelease) -> list[PublishedTable]:
+    """The published tables of a release: its products, and the saturated contingency table unless it is left out."""
+    unit = release.design.unit
+    tables = [_describe_product(release, product) for product in release.declaration.products]
+    if not release.declaration.saturated:
+        return tables
+    kind = PublishedColumn(
+        "household_type", "integer", f"Number of the kind of {unit}; {HOUSEHOLD_TYPES} lists its persons"
     )
+    kinds = (kind,) if release.has_persons_following else ()
+    title = "Saturated contingency table"
+    description = f"The number of {unit}s after swapping for each combination of values that occurs."
+    variables = (published_column(name, column) for name, column in release.variables.items())
+    columns = (*kinds, *variables, _count_column(f"{unit}s"))
+    key = (*(column.name for column in kinds), *release.variables)
+    tables.append(PublishedTable(SATURATED, title, description, release.public(SATURATED), columns, key))
+    if kinds:
+        title = f"Persons by kind of {unit}"
+        description = f"The persons in each {unit} of a kind; {SATURATED} has the number of {unit}s of each kind."
+        variables = (published_column(name, column) for name, column in release.person_variables.items())
+        persons = PublishedColumn("persons", "integer", f"Number of such persons in each {unit} of the kind")
+        columns, key = (kind, *variables, persons), ("household_type", *release.person_variables)
+        tables.append(
+            PublishedTable(HOUSEHOLD_TYPES, title, description, release.public(HOUSEHOLD_TYPES), columns, key)
+        )
+    return tables
+
+
+def _describe_product(release: SwappingRelease, product: SwappedProduct) -> PublishedTable:
+    variables, reason = release.variables_of(product), release.design.without_estimates
+    counted = "persons" if product.of == "persons" else f"{release.design.unit}s"
+    note = f"The numbers before swapping are not estimated, because {reason}." if reason else ""
+    if not reason and not product.zeros:
+        note = (
+            f"Cells without {counted} after swapping are left out, so the estimates of the smallest cells that are "
+            "listed are too high on average."
+        )
+    return PublishedTable(
+        product.name,
+        product.title or product.name,
+        f"{product.description} All tables of the release are counted from the same swapped data, so they add up and "
+        f"agree. {note}".strip(),
+        release.public(product.table),
+        (
+            *(published_column(name, variables[name], product.flags.get(name, "")) for name in product.columns),
+            *(_flag_column(name, flag) for name, flag in product.flags.items()),
+            _count_column(counted),
+            *(() if reason else _error_columns(counted)),
+        ),
+        (*product.columns, *product.flags.values()),
+        interval="" if reason else _INTERVAL,
+    )
+
+
+def _flag_column(name: str, flag: str) -> PublishedColumn:
+    words = f"Whether the row is a total over {name}, which then has no value"
+    return PublishedColumn(flag, "boolean", words, title=f"{name}: total")
+
+
+def _error_columns(counted: str) -> tuple[PublishedColumn, ...]:
+    estimate = (
+        f"Unbiased estimate of the number of {counted} before swapping, from the numbers after swapping, the counts "
+        "held fixed and the swap rates; it may be negative"
+    )
+    bias = (
+        "How far the estimate may be off on average; above 0 only where numbers after swapping stand for those before, "
+        "in strata that the swap changes too much to be corrected"
+    )
+    return (
+        *error_columns("decimal", estimate, "Standard error of the estimate, over the random choices of the swap"),
+        PublishedColumn("greatest_bias", "decimal", bias),
+    )
+
+
+def _count_column(counted: str) -> PublishedColumn:
+    return PublishedColumn("count", "integer", f"Number of {counted} after swapping")

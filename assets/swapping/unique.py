@@ -7,7 +7,7 @@ that. All figures follow from these two tables. The check comes before they are 
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from assets.release.columns import Column
@@ -20,6 +20,9 @@ from resources.warehouse import Session
 MANY_VALUES, FEW_RECORDS = 100, 10
 """A column without a list of values looks continuous if it takes more than `MANY_VALUES` values, or more than one for
 every `FEW_RECORDS` records."""
+
+
+Source = Table | Fragment
 
 
 class UniqueRecordsError(RefusedError):
@@ -49,45 +52,37 @@ class UniqueRecords:
         return Fraction(unique, self.records or 1)
 
 
-def count_unique(
-    session: Session, release: SwappingRelease, holding: Table | Fragment | None, swapping: Table | Fragment
-) -> UniqueRecords:
-    """The numbers of unique records, from the two margins alone.
-
-    Args:
-        holding: the counts by the holding variables, stored or staged; None if they are not published, because noise
-            is added before the swap.
-        swapping: the counts by match and swap variables, stored or staged.
-    """
+def count_unique(session: Session, release: SwappingRelease, holding: Source | None, swapping: Source) -> UniqueRecords:
+    """The numbers of unique records, from the two margins; with noise, there is none by the holding variables."""
     match = list(release.design.fixed)
-    if holding is None:
-        found = UniqueRecords(*session.row("swapping/unique", holding=swapping, swapping=swapping, match=match))
-        return UniqueRecords(found.records, 0, found.swap, 0)
-    return UniqueRecords(*session.row("swapping/unique", holding=holding, swapping=swapping, match=match))
+    row = session.row("swapping/margins", holding=holding or swapping, swapping=swapping, match=match)
+    unique = UniqueRecords(*row[2:])
+    return replace(unique, holding=0, whole=0) if holding is None else unique
+
+
+def count_strata(session: Session, release: SwappingRelease) -> tuple[int, int]:
+    """The number of strata, and b, the size of the largest with two distinct records, from the stored margins."""
+    holding, swapping = release.public(HOLDING), release.public(SWAPPING)
+    row = session.row("swapping/margins", holding=holding, swapping=swapping, match=list(release.design.fixed))
+    return row[0], row[1]
 
 
 def stored_unique(session: Session, release: SwappingRelease) -> UniqueRecords:
     """The numbers of unique records, from the stored invariants, with the persons of unique units."""
     holding = None if release.design.noise else release.public(HOLDING)
-    found = count_unique(session, release, holding, release.public(SWAPPING))
+    unique = count_unique(session, release, holding, release.public(SWAPPING))
     if holding is None or not release.has_persons_following:
-        return found
+        return unique
     (persons,) = session.row("swapping/unique_persons", persons=release.public(COMPOSITIONS), holding=holding)
-    return UniqueRecords(found.records, found.holding, found.swap, found.whole, persons)
+    return replace(unique, persons=persons)
 
 
 def require_few_unique(
-    session: Session,
-    release: SwappingRelease,
-    holding: Table | Fragment | None,
-    swapping: Table | Fragment,
-    persons: Table | Fragment,
+    session: Session, release: SwappingRelease, holding: Source | None, swapping: Source, persons: Source
 ) -> None:
-    """Refuse a release whose invariants publish more unique records than it declares.
+    """Refuse a release whose invariants, stored or staged, publish more unique records than it declares.
 
     Args:
-        holding: the counts by the holding variables, stored or staged; None if they are not published.
-        swapping: the counts by match and swap variables, stored or staged.
         persons: a table with the variables of the persons who follow their unit; not read if they do not.
 
     Raises:
@@ -97,67 +92,51 @@ def require_few_unique(
     allowed, design = release.declaration.publishes_unique_records, release.design
     if allowed is None:
         return
-    found = count_unique(session, release, holding, swapping)
-    held = [*design.holding, *([f"its persons ({', '.join(design.persons)})"] if design.persons else [])]
+    unique = count_unique(session, release, holding, swapping)
     sentences, continuous = [], []
-    if holding is not None and (share := found.share(found.holding)) > allowed:
-        sentences.append(_sentence(share, allowed, design.unit, held))
-        continuous += _continuous(session, holding, release.variables, design.holding, found.records)
-        continuous += _continuous(session, persons, release.person_variables, design.persons, found.records)
-    if (share := found.share(found.swap)) > allowed:
+    if holding is not None and (share := unique.share(unique.holding)) > allowed:
+        columns = [*design.holding, *([f"its persons ({', '.join(design.persons)})"] if design.persons else [])]
+        sentences.append(_describe_share(share, allowed, design.unit, columns))
+        continuous += _find_continuous(session, holding, release.variables, design.holding, unique.records)
+        continuous += _find_continuous(session, persons, release.person_variables, design.persons, unique.records)
+    if (share := unique.share(unique.swap)) > allowed:
         columns = swap_variables(release)
-        sentences.append(_sentence(share, allowed, design.unit, columns))
-        continuous += _continuous(session, swapping, release.variables, columns, found.records)
+        sentences.append(_describe_share(share, allowed, design.unit, columns))
+        continuous += _find_continuous(session, swapping, release.variables, columns, unique.records)
     if sentences:
-        named = list(dict.fromkeys(continuous))
-        verb = "looks" if len(named) == 1 else "look"
-        raise UniqueRecordsError(
-            f"{release.schema}: {' And '.join(sentences)} Swapping leaves the counts by these variables exact, so all "
-            f"these values of each such {design.unit} would be published together, unchanged, whatever ε is."
-            + (f" With so many values, {' and '.join(named)} {verb} continuous." if named else "")
-            + f" The release allows {percent(allowed)} of such {design.unit}s (publishes_unique_records). Leave "
-            "variables out (variables), recode single values into classes (bands, merge, top_coded), or accept it "
-            "(publishes_unique_records: accepted). This run charged and published nothing."
+        names = list(dict.fromkeys(continuous))
+        verb = "looks" if len(names) == 1 else "look"
+        consequence = (
+            "Swapping leaves the counts by these variables exact, so all these values of each such "
+            f"{design.unit} would be published together, unchanged, whatever ε is."
+            + (f" With so many values, {' and '.join(names)} {verb} continuous." if names else "")
         )
+        raise _refusal(release, allowed, " And ".join(sentences), consequence, "Leave variables out (variables)")
 
 
 def require_few_stored(session: Session, release: SwappingRelease) -> None:
-    """The same, for the stored invariants.
-
-    Raises:
-        UniqueRecordsError: as `require_few_unique`.
-    """
+    """`require_few_unique` for the stored invariants."""
     swapping, persons = release.public(SWAPPING), release.public(COMPOSITIONS)
     require_few_unique(session, release, None if release.design.noise else release.public(HOLDING), swapping, persons)
 
 
-def require_few_alone(session: Session, release: SwappingRelease, strata: Table | Fragment) -> None:
-    """Refuse a withheld swap whose strata, which stay exact, are too often single records.
-
-    Args:
-        release: a withheld release.
-        strata: the sizes of the strata, stored or staged.
-
-    Raises:
-        UniqueRecordsError: if the share of records that are alone in their stratum is greater than declared.
-    """
+def require_few_alone(session: Session, release: SwappingRelease, strata: Source) -> None:
+    """Raise UniqueRecordsError if more records of a withheld swap are alone in their stratum than it declares."""
     allowed, design = release.declaration.publishes_unique_records, release.design
     if allowed is None:
         return
     sizes = session.arrow("swapping/counts_by_code", margin=strata, code="stratum")["count"].to_numpy()
     share = Fraction(int((sizes == 1).sum()), int(sizes.sum()) or 1)
     if share > allowed:
-        raise UniqueRecordsError(
-            f"{release.schema}: {_sentence(share, allowed, design.unit, design.match)} The sizes of strata are held "
-            f"fixed and treated as known, so all these values of each such {design.unit} lie outside the protection of "
-            f"tables that are counted from the swapped records. The release allows {percent(allowed)} of such "
-            f"{design.unit}s (publishes_unique_records). Match on fewer variables, recode single values into classes "
-            "(bands, merge, top_coded), or accept it (publishes_unique_records: accepted). This run charged and "
-            "published nothing."
+        consequence = (
+            f"The sizes of strata are held fixed and treated as known, so all these values of each such {design.unit} "
+            "lie outside the protection of tables that are counted from the swapped records."
         )
+        sentence = _describe_share(share, allowed, design.unit, design.match)
+        raise _refusal(release, allowed, sentence, consequence, "Match on fewer variables")
 
 
-def _sentence(share: Fraction, allowed: Fraction, unit: str, columns: Collection[str]) -> str:
+def _describe_share(share: Fraction, allowed: Fraction, unit: str, columns: Collection[str]) -> str:
     below = Fraction(math.ceil(share * 100) - 1, 100)
     return (
         f"More than {percent(max(below, allowed))} of the {unit}s are the only {unit} with their values of "
@@ -165,20 +144,26 @@ def _sentence(share: Fraction, allowed: Fraction, unit: str, columns: Collection
     )
 
 
-def _continuous(
-    session: Session,
-    table: Table | Fragment,
-    declared: Mapping[str, Column],
-    names: Collection[str],
-    records: int,
+def _refusal(
+    release: SwappingRelease, allowed: Fraction, sentence: str, consequence: str, remedy: str
+) -> UniqueRecordsError:
+    return UniqueRecordsError(
+        f"{release.schema}: {sentence} {consequence} The release allows {percent(allowed)} of such "
+        f"{release.design.unit}s (publishes_unique_records). {remedy}, recode single values into classes (bands, "
+        "merge, top_coded), or accept it (publishes_unique_records: accepted). This run charged and published nothing."
+    )
+
+
+def _find_continuous(
+    session: Session, table: Source, declared: Mapping[str, Column], names: Collection[str], records: int
 ) -> list[str]:
     """The columns that take many values of a domain that is not a list."""
     columns = [name for name in names if not declared[name].codes]
     if not columns:
         return []
-    values = session.row("swapping/distinct_values", table=table, columns=columns)
-    many = min(MANY_VALUES, records // FEW_RECORDS)
-    return [name for name, number in zip(columns, values, strict=True) if number > many]
+    values = session.row("swapping/combinations", table=table, columns=columns)
+    most = min(MANY_VALUES, records // FEW_RECORDS)
+    return [name for name, number in zip(columns, values, strict=True) if number > most]
 
 
 def percent(share: Fraction) -> str:

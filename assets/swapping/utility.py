@@ -1,54 +1,81 @@
 """The assets `utility` and `experiment`: the errors of the release, and those at other swap rates.
 
-Both compare with the confidential records and are confidential. The UI shows their figures only for a synthetic
-dataset. The chart of ε against p depends on invariants only.
+Both compare with the confidential records, so they are confidential. The UI shows their figures only for a synthetic
+dataset. The chart of ε against the swap rate depends on invariants only.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from assets.conventions import StageKind, attributes, named, preview
 from assets.failures import stated_plainly
-from assets.pictures import picture
+from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION, blank, picture, png, shades
 from assets.release.method import Method
 from assets.release.release import DeclarationError
-from assets.swapping.cells import SWAPPED
-from assets.swapping.declaration import ExperimentDeclaration
-from assets.swapping.draw import SwappingInputs, strata
-from assets.swapping.errors import experiment_errors, product_errors
-from assets.swapping.product import titles_of
+from assets.swapping.declaration import ExperimentDeclaration, SwappedProduct, name_products
+from assets.swapping.draw import SWAPPED, SwappingInputs, cells_table, decoding_names, stage_decoded
+from assets.swapping.records import read_contingency, stage_records
 from assets.swapping.release import SwappingRelease
+from assets.swapping.tables import product_names, stage_counted
+from assets.swapping.unique import count_strata
+from mechanisms.sampling.stream import RandomStream
+from mechanisms.swapping.loss import smallest_attainable, theorem_1
+from mechanisms.swapping.permutation import Contingency, permute
 from resources.custody import Custody
-from resources.statements import Zone
-from resources.warehouse import Warehouse
+from resources.statements import Fragment, Table, Zone
+from resources.warehouse import Session, Warehouse
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CODE_VERSION = "1"
-_ERRORS = pa.schema(
-    [
-        ("product", pa.string()),
-        ("mape", pa.float64()),
-        ("largest_difference", pa.int64()),
-        ("cells", pa.int64()),
-        ("empty_cells", pa.int64()),
-    ]
-)
 STRATA = (2, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 """The values of b in the chart of ε against the swap rate, as in Figure 2 of Bailie, Gong and Meng."""
+
+_DRAW_NUMBER = "draw_number"
+_CELLS_AT_A_TIME = 2_000_000
+"""About how many cells of the experiment's draws are compared by one statement."""
+
+_WITHOUT_CELLS = (None, None, 0, 0)
+"""The error of a product without cells, such as of persons in vacant units, as `swapping/mape` gives it too."""
+
+
+@dataclass(frozen=True)
+class ProductError:
+    """The error of one product.
+
+    Attributes:
+        mape: the mean of |true - swapped| / true over the cells whose true count is positive; None if there are none.
+        largest_difference: the greatest |true - swapped| over all cells.
+        cells: the number of cells whose true count is positive.
+        empty_cells: the number of cells whose true count is 0, which are left out of the mean.
+    """
+
+    product: str
+    mape: float | None
+    largest_difference: int
+    cells: int
+    empty_cells: int
+
+
+_INTEGERS = ("largest_difference", "cells", "empty_cells")
+_ERRORS = pa.schema([("product", pa.string()), ("mape", pa.float64()), *((name, pa.int64()) for name in _INTEGERS)])
 
 
 def build_utility(method: Method[SwappingRelease, SwappingInputs, Any]) -> list[dg.AssetsDefinition]:
     """The assets `[dataset, release, "utility"]` and, if one is declared, `[dataset, release, "experiment"]`."""
     release = method.release
-    return [
-        _utility(release),
-        *([_experiment(method, release.declaration.experiment)] if release.declaration.experiment else []),
-    ]
+    experiment = release.declaration.experiment
+    return [_utility(release), *([_experiment(method, experiment)] if experiment else [])]
 
 
 def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
@@ -66,32 +93,33 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
     )
     @stated_plainly(StageKind.UTILITY)
     def utility(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        from assets.swapping.charts import epsilon_against_swap_rate
-
         table = release.confidential("utility")
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-            errors = product_errors(session, release, release.public(SWAPPED))
+            errors = measure_errors(session, release)
             rows = pa.Table.from_pylist([asdict(error) for error in errors], schema=_ERRORS)
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.register("errors", rows))
             version = session.content_version([table], custody.version_key())
             plain = release.design.plain_rate
-            b = strata(session, release)[1] if plain is not None else 0
+            b = count_strata(session, release)[1] if plain is not None else 0
+        mark = " swaps nothing." if plain else " is no plain swap, and has no mark."
+        if b:
+            mark = f": p = {plain}, b = {b:,}."
         metadata: dict[str, Any] = {
             "ε against swap rate": picture(
-                epsilon_against_swap_rate(STRATA, (b, plain) if b and plain is not None else None),
+                draw_epsilon(STRATA, (b, plain) if b and plain is not None else None),
                 f"Lines of ε against the swap rate for largest strata of {STRATA[0]} to {STRATA[-1]:,} records; ε "
-                "falls up to a rate near 1 and rises with the stratum. " + _this_release(b, plain),
+                f"falls up to a rate near 1 and rises with the stratum. This release{mark}",
             ),
+            "table": named(table),
         }
-        metadata["table"] = named(table)
         if release.dataset.synthetic:
-            titles = titles_of(release.declaration.products)
-            shown = [
+            titles = name_products(release.declaration.products)
+            cells = [
                 (titles[error.product], "none" if error.mape is None else f"{error.mape:.4%}", f"{error.cells:,}")
                 for error in errors
             ]
-            metadata["MAPE (synthetic data)"] = preview(["product", "MAPE", "cells"], shown)
+            metadata["MAPE (synthetic data)"] = preview(["product", "MAPE", "cells"], cells)
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
     return utility
@@ -124,19 +152,19 @@ def _experiment(
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
             draw_id = method.describe(session, custody).draw_id
             key = custody.derive(f"experiment beside draw {draw_id}")
-            for rate, draw, error in experiment_errors(session, release, experiment, key):
+            for rate, draw, error in run_experiment(session, release, experiment, key):
                 errors[rate].append(error.mape or 0.0)
                 rows.append({"swap_rate": str(rate), "draw": draw, **asdict(error)})
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.register("draws", pa.Table.from_pylist(rows)))
             version = session.content_version([table], custody.version_key())
-        from assets.swapping.charts import mape_boxplots
-
         title = f"{release.dataset.title}: error of {experiment.product}"
+        medians = ", ".join(f"{median(draws):.1%} at swap rate {rate}" for rate, draws in errors.items())
+        words = f"{title}. Boxplots of the MAPE of draws, with medians {medians}."
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
             metadata={
-                "MAPE against swap rate": picture(mape_boxplots(errors, title), _medians(errors, title)),
+                "MAPE against swap rate": picture(draw_boxplots(errors, title), words),
                 "draws": len(rows),
                 "table": named(table),
             },
@@ -145,12 +173,186 @@ def _experiment(
     return experiment_asset
 
 
-def _this_release(b: int, swap_rate: Fraction | None) -> str:
-    if swap_rate is None:
-        return "This release is no plain swap, and has no mark."
-    return f"This release: p = {swap_rate}, b = {b:,}." if b else "This release swaps nothing."
+def measure_errors(session: Session, release: SwappingRelease) -> list[ProductError]:
+    """The error of every product of a release, without totals."""
+    _, original = _stage_original(session, release)
+    errors = []
+    for product in release.declaration.products:
+        truth = _tabulate(session, release, product, original, "truth")
+        (error,) = _compare(session, release, product, truth, release.public(SWAPPED))
+        errors.append(ProductError(product.name, *error))
+    return errors
 
 
-def _medians(errors: Mapping[Fraction, Sequence[float]], title: str) -> str:
-    each = ", ".join(f"{median(draws):.1%} at swap rate {rate}" for rate, draws in errors.items())
-    return f"{title}. Boxplots of the MAPE of draws, with medians {each}."
+def run_experiment(
+    session: Session, release: SwappingRelease, experiment: ExperimentDeclaration, key: bytes
+) -> Iterable[tuple[Fraction, int, ProductError]]:
+    """For each swap rate and each of its draws, numbered from 1, the error of the experiment's product.
+
+    Args:
+        key: the key of the experiment's own random streams, 32 bytes.
+    """
+    (product,) = (product for product in release.declaration.products if product.name == experiment.product)
+    table, original = _stage_original(session, release)
+    truth = _tabulate(session, release, product, original, "truth")
+    plan = [(rate, number) for rate in sorted(experiment.swap_rates) for number in range(1, experiment.draws + 1)]
+
+    def draw(rate: Fraction, number: int) -> Contingency:
+        return permute(table, rate, RandomStream(key, f"experiment {rate} {number}"))
+
+    with ThreadPoolExecutor() as threads:
+        size = max(1, _CELLS_AT_A_TIME // max(1, len(table.count)))
+        for batch in (plan[first : first + size] for first in range(0, len(plan), size)):
+            draws = _stage_draws(session, release, list(threads.map(draw, *zip(*batch, strict=True))))
+            compared = _compare(session, release, product, truth, draws, [_DRAW_NUMBER])
+            errors = {position: error for position, *error in compared}
+            for position, (rate, number) in enumerate(batch):
+                yield rate, number, ProductError(product.name, *errors.get(position, _WITHOUT_CELLS))
+
+
+def _stage_original(session: Session, release: SwappingRelease) -> tuple[Contingency, Fragment]:
+    table = read_contingency(session, release, stage_records(session, release))
+    return table, stage_decoded(session, release, table, "original_records")
+
+
+def _stage_draws(session: Session, release: SwappingRelease, tables: Sequence[Contingency]) -> Fragment:
+    """Decode contingency tables into one temporary table of values, with the position of each in `_DRAW_NUMBER`."""
+    columns = [
+        cells_table(table).append_column(_DRAW_NUMBER, pa.array(np.full(len(table.count), number, dtype=np.int32)))
+        for number, table in enumerate(tables)
+    ]
+    cells = session.register("cells_of_draws", pa.concat_tables(columns))
+    names = decoding_names(release, cells) | {"kept": [_DRAW_NUMBER, "holding_code"]}
+    return session.stage("drawn_records", "swapping/decoded", **names)
+
+
+def _tabulate(
+    session: Session,
+    release: SwappingRelease,
+    product: SwappedProduct,
+    units: Fragment | Table,
+    name: str,
+    draws: Sequence[str] = (),
+) -> Fragment:
+    names = product_names(product, stage_counted(session, release, product, units))
+    names |= {"columns": [*draws, *product.columns], "totals": {}}
+    return session.stage(name, "swapping/product", **names)
+
+
+def _compare(
+    session: Session,
+    release: SwappingRelease,
+    product: SwappedProduct,
+    truth: Fragment,
+    swapped: Fragment | Table,
+    draws: Sequence[str] = (),
+) -> list[tuple[Any, ...]]:
+    """The errors of a product of swapped records, a row for each draw, with the columns that tell draws apart first."""
+    published = _tabulate(session, release, product, swapped, "published", draws)
+    names = {"columns": list(product.columns), "draws": list(draws)}
+    return session.rows("swapping/mape", original=truth, swapped=published, **names)
+
+
+def draw_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> bytes:
+    """Draw the mean absolute percentage errors of draws as one box for each swap rate, with its median above it.
+
+    The form is that of Bailie, Gong and Meng, Figure 1. Whiskers reach to the farthest draw within 1.5 times the
+    interquartile range; draws beyond are points. `errors` are fractions of 1, and the picture is 1080 pixels wide.
+    """
+    if not errors or not all(len(draws) for draws in errors.values()):
+        raise ValueError("a boxplot needs at least one swap rate, and at least one draw at each")
+    rates = sorted(errors)
+    percent = [100 * np.asarray(errors[rate], dtype=float) for rate in rates]
+    numbers = sorted({len(draws) for draws in percent})
+    number = " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
+    remark = f"{number} draw{'s' if numbers[-1] > 1 else ''} at each swap rate; the median is above each box"
+    figure, axes = blank(title, remark, height=4.2)
+    axes.boxplot(
+        percent,
+        widths=0.5,
+        patch_artist=True,
+        boxprops={"facecolor": PALE_BLUE, "edgecolor": BLUE, "linewidth": 1},
+        medianprops={"color": VERMILION, "linewidth": 1.4},
+        whiskerprops={"color": BLUE, "linewidth": 1},
+        capprops={"color": BLUE, "linewidth": 1},
+        flierprops={"marker": "o", "markersize": 3.5, "markerfacecolor": "none", "markeredgecolor": BLUE},
+    )
+    above: dict[str, Any] = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "va": "bottom"}
+    for position, draws in enumerate(percent, start=1):
+        axes.annotate(f"{np.median(draws):.1f}%", (position, draws.max()), fontsize=10, color=INK, **above)
+    axes.set_xticks(range(1, len(rates) + 1), [_percent(rate) for rate in rates])
+    axes.set_ylim(0, 1.14 * max(draws.max() for draws in percent) or 1)
+    axes.yaxis.set_major_formatter("{x:g}%")
+    axes.set_xlabel("Swap rate p")
+    axes.set_ylabel("Mean absolute percentage error (MAPE)")
+    return png(figure)
+
+
+def draw_epsilon(strata: Sequence[int], marked: tuple[int, Fraction] | None) -> bytes:
+    """Draw ε by Theorem 1 against the swap rate, with one line for each size of the largest stratum.
+
+    The form is that of Bailie, Gong and Meng, Figure 2. Diamonds mark the smallest ε that each b can attain, and dotted
+    lines the swap rates 5% and 50%. The picture is 1080 pixels wide.
+
+    Args:
+        strata: the values of b, each at least 2.
+        marked: b and p of a release to mark, or None; if b is 0, so is ε.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    sizes = sorted(strata)
+    if not sizes or sizes[0] < 2:
+        raise ValueError("at least one b is needed, and each b must be at least 2")
+    remark = (
+        "b: the largest stratum with two distinct records. ◇: the smallest ε attainable for b.\n"
+        "Different b come with different invariants; their values of ε are not comparable."
+    )
+    figure, axes = blank("Protection loss by swap rate and largest stratum", remark, height=5.4)
+    rates = np.linspace(0.005, 1 - 1e-4, 4000)
+    top = float(_epsilon(sizes[-1], rates).max())
+    for rate, words in ((0.05, "p = 5%"), (0.5, "p = 50%")):
+        axes.axvline(rate, color=QUIET, linestyle=":", linewidth=1.2, zorder=1)
+        axes.text(rate, 0.985, f" {words}", transform=axes.get_xaxis_transform(), va="top", fontsize=10, color=QUIET)
+    diamond: dict[str, Any] = {"marker": "D", "markersize": 6.5, "markerfacecolor": "white", "markeredgewidth": 1.6}
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+    for size, color in zip(sizes, shades(len(sizes)), strict=True):
+        axes.plot(rates, _epsilon(size, rates), color=color, linewidth=1.8, zorder=2)
+        height = float(_epsilon(size, np.array([0.25]))[0])
+        axes.text(0.25, height, f"b = {size:,}", fontsize=10, color=INK, ha="center", va="center", zorder=3, bbox=box)
+        smallest, rate_of_smallest = smallest_attainable(size)
+        axes.plot(rate_of_smallest, smallest, markeredgecolor=color, clip_on=False, zorder=4, **diamond)
+    if marked:
+        top = max(top, _mark(axes, *marked))
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1.04 * top)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.set_xticks(np.linspace(0, 1, 11))
+    axes.xaxis.set_major_formatter(lambda rate, _: f"{100 * rate:.0f}%")
+    axes.set_xlabel("Swap rate p")
+    axes.set_ylabel("Protection loss ε (Theorem 1)")
+    return png(figure)
+
+
+def _epsilon(largest_stratum: int, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Theorem 1 in floating point, for b > 0; `mechanisms.swapping.loss.theorem_1` gives the exact value."""
+    log_odds = np.log(rates) - np.log1p(-rates)
+    return np.maximum(np.log(largest_stratum + 1) - log_odds, log_odds)
+
+
+def _mark(axes: "Axes", size: int, rate: Fraction) -> float:
+    """Mark one b and p, with a label on the upper right, where no line runs; return its ε."""
+    loss = theorem_1(size, rate)
+    epsilon = float(loss)
+    dot: dict[str, Any] = {"marker": "o", "markersize": 9, "color": VERMILION, "markeredgecolor": "white"}
+    axes.plot(float(rate), epsilon, clip_on=False, zorder=5, **dot)
+    words = f"this release: ε = {loss.round_up(4)}\nat b = {size:,}, p = {_percent(rate)}"
+    corner: dict[str, Any] = {"xytext": (0.985, 0.9), "textcoords": "axes fraction", "ha": "right", "va": "center"}
+    box = {"facecolor": "white", "edgecolor": VERMILION, "boxstyle": "round,pad=0.35"}
+    line = {"arrowstyle": "-", "color": VERMILION, "shrinkB": 6, "linewidth": 1.2}
+    place = (float(rate), epsilon)
+    axes.annotate(words, place, fontsize=10.5, color=INK, bbox=box, arrowprops=line, zorder=6, **corner)
+    return epsilon
+
+
+def _percent(rate: Fraction) -> str:
+    return f"{float(100 * rate):g}%"

@@ -1,8 +1,8 @@
 """A withheld swap: swapped records that stay in the confidential zone, for others to count tables with noise from.
 
 Nothing is published of them and nothing is charged for them by themselves. A release that counts from them adds noise,
-and is charged: `assets.swapping.offered` has its two specifications. It reads the table `WITHHELD`, which has one row
-for each swapped record with the variables that take part and no key, and depends on the asset `swapped`.
+and is charged: `WithheldSwap` has its two specifications, derived in `docs/mechanisms/swapping-extensions.md`. The
+table `WITHHELD` has a row for each swapped record, with the variables that take part and no key.
 
 The key of the draw is derived from the custody and from what the draw is made of: the records with the variables that
 take part, and the parameters. So the same records and parameters give the same swapped records, in whatever hypercube
@@ -10,6 +10,7 @@ they are counted, whatever else the dataset contains.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -17,28 +18,31 @@ import dagster as dg
 from assets.conventions import INVARIANT, StageKind, attributes, named, table_schema
 from assets.failures import stated_plainly
 from assets.gates.shared import count_problem, differing, differing_table, unequal
-from assets.release.columns import described
+from assets.release.columns import Column, described
 from assets.release.contents import cef_version, counted_from
+from assets.release.draw import StaleInputError
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.seal import require_sealed, seal_stage
-from assets.swapping.cells import stage_decoded
+from assets.release.withheld import WithheldRecords
+from assets.swapping.draw import stage_decoded
 from assets.swapping.records import (
     HOLDING,
     SWAPPING,
     cells_version,
-    margin_statements,
     read_contingency,
+    read_groups,
+    stage_margins,
     stage_records,
     swap_variables,
 )
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import describe_further_steps, describe_rate
-from assets.swapping.stirs import first_stir
 from assets.swapping.unique import require_few_alone
+from mechanisms.accounting.losses import Loss
+from mechanisms.accounting.specification import Specification
 from mechanisms.sampling.stream import RandomStream
-from mechanisms.swapping import permutation
-from mechanisms.swapping.permutation import stir
-from mechanisms.swapping.rates import StirLoss, loss_of_stir
+from mechanisms.swapping.loss import StirLoss, loss_of_stir
+from mechanisms.swapping.permutation import VERSION, stir
 from resources.custody import Custody
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
@@ -81,14 +85,15 @@ def build_strata(release: SwappingRelease) -> dg.AssetsDefinition:
 
 
 def write_strata(session: Session, release: SwappingRelease) -> None:
-    """Write the sizes of the strata.
-
-    Raises:
-        UniqueRecordsError: if more records are alone in their stratum than the release declares. The caller's
-            transaction is then rolled back.
-    """
-    session.create(release.public(STRATA), "swapping/strata_of_match", **_strata_names(session, release))
+    """Write the sizes of the strata. Raises UniqueRecordsError if more records are alone in theirs than declared."""
+    name, values, names = strata_recipe(session, release)
+    session.create(release.public(STRATA), name, values, **names)
     require_few_alone(session, release, release.public(STRATA))
+
+
+def strata_recipe(session: Session, release: SwappingRelease) -> Recipe:
+    names = {"records": stage_records(session, release), "match": list(release.design.match)}
+    return "swapping/strata_of_match", {}, names
 
 
 def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
@@ -127,10 +132,6 @@ them and is charged.""",
 def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> StirLoss:
     """The loss of the swap in its own universes, from the public sizes of strata alone.
 
-    Args:
-        session: a session that reads the public zone.
-        release: a withheld release.
-
     Raises:
         SealError: if the stored sizes are not as the stage `invariants` wrote them, or follow from another CEF.
         UniqueRecordsError: if too many records are alone in their stratum.
@@ -140,7 +141,9 @@ def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> S
     counted = {"cef": cef_version(session, custody, release.dataset), "parameters": release.design.as_record()}
     require_sealed(session, custody, release.schema, "invariants", [strata], counted)
     require_few_alone(session, release, strata)
-    return _loss(session, release, strata)
+    groups = read_groups(session, release, strata, "stratum")
+    # Which strata hold distinct records is not public, so that all of two records or more count.
+    return loss_of_stir(groups.first, groups.records, groups.records > 0)
 
 
 def withheld_version(session: Session, release: SwappingRelease, custody: Custody) -> str:
@@ -149,101 +152,124 @@ def withheld_version(session: Session, release: SwappingRelease, custody: Custod
 
 
 def stage_withheld(session: Session, release: SwappingRelease, custody: Custody) -> Fragment:
-    """Draw the swapped records again, as a temporary table with one row for each.
-
-    Args:
-        session: a session that reads the confidential zone.
-        release: a withheld release.
-    """
-    design, records = release.design, stage_records(session, release)
-    margins = {
-        table: session.stage(f"margin_of_{table}", "swapping/margin", **names)
-        for table, names in margin_statements(release, records).items()
-    }
+    """Draw the swapped records again, as a temporary table with one row for each."""
+    design, key = release.design, custody.version_key()
+    records = stage_records(session, release)
+    margins = stage_margins(session, release, records)
     books = {"holding": margins[HOLDING], "swapping": margins[SWAPPING]}
     table = read_contingency(session, release, records, books)
-    strata = session.stage("strata_of_match", "swapping/strata_of_match", **_strata_names(session, release))
-    first, _ = first_stir(session, release, strata, "stratum")
+    name, _, names = strata_recipe(session, release)
+    groups = read_groups(session, release, session.stage("strata_of_match", name, **names), "stratum")
+    # Keyed multiset hashes of the margins, which define the codes of a contingency table.
+    columns = {HOLDING: ["holding_code", *design.holding], SWAPPING: ["swap_code", *swap_variables(release)]}
+    codes = [
+        session.row("warehouse/multiset_hash", {"salt": key.hex()}, table=margins[name], columns=columns[name])
+        for name in columns
+    ]
     draw_id = custody.draw_id(
         {
             "dataset": release.dataset.name,
             "release": release.name,
             "mechanism": _MECHANISM,
-            "version": permutation.VERSION,
+            "version": VERSION,
             "parameters": design.as_record(),
             "recodes": release.dataset.recodes(release.columns_read),
-            "records": cells_version(table, custody.version_key()),
-            "codes": _codebook_versions(session, release, margins, custody.version_key()),
+            "records": cells_version(table, key),
+            "codes": [list(map(str, numbers)) for numbers in codes],
         }
     )
     stream = RandomStream(custody.derive(f"withheld swap {draw_id}"), _MECHANISM)
-    cells = stir(table, [first.of_groups(table.stratum)], [stream])
+    cells = stir(table, [groups.first.of_groups(table.stratum)], [stream])
     decoded = stage_decoded(session, release, cells, "decoded", books)
     return session.stage("expanded", "swapping/expanded", cells=decoded, columns=list(release.variables))
 
 
-def _codebook_versions(
-    session: Session, release: SwappingRelease, margins: Mapping[str, Fragment], key: bytes
-) -> list[list[str]]:
-    """The keyed versions of the margins, which define the codes of a contingency table: by margin, a multiset hash."""
-    columns = {
-        HOLDING: ["holding_code", *release.design.holding],
-        SWAPPING: ["swap_code", *swap_variables(release)],
-    }
-    salt = {"salt": key.hex()}
-    hashes = [
-        session.row("warehouse/multiset_hash", salt, table=margins[name], columns=names)
-        for name, names in columns.items()
-    ]
-    return [list(map(str, each)) for each in hashes]
-
-
-def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
-    return [
-        Gate("strata_of_the_cef", "invariants", "The stored sizes of strata are those of the current CEF.", _sizes),
-        Gate("margins_exact", "swapped", "The swapped records have the margins of the CEF.", _margins),
-        Gate("drawn_again", "swapped", "The swapped records are those that the custody's key gives.", _again),
-    ]
-
-
-def _sizes(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release = context.release
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        made: Recipe = ("swapping/strata_of_match", {}, _strata_names(session, release))
-        return differing_table(session, release.public(STRATA), made)
-
-
-def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release, problems = context.release, []
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        records = stage_records(session, release)
-        for columns in (list(release.design.holding), swap_variables(release)):
-            tables = (("before", records), ("after", release.confidential(WITHHELD)))
-            before, after = (
-                session.stage(name, "gates/counts", records=table, columns=columns) for name, table in tables
-            )
-            problems += count_problem(unequal(session, after, before, columns), "cells of a margin that differ")
-    return problems
-
-
-def _again(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    release = context.release
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        rows = rows_not_as_drawn(session, release, context.custody)
-        return count_problem(rows, "records that are not as drawn")
-
-
-def rows_not_as_drawn(session: Session, release: SwappingRelease, custody: Custody) -> int:
+def count_not_as_drawn(session: Session, release: SwappingRelease, custody: Custody) -> int:
     """The rows by which the stored records differ from those that the custody's key gives for the stored CEF."""
     again = stage_withheld(session, release, custody)
     return differing(session, release.confidential(WITHHELD), again, list(release.variables))
 
 
-def _loss(session: Session, release: SwappingRelease, strata: Table | Fragment) -> StirLoss:
-    # Which strata hold distinct records is not public, so that all of two records or more count.
-    first, records = first_stir(session, release, strata, "stratum")
-    return loss_of_stir(first, records, records > 0)
+def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
+    """The gates of a withheld swap, in any context of its deployment."""
+
+    def check_strata(context: ReleaseContext[Any]) -> list[str]:
+        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            return differing_table(session, release.public(STRATA), strata_recipe(session, release))
+
+    def check_margins(context: ReleaseContext[Any]) -> list[str]:
+        problems = []
+        with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            tables = {"before": stage_records(session, release), "after": release.confidential(WITHHELD)}
+            for columns in (list(release.design.holding), swap_variables(release)):
+                before, after = (
+                    session.stage(name, "gates/counts", records=table, columns=columns)
+                    for name, table in tables.items()
+                )
+                problems += count_problem(unequal(session, after, before, columns), "cells of a margin that differ")
+        return problems
+
+    def check_draw(context: ReleaseContext[Any]) -> list[str]:
+        with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            rows = count_not_as_drawn(session, release, context.custody)
+            return count_problem(rows, "records that are not as drawn")
+
+    return [
+        Gate(
+            "strata_of_the_cef", "invariants", "The stored sizes of strata are those of the current CEF.", check_strata
+        ),
+        Gate("margins_exact", "swapped", "The swapped records have the margins of the CEF.", check_margins),
+        Gate("drawn_again", "swapped", "The swapped records are those that the custody's key gives.", check_draw),
+    ]
 
 
-def _strata_names(session: Session, release: SwappingRelease) -> dict[str, Any]:
-    return {"records": stage_records(session, release), "match": list(release.design.match)}
+@dataclass(frozen=True)
+class WithheldSwap(WithheldRecords):
+    """The records of a withheld swap, as another release counts tables with noise from them."""
+
+    release: SwappingRelease
+
+    @property
+    def name(self) -> str:
+        return f"{self.release.dataset.name}/{self.release.name}"
+
+    @property
+    def asset(self) -> dg.AssetKey:
+        return self.release.key("swapped")
+
+    @property
+    def table(self) -> Table:
+        return self.release.confidential(WITHHELD)
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        return self.release.variables
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self.release.design.as_record()
+
+    @property
+    def kept_together(self) -> tuple[tuple[str, ...], ...]:
+        return self.release.design.holding, tuple(swap_variables(self.release))
+
+    @property
+    def unit(self) -> str:
+        return self.release.design.unit
+
+    def specification(self, tables: Loss) -> Specification:
+        return self.release.design.specification_of_noise_after(self.release.dataset.title, tables)
+
+    def own_loss(self, session: Session, custody: Custody) -> Specification:
+        loss = swap_loss(session, self.release, custody).loss
+        return self.release.design.specification(self.release.dataset.title, loss)
+
+    def require_current(self, session: Session, custody: Custody) -> None:
+        if count_not_as_drawn(session, self.release, custody):
+            raise StaleInputError(
+                f"{self.release.schema}: the withheld records are not those of the current CEF and declaration; "
+                "materialize swapped again"
+            )
+
+    def problems(self, context: ReleaseContext) -> list[str]:
+        return [problem for gate in withheld_gates(self.release) for problem in gate.evaluate(context)]

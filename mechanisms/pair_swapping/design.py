@@ -23,7 +23,6 @@ class PairSwappingDesign:
     Variables are stored in alphabetical order, so that designs with the same meaning are equal.
 
     Attributes:
-        unit: the record whose household is swapped, in words.
         key: the key variables: a household that is alone with its values in a place has a higher risk.
         swap_rate: the share of each state's households that is selected.
         place: the variables that partners exchange.
@@ -42,9 +41,8 @@ class PairSwappingDesign:
         object.__setattr__(self, "place", tuple(sorted(self.place)))
         if not self.key:
             raise DesignError("key: at least one key variable is needed to tell which households are unique")
-        twice = [name for name in self.key if self.key.count(name) > 1]
-        if twice:
-            raise DesignError(f"key: {twice[0]} is named twice")
+        if repeated := [name for name in self.key if self.key.count(name) > 1]:
+            raise DesignError(f"key: {repeated[0]} is named twice")
         if not 0 < self.swap_rate <= 1:
             raise DesignError(f"swap_rate: it is above 0 and at most 1, not {self.swap_rate}")
 

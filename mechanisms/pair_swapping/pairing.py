@@ -66,9 +66,8 @@ class Households:
     """The households that may be swapped, in ascending order of block.
 
     Attributes:
-        block: shape (households,): the code of the block.
-        group: shape (households,): the code of what partners share: state, adults, minors and tenure.
-        key: shape (households,): the code of the values of the key variables.
+        block, group, key: shape (households,): the codes of the block, of what partners share (state, adults, minors
+            and tenure), and of the values of the key variables.
 
     Raises:
         ValueError: if blocks do not ascend, a code is out of range, or a group is in two states.
@@ -88,7 +87,9 @@ class Households:
             raise ValueError("households are in ascending order of block")
         if len(self.block) and self.block[-1] >= self.places.above.shape[1]:
             raise ValueError("every household's block has its places")
-        if not _in_one_state(self.group, self.state, int(self.group.max(initial=-1)) + 1):
+        state_of_group = np.empty(int(self.group.max(initial=-1)) + 1, dtype=np.int32)
+        state_of_group[self.group] = self.state
+        if not np.array_equal(state_of_group[self.group], self.state):
             raise ValueError("households of one group are in one state")
 
     @property
@@ -103,7 +104,7 @@ class Swapped:
     Attributes:
         partner: shape (households,): the position of the household with which each one exchanges its place, or
             `NOBODY`.
-        selected: shape (households,): whether each one was selected.
+        selected: shape (households,).
     """
 
     partner: Codes
@@ -120,9 +121,9 @@ def risks(households: Households) -> Risks:
     tract; 5: in its county.
     """
     by_key = _sorted_by(households.key, np.arange(len(households.key), dtype=np.int32))
-    found = np.empty(len(by_key), dtype=np.int8)
-    _risks(by_key, households.key, households.block, households.places.above, found)
-    return found
+    risk = np.empty(len(by_key), dtype=np.int8)
+    _risks(by_key, households.key, households.block, households.places.above, risk)
+    return risk
 
 
 def swap_pairs(households: Households, swap_rate: Fraction, stream: RandomStream) -> Swapped:
@@ -136,14 +137,7 @@ def swap_pairs(households: Households, swap_rate: Fraction, stream: RandomStream
     3. Each selected household that is left is paired with one of its group, in another block, that was not selected:
        the nearest, and of these the one with the highest risk. If there is none, it is not swapped.
 
-    Ties are broken by the words, and so at random.
-
-    Args:
-        swap_rate: the share of each state's households that is selected, above 0 and at most 1.
-        stream: the draw's randomness; the same stream and households give the same result.
-
-    Raises:
-        ValueError: if the swap rate is out of range.
+    Ties are broken by the words, and so at random. The same stream and households give the same result.
     """
     return pairs_of_words(households, swap_rate, stream.words(len(households.block)))
 
@@ -203,19 +197,7 @@ def _scatter(codes, positions, starts, ordered):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _in_one_state(group, state, groups):  # type: ignore[no-untyped-def]
-    of_group = np.full(groups, -1, dtype=np.int32)
-    for position in range(group.size):
-        known = of_group[group[position]]
-        if known == -1:
-            of_group[group[position]] = state[position]
-        elif known != state[position]:
-            return False
-    return True
-
-
-@njit(cache=True, nogil=True)
-def _risks(by_key, key, block, above, found):  # type: ignore[no-untyped-def]
+def _risks(by_key, key, block, above, risks):  # type: ignore[no-untyped-def]
     """Fill in the risks; households of one key are in order of block, so only neighbors have to be compared."""
     for place in range(by_key.size):
         position = by_key[place]
@@ -223,7 +205,7 @@ def _risks(by_key, key, block, above, found):  # type: ignore[no-untyped-def]
         for other in (place - 1, place + 1):
             if 0 <= other < by_key.size and key[by_key[other]] == key[position]:
                 risk = min(risk, 1 + _steps_apart(block[position], block[by_key[other]], above))
-        found[position] = risk
+        risks[position] = risk
 
 
 @njit(cache=True, nogil=True)
@@ -239,9 +221,7 @@ def _steps_apart(one, other, above):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _pair(starts, by_group, block, above, selected, risk, order, partner):  # type: ignore[no-untyped-def]
-    largest = 0
-    for group in range(starts.size - 1):
-        largest = max(largest, starts[group + 1] - starts[group])
+    largest = np.diff(starts).max() if starts.size > 1 else 0
     left = np.empty(largest, dtype=np.int32)
     scores = np.empty(largest, dtype=np.int64)
     candidates = np.empty(largest, dtype=np.int32)
@@ -350,13 +330,13 @@ def _pair_with_others(  # type: ignore[no-untyped-def]
         return
     taken = 0
     for steps in range(1, 5):
-        found = 0
+        near = 0
         for position in members:
             if not selected[position] and _steps_apart(here, block[position], above) == steps:
-                candidates[found], scores[found] = position, order[position]
-                found += 1
-        ranked = np.argsort(scores[:found])
-        for place in range(min(found, number - taken)):
+                candidates[near], scores[near] = position, order[position]
+                near += 1
+        ranked = np.argsort(scores[:near])
+        for place in range(min(near, number - taken)):
             one, two = left[taken], candidates[ranked[place]]
             partner[one], partner[two] = two, one
             taken += 1

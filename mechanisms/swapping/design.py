@@ -1,30 +1,111 @@
-"""A swapping design, and the DP specification that follows from it.
+"""A swapping design: the roles of the variables, the swap rates, and the DP specification that follows from them.
 
-This module defines the roles of the variables and the wording of the guarantee. Source: Bailie, Gong and Meng,
-Proposition 4, Definition 2 and Theorem 1.
+A record's rate never depends on its swap values. Between two data sets of one universe, these are what differs, so a
+rate that followed from them (or from a score that counts them, such as how rare a household is in its block) would
+differ too, and with it the rates of other records, whose number has no bound.
+
+Source: Bailie, Gong and Meng, Proposition 4, Definition 2, Theorem 1 and Appendix C.2. The loss is in
+`mechanisms.swapping.loss`.
 """
 
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 from mechanisms.accounting.losses import Loss, PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.design import DesignError
-from mechanisms.swapping.loss import odds, theorem_1
-from mechanisms.swapping.rates import EXEMPT, Case, Rates, StirLoss
+from mechanisms.swapping.loss import EXEMPT, StirLoss, odds, theorem_1
 from mechanisms.swapping.response import Response, loss_of_responses
 
 
 @dataclass(frozen=True)
-class SecondStir:
-    """A second swap, within coarser strata, after the first.
+class Case:
+    """The swap rate of the records that fit some conditions; without conditions, of all.
 
     Attributes:
-        match: the match variables of the coarser strata, some of those of the first swap; in alphabetical order.
-        swap_rate: p₂, the probability with which a record is selected again.
+        when: by variable, the values that fit; in alphabetical order of the variables.
+        at_most: how many records at most may share the values that rarity is counted by; None for any number.
+        rate: the swap rate, strictly between 0 and 1; `EXEMPT` for records that are never selected.
     """
+
+    when: tuple[tuple[str, tuple[Any, ...]], ...]
+    at_most: int | None
+    rate: Fraction
+
+    def as_record(self) -> dict[str, Any]:
+        record: dict[str, Any] = {"rate": str(self.rate)}
+        if self.when:
+            record["when"] = {name: sorted(map(str, values)) for name, values in self.when}
+        if self.at_most is not None:
+            record["at_most"] = self.at_most
+        return record
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The swap rates of all records: a single one, or rates that vary between strata or records.
+
+    Attributes:
+        cases: the cases, of which the first that fits a record gives its rate; if `epsilon` is given, only that of
+            exempt records.
+        rarity_of: the holding variables by which rarity is counted; None for the whole combination of holding values.
+        epsilon: the ε that every stratum attains with the smallest rate that gives it; None if the cases give rates.
+        is_single: whether the rate was declared as one number. A swap with a single rate is plain, and its draw id
+            differs from the one of a swap whose only case has the same rate.
+
+    Raises:
+        ValueError: if there are neither cases nor an ε, or other cases than that of exempt records beside an ε; or if a
+            case, or `rarity_of`, could never count.
+    """
+
+    cases: tuple[Case, ...] = ()
+    rarity_of: tuple[str, ...] | None = None
+    epsilon: Fraction | None = None
+    is_single: bool = False
+
+    @classmethod
+    def single(cls, rate: Fraction) -> Self:
+        return cls((Case((), None, rate),), is_single=True)
+
+    def __post_init__(self) -> None:
+        if self.epsilon is None and not self.cases:
+            raise ValueError("rates that vary have cases, or one ε for all strata")
+        if self.epsilon is not None and any(case.rate != EXEMPT for case in self.cases):
+            raise ValueError("rates follow from cases or from one ε for all strata, not from both")
+        if any(not case.when and case.at_most is None for case in self.cases[:-1]):
+            raise ValueError("a case of the swap rate without conditions fits all, so those after it would never count")
+        if self.rarity_of is not None and not self.counts_rarity:
+            raise ValueError("rarity_of: no case of the swap rate has at_most, so rarity would never count")
+
+    @property
+    def single_rate(self) -> Fraction | None:
+        """p, if it was declared as one number; None if rates vary."""
+        return self.cases[0].rate if self.is_single else None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(sorted({name for case in self.cases for name, _ in case.when} | set(self.rarity_of or ())))
+
+    @property
+    def counts_rarity(self) -> bool:
+        return any(case.at_most is not None for case in self.cases)
+
+    def as_record(self) -> str | dict[str, Any]:
+        if self.is_single:
+            return str(self.single_rate)
+        if self.epsilon is not None:
+            return {"epsilon": str(self.epsilon)}
+        record: dict[str, Any] = {"cases": [case.as_record() for case in self.cases]}
+        if self.counts_rarity:
+            record["rarity_of"] = "all holding variables" if self.rarity_of is None else list(self.rarity_of)
+        return record
+
+
+@dataclass(frozen=True)
+class SecondStir:
+    """A second swap, with p₂, after the first, by some of its match variables in alphabetical order."""
 
     match: tuple[str, ...]
     swap_rate: Fraction
@@ -61,19 +142,14 @@ class SwappingDesign:
         unit: the record that is swapped, in words, such as "household". It is "person" only if a change of one person
             changes one record, and otherwise "person record" (`mechanisms.accounting.specification`).
         match: the match variables (swap key): records are swapped only with records equal on these.
-        swap: the swap variables: moved between the selected records.
-        held: the remaining holding variables: kept.
-        swap_rate: p, the probability with which a record is selected, or rates that vary between strata or records.
-        persons: the variables of the unit's persons, who are part of its record and move with it; empty if they are
-            not.
+        held: the remaining holding variables, which a record keeps.
+        persons: the variables of the unit's persons, who are part of its record and move with it.
         exempt: by match variable, the values of records that are never selected, such as imputed ones.
-        second_stir: a second swap within coarser strata; or None.
-        noise: randomized response on all holding variables that are not matched on, before the swap; in alphabetical
-            order of the variables.
+        noise: randomized response on all holding variables that are not matched on, before the swap.
 
     Raises:
-        DesignError: if no variable is swapped or none is held, a variable has two roles, p is not strictly between 0
-            and 1, or no loss is known for what is combined.
+        DesignError: if no variable is swapped or none is held, a variable has two roles, a rate is not strictly between
+            0 and 1, or no loss is known for what is combined.
     """
 
     unit: str
@@ -94,13 +170,11 @@ class SwappingDesign:
             raise DesignError("swap: at least one variable must be swapped")
         if not self.holding:
             raise DesignError("holding: at least one variable must be held, or nothing would change")
-        both = [name for name in self.swap if name in self.match]
-        if both:
+        if both := [name for name in self.swap if name in self.match]:
             raise DesignError(f"swap: {', '.join(both)} cannot be a swap variable and a match variable at once")
         roles = (*self.match, *self.swap, *self.held)
-        twice = sorted({name for name in roles if roles.count(name) > 1})
-        if twice:
-            raise DesignError(f"{', '.join(twice)}: a variable has one role")
+        if repeated := sorted({name for name in roles if roles.count(name) > 1}):
+            raise DesignError(f"{', '.join(repeated)}: a variable has one role")
         self._check_rates()
         self._check_exempt()
         self._check_second_stir()
@@ -139,8 +213,7 @@ class SwappingDesign:
         if not self.second_stir:
             return
         coarse = self.second_stir.match
-        others = [name for name in coarse if name not in self.match]
-        if others:
+        if others := [name for name in coarse if name not in self.match]:
             raise DesignError(f"second_stir: match: {', '.join(others)} is not a match variable of the first stir")
         if set(coarse) == set(self.match):
             raise DesignError("second_stir: match: it must leave out a match variable of the first stir")
@@ -149,22 +222,19 @@ class SwappingDesign:
         if not self.noise:
             return
         perturbed = [response.variable for response in self.noise]
-        matched = [name for name in perturbed if name not in self.held]
-        if matched:
+        if matched := [name for name in perturbed if name not in self.held]:
             raise DesignError(
                 f"noise_before: {', '.join(matched)} is no holding variable that may be perturbed: match variables "
                 "stay as they are, and swap variables are swapped"
             )
-        left = [name for name in (*self.held, *self.persons) if name not in perturbed]
-        if left:
+        if exact := [name for name in (*self.held, *self.persons) if name not in perturbed]:
             raise DesignError(
-                f"noise_before: {', '.join(left)} would stay exact, so that no loss is known without their counts held "
-                "fixed; perturb every holding variable that is not matched on, or leave it out (variables)"
+                f"noise_before: {', '.join(exact)} would stay exact, so that no loss is known without their counts "
+                "held fixed; perturb every holding variable that is not matched on, or leave it out (variables)"
             )
-        if self.second_stir:
-            raise DesignError("noise_before: no loss is known together with second_stir")
-        if self.exempt:
-            raise DesignError("noise_before: no loss is known together with exempt")
+        for field in ("second_stir", "exempt"):
+            if getattr(self, field):
+                raise DesignError(f"noise_before: no loss is known together with {field}")
         if not self.has_rates_of_strata:
             raise DesignError("noise_before: swap rates may differ between strata only, not by perturbed values")
 
@@ -218,12 +288,11 @@ class SwappingDesign:
     def invariants(self) -> tuple[str, ...]:
         """The margins that swapping preserves, in words (Proposition 4), and the exempt records."""
         persons = [f"the {self.unit}'s persons, each with {_listed(self.persons)}"] if self.persons else []
-        held = [*self.holding, *persons]
         margin = f"the number of {self.unit}s by {_listed((*self.fixed, *self.swap))}"
         exempt = [f"every {self.unit} with {self.exempt_in_words}, with all its values"] if self.exempt else []
         if self.noise:
             return (margin,)
-        return (f"the number of {self.unit}s by {_listed(held)}", margin, *exempt)
+        return (f"the number of {self.unit}s by {_listed([*self.holding, *persons])}", margin, *exempt)
 
     @property
     def finer_invariant(self) -> str:
@@ -257,19 +326,17 @@ class SwappingDesign:
 
     def losses(self, first: StirLoss, second: StirLoss | None) -> SwapLosses:
         """The losses of the whole from those of its stirs (`docs/mechanisms/swapping-extensions.md`)."""
-        if self.noise:
-            noise = loss_of_responses(self.noise)
-            return SwapLosses(noise, first, None, noise, _smaller(noise, first.loss))
-        if second is not None:
-            return SwapLosses(second.loss, first, second, None, _smaller(second.loss, first.loss))
-        return SwapLosses(first.loss, first, None, None, None)
+        noise = loss_of_responses(self.noise) if self.noise else None
+        charged = (second or first).loss if noise is None else noise
+        if noise is None and second is None:
+            return SwapLosses(charged, first, None, None, None)
+        return SwapLosses(charged, first, second, noise, charged if charged <= first.loss else first.loss)
 
     def specification(self, dataset: str, loss: int | PureLoss) -> Specification:
         """The DP specification of all products tabulated from the swapped data.
 
         Args:
-            loss: of a plain swap, b, the largest stratum that holds two distinct records, 0 if there is none (Theorem
-                1); otherwise the loss that is charged.
+            loss: of a plain swap, b of Theorem 1; otherwise the loss that is charged.
         """
         persons = f", each with the persons in it, by {_listed(self.persons)}" if self.persons else ""
         exempt = (
@@ -295,20 +362,13 @@ class SwappingDesign:
         """The DP specification of tables with noise that are counted from withheld swapped data.
 
         It is for universes that fix the sizes of strata only, and for a change of all of a record's values: two swapped
-        records then differ.
-
-        Args:
-            tables: the loss of the tables for a change of one counted record.
+        records then differ. `tables` is the loss for a change of one counted record.
         """
         flavor = self.specification(dataset, PureLoss()).flavor
         sizes = f"the number of {self.unit}s by {_listed(self.match)}"
         return Specification(
             replace(flavor, multiverse=(sizes,), output_premetric=tables.output_premetric), tables.of_group(2)
         )
-
-
-def _smaller(one: PureLoss, other: PureLoss) -> PureLoss:
-    return one if one <= other else other
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:

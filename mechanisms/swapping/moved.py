@@ -16,15 +16,16 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.swapping.loss import Stir
+
 
 @dataclass(frozen=True)
 class Moved:
     """Expected shares of all records, from 0 to 1.
 
     Attributes:
-        selected: the share that takes part in the permutation.
-        changed: the share whose swap values change; None if it does not follow from the invariants.
-        again: the share that takes part in a second stir; None if there is none.
+        changed: None if it does not follow from the invariants.
+        again: the share that a second stir selects; None if there is none.
     """
 
     selected: float
@@ -38,10 +39,7 @@ def moved(
     """The expected shares of selected and of changed records.
 
     Args:
-        records: shape (kinds,), the number of records in each stratum of a kind.
-        squares: shape (kinds,), the sum of n_s² in such a stratum.
-        strata: shape (kinds,), the number of such strata.
-        swap_rate: p, strictly between 0 and 1.
+        records, squares, strata: shape (kinds,), of strata of a kind: n, Σ n_s², and how many there are.
     """
     rate = float(swap_rate)
     selected, changed = [], []
@@ -54,3 +52,22 @@ def moved(
         changed.append(times * number * (size * size - same) / (size * (size - 1)))
     every = int((records * strata).sum()) or 1
     return Moved(math.fsum(selected) / every, math.fsum(changed) / every)
+
+
+def expected_selected(stir: Stir, records: NDArray[np.int64]) -> float:
+    """The share of all records that is selected on average; from the rates and the sizes of groups alone.
+
+    In a stratum, K records are selected independently, anew if K = 1. So the mean is
+    (Σ p - P(K = 1)) / (1 - P(K = 1)), with P(K = 1) = Π (1 - p) Σ o.
+    """
+    if not len(stir.stratum):
+        return 0.0
+    rates = np.array([float(rate) for rate in stir.rates])[stir.rate_class]
+    firsts = np.flatnonzero(np.diff(stir.stratum, prepend=-1))
+    sizes = np.add.reduceat(records, firsts)
+    none = np.exp(np.add.reduceat(records * np.log1p(-rates), firsts))
+    one = none * np.add.reduceat(records * rates / (1 - rates), firsts)
+    mean = np.add.reduceat(records * rates, firsts)
+    stirred = sizes > 1
+    selected = (mean[stirred] - one[stirred]) / (1 - one[stirred])
+    return float(selected.sum() / (records.sum() or 1))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mechanisms.sampling.derangements import FINISHED, derange
 from mechanisms.sampling.integers import TOP_WORD, Coin
 from mechanisms.sampling.stream import RandomStream
-from mechanisms.swapping.rates import EXEMPT, Stir
+from mechanisms.swapping.loss import EXEMPT, Stir
 from mechanisms.swapping.response import Response, respond
 
 VERSION = 2
@@ -30,8 +30,6 @@ It is 2 since codes number the values of variables in alphabetical order, whatev
 
 Codes: TypeAlias = NDArray[np.int32]
 Counts: TypeAlias = NDArray[np.int64]
-Keys: TypeAlias = NDArray[np.int64]
-"""The cells of records as single numbers: 2³² times the holding value plus the swap value."""
 
 _WORDS_AT_A_TIME = 1 << 18
 _CELLS_AT_A_TIME = 1 << 20
@@ -46,9 +44,8 @@ class Contingency:
     """Counts of records by holding value and swap value, within strata: the nonzero cells.
 
     Attributes:
-        stratum: shape (cells,), the code of the match variables' values.
-        holding: shape (cells,), the code of all holding variables' values, which determines the stratum.
-        swap: shape (cells,), the code of the swap variables' values.
+        stratum, holding, swap: shape (cells,), the codes of the values of the match variables, of all holding variables
+            (which determine the stratum), and of the swap variables.
         count: shape (cells,), records in the cell; at least 1.
 
     Raises:
@@ -84,7 +81,7 @@ class Contingency:
 
 
 def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Contingency:
-    """One draw of the Permutation Swapping Algorithm.
+    """One draw of the Permutation Swapping Algorithm: the saturated contingency table of the swapped records.
 
     In each stratum of two records or more, every record is selected with probability `swap_rate`; if exactly one is
     selected, the selection is repeated. A uniform derangement permutes the swap values of the selected records. The
@@ -93,17 +90,11 @@ def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Co
     Args:
         swap_rate: p, strictly between 0 and 1, exact.
         stream: the draw's randomness; the same stream and table give the same result.
-
-    Returns:
-        The saturated contingency table of the swapped records.
-
-    Raises:
-        ValueError: if `swap_rate` is not strictly between 0 and 1.
     """
-    values, positions = _positions(table.swap)
+    values, positions = _number_values(table.swap)
     swap = np.repeat(positions, table.count)
-    permute_strata(_starts(table.stratum, table.count), swap, swap_rate, stream)
-    return _swapped(table, swap, values)
+    permute_strata(_starts(table.stratum, table.count), swap, (swap_rate,), stream)
+    return _count_swapped(table, swap, values)
 
 
 def stir(
@@ -118,44 +109,38 @@ def stir(
     Args:
         stirs: for each stir, the stratum and the rate of every cell of the table. Its strata consist of strata of the
             stir before, and the strata of the table of those of the last one.
-        streams: the randomness of each stir.
         responses: randomized response on the holding variables, before the first stir. With it, the strata of all stirs
             are those of the table, rates do not differ within a stratum, and a holding code is that of its stratum
             times the number of combinations of holding values in it, plus that of the combination.
         noise: the randomness of the noise; None without it.
-
-    Returns:
-        The saturated contingency table of the result.
     """
-    values, positions = _positions(table.swap)
+    values, positions = _number_values(table.swap)
     holding, swap = (np.repeat(codes, table.count) for codes in (table.holding, positions))
     if noise is not None:
         respond(holding, responses, noise)
-    for each, stream in zip(stirs, streams, strict=True):
-        rate_class = np.repeat(each.rate_class, table.count)
-        _permute_strata(_starts(each.stratum, table.count), swap, rate_class, each.rates, stream)
+    for of_cells, stream in zip(stirs, streams, strict=True):
+        rate_class = np.repeat(of_cells.rate_class, table.count)
+        permute_strata(_starts(of_cells.stratum, table.count), swap, of_cells.rates, stream, rate_class)
     if noise is None:
-        return _swapped(table, swap, values)
-    held, swapped, counts = count_cells((holding.astype(np.int64) << 32) | swap)
+        return _count_swapped(table, swap, values)
+    holding, swap, counts = count_cells((holding.astype(np.int64) << 32) | swap)
     combinations = math.prod(response.size for response in responses)
-    return Contingency(held // np.int32(combinations), held, values[swapped], counts)
+    return Contingency(holding // np.int32(combinations), holding, values[swap], counts)
 
 
-def permute_strata(starts: Counts, values: Codes, swap_rate: Fraction, stream: RandomStream) -> None:
+def permute_strata(
+    starts: Counts, values: Codes, rates: Sequence[Fraction], stream: RandomStream, rate_class: Codes | None = None
+) -> None:
     """Permute values within strata, in place.
 
     Args:
         starts: shape (strata + 1,): stratum m holds the records from `starts[m]` up to `starts[m + 1]`.
         values: shape (records,): the swap value of each record.
-        swap_rate: p, strictly between 0 and 1.
+        rates: the swap rates, strictly between 0 and 1, or `EXEMPT` beside another one.
+        rate_class: shape (records,): the position of each record's rate; the first one by default.
     """
-    _permute_strata(starts, values, np.zeros(len(values), dtype=np.int32), (swap_rate,), stream)
-
-
-def _permute_strata(
-    starts: Counts, values: Codes, rate_class: Codes, rates: Sequence[Fraction], stream: RandomStream
-) -> None:
-    """Permute values within strata, in place, where each record has the rate of its class."""
+    if rate_class is None:
+        rate_class = np.zeros(len(values), dtype=np.int32)
     coins = [Coin(np.uint64(0), TOP_WORD) if rate == EXEMPT and len(rates) > 1 else Coin.of(rate) for rate in rates]
     heads, last_fair = (np.array([getattr(coin, name) for coin in coins]) for name in ("heads", "last_fair"))
     largest = int(np.diff(starts).max(initial=0))
@@ -210,17 +195,18 @@ def _go_on(starts, values, rate_class, workspace, words, top, heads, last_fair, 
     return stratum, phase, position, chosen
 
 
-def firsts_of_strata(stratum: Codes) -> NDArray[np.intp]:
-    return np.flatnonzero(np.append(len(stratum) > 0, stratum[1:] != stratum[:-1]))
+def find_firsts(codes: Codes) -> NDArray[np.intp]:
+    """The positions at which another code begins."""
+    return np.flatnonzero(np.append(len(codes) > 0, codes[1:] != codes[:-1]))
 
 
 def _starts(stratum: Codes, count: Counts) -> Counts:
     """Where each stratum starts among the records, shape (strata + 1,), from the strata and counts of cells."""
-    sizes = np.add.reduceat(count, firsts_of_strata(stratum))
+    sizes = np.add.reduceat(count, find_firsts(stratum))
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
-def _positions(swap: Codes) -> tuple[Codes, Codes]:
+def _number_values(swap: Codes) -> tuple[Codes, Codes]:
     """Swap values in ascending order, and the position of each cell's value among them."""
     most = int(swap.max(initial=-1))
     if most < _TALLIED:
@@ -229,27 +215,26 @@ def _positions(swap: Codes) -> tuple[Codes, Codes]:
     return values, positions.astype(np.int32)
 
 
-def _swapped(table: Contingency, swap: Codes, values: Codes) -> Contingency:
+def _count_swapped(table: Contingency, swap: Codes, values: Codes) -> Contingency:
     """The table of records with the holding values of `table`, in its order, and the swap values at given positions.
 
     Args:
         swap: shape (records,): the position of each record's swap value among `values`; overwritten.
         values: swap values in ascending order.
     """
-    firsts = firsts_of_strata(table.holding)
+    firsts = find_firsts(table.holding)
     ends = np.cumsum(np.add.reduceat(table.count, firsts))
     counts, cells_of = np.empty(len(swap), dtype=np.int32), np.empty(len(firsts), dtype=np.int64)
     tally = np.zeros(len(values), dtype=np.int32)
     cells = _tally(ends, swap, tally, counts, cells_of)
-    stratum, held = (np.repeat(codes[firsts], cells_of) for codes in (table.stratum, table.holding))
-    return Contingency(stratum, held, values[swap[:cells]], counts[:cells].astype(np.int64))
+    stratum, holding = (np.repeat(codes[firsts], cells_of) for codes in (table.stratum, table.holding))
+    return Contingency(stratum, holding, values[swap[:cells]], counts[:cells].astype(np.int64))
 
 
-def count_cells(keys: Keys) -> tuple[Codes, Codes, Counts]:
-    """Count records: the holding value, the swap value and the number of records of each cell, in ascending order.
+def count_cells(keys: NDArray[np.int64]) -> tuple[Codes, Codes, Counts]:
+    """Holding value, swap value and number of records of each cell, in ascending order.
 
-    Args:
-        keys: shape (records,), the cell of each record; overwritten with the counts, to spare memory.
+    Each key is the cell of a record: 2³² times the holding value plus the swap value. The keys are overwritten.
     """
     keys.sort()
     holding, swap = (np.empty(len(keys), dtype=np.int32) for _ in range(2))

@@ -69,9 +69,6 @@ def respond(codes: NDArray[np.int32], responses: Sequence[Response], stream: Ran
 
     A code is a number in mixed radix: its digits are the positions of the values in their domains, the last variable's
     first, and what is left above them stays.
-
-    Args:
-        codes: shape (records,).
     """
     place = math.prod(response.size for response in responses)
     for response in responses:
@@ -86,17 +83,13 @@ def respond(codes: NDArray[np.int32], responses: Sequence[Response], stream: Ran
 def shifts(response: Response, count: int, stream: RandomStream, top: int = int(TOP_WORD)) -> NDArray[np.int64]:
     """By how many positions each response moves its value, shape (count,): 0 with probability `keep`, else uniform.
 
-    Words beyond the last whole run of outcomes are drawn again, which makes the others exactly uniform.
-
-    Args:
-        stream: the randomness: words from 0 to `top`.
-        top: the greatest word.
+    Words, up to `top`, beyond the last whole run of outcomes are drawn again, which makes the others exactly uniform.
     """
     run = np.uint64((top + 1) // response.outcomes)
     outcome: Words = stream.words(count) // run
     while len(again := np.flatnonzero(outcome >= np.uint64(response.outcomes))):
         outcome[again] = stream.words(len(again)) // run
     kept = np.int64(response.keep.numerator * (response.size - 1))
-    each = np.int64(response.keep.denominator - response.keep.numerator)
-    moved = outcome.astype(np.int64) - kept
-    return np.where(moved < 0, 0, 1 + moved // each)
+    of_other_value = np.int64(response.keep.denominator - response.keep.numerator)
+    beyond = outcome.astype(np.int64) - kept
+    return np.where(beyond < 0, 0, 1 + beyond // of_other_value)

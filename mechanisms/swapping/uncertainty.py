@@ -37,6 +37,9 @@ from mechanisms.swapping.loss import derangement_number
 Numbers: TypeAlias = NDArray[Any]
 """Numbers in arrays: floats, or fractions (as objects) for exact arithmetic."""
 
+MomentsOfStrata: TypeAlias = "np.recarray[Any, Any]"
+"""A record for each stratum: `records` (n), the fields of `Moments`, `correctable` and `has_variance`."""
+
 MOST_EXACT = 30
 """Strata of more records are computed in floats."""
 
@@ -58,12 +61,7 @@ HALF_WIDTH = 1.6448536269514722
 class Moments:
     """The first and second moments of swapped counts in a stratum, as the module's docstring defines them.
 
-    Attributes:
-        kept: c.
-        entering: p̃ / (n - 1).
-        square: a.
-        fourth: b.
-        spread: e.
+    `kept` is c, `entering` is p̃ / (n - 1), `square` is a, `fourth` is b, and `spread` is e.
     """
 
     kept: Fraction | float
@@ -111,12 +109,7 @@ def moments(size: int, swap_rate: Fraction) -> Moments:
 
 
 def laws(size: int, swap_rate: Fraction) -> tuple[Fraction | float, Fraction | float, Fraction | float]:
-    """p̃, q and r: the probabilities that a record moves, that two given ones both do, and that they exchange values.
-
-    Args:
-        size: n, the number of records; at least 2.
-        swap_rate: p, strictly between 0 and 1.
-    """
+    """p̃, q and r: the probabilities that a record moves, that two given ones both do, and that they exchange values."""
     p: Fraction | float = swap_rate if size <= MOST_EXACT else float(swap_rate)
     stays = 1 - p
     # A selection of exactly one record is repeated.
@@ -131,58 +124,28 @@ def laws(size: int, swap_rate: Fraction) -> tuple[Fraction | float, Fraction | f
     return moves, both, factor / (size * (size - 1))
 
 
-@dataclass(frozen=True)
-class MomentsOfStrata:
-    """The moments of strata, in arrays.
-
-    Attributes:
-        size: shape (strata,), n, the number of records.
-        kept, entering, square, fourth, spread: shape (strata,), as `Moments` has them. Where it says that counts are
-            not corrected, or that there is no estimate of the variance, they are not used.
-        correctable, has_variance: shape (strata,), as `Moments` has them.
-    """
-
-    size: Numbers
-    kept: Numbers
-    entering: Numbers
-    square: Numbers
-    fourth: Numbers
-    spread: Numbers
-    correctable: NDArray[np.bool_]
-    has_variance: NDArray[np.bool_]
-
-    def of(self, strata: NDArray[np.int64]) -> "MomentsOfStrata":
-        return MomentsOfStrata(*(getattr(self, each.name)[strata] for each in fields(self)))
-
-
 def moments_of_strata(sizes: NDArray[np.int64], rates: Sequence[Fraction]) -> MomentsOfStrata:
-    """The moments of strata as floats.
-
-    Args:
-        sizes: shape (strata,), n, the number of records of each stratum.
-        rates: for each stratum, its swap rate.
-    """
+    """The moments of strata of these sizes and swap rates, as floats."""
     kinds = list(zip(sizes.tolist(), rates, strict=True))
     known = {kind: moments(*kind) for kind in set(kinds)}
-    of_strata = [known[kind] for kind in kinds]
-    figures = (np.array([float(getattr(each, field.name)) for each in of_strata]) for field in fields(Moments))
-    flags = (
-        np.array([getattr(each, name) for each in of_strata], dtype=bool) for name in ("correctable", "has_variance")
-    )
-    return MomentsOfStrata(sizes.astype(np.float64), *figures, *flags)
+    columns = {
+        "records": float,
+        **{field.name: float for field in fields(Moments)},
+        "correctable": bool,
+        "has_variance": bool,
+    }
+    rows = [(size, *(getattr(known[size, rate], name) for name in list(columns)[1:])) for size, rate in kinds]
+    return np.array(rows, dtype=list(columns.items())).view(np.recarray)
 
 
 @dataclass(frozen=True)
 class Contributions:
-    """What strata contribute to the cells of a product.
+    """What strata contribute to the cells of a product, each of shape (contributions,).
 
     Attributes:
-        held: shape (contributions,), F = Σ f_i.
-        squares: shape (contributions,), Σ f_i².
-        most: shape (contributions,), the greatest f_i.
-        swapped_in: shape (contributions,), G = Σ g_i.
-        count: shape (contributions,), Y, the swapped count.
-        count_of_squares: shape (contributions,), Σ f_i² g_σ(i), the swapped count with f squared.
+        held, squares, most: F = Σ f_i, Σ f_i² and the greatest f_i.
+        swapped_in: G = Σ g_i.
+        count, count_of_squares: Y and Σ f_i² g_σ(i), the swapped counts with f and with f squared.
     """
 
     held: Numbers
@@ -217,12 +180,9 @@ def estimates(parts: Contributions, moments: MomentsOfStrata) -> Estimates:
 
     A contribution that follows from the invariants is exact: all records of the stratum hold the same, or all or none
     have the swap values. Where counts are not corrected, the swapped count is the estimate. Its mean is
-    (1 - c) (F G / n - X) above X, of which only the range is known.
-
-    Args:
-        moments: of the stratum of each contribution.
+    (1 - c) (F G / n - X) above X, of which only the range is known. `moments` are those of each contribution's stratum.
     """
-    n = moments.size
+    n = moments.records
     kept = np.where(moments.correctable, moments.kept, 1)
     square = np.where(moments.has_variance, moments.square, 1)
     mean_held, share = parts.held / n, parts.swapped_in / n
@@ -249,22 +209,13 @@ def estimates(parts: Contributions, moments: MomentsOfStrata) -> Estimates:
     )
 
 
-@dataclass(frozen=True)
-class Intervals:
-    """Standard errors and 90% intervals."""
-
-    standard_error: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-
-
-def intervals(found: Estimates) -> Intervals:
-    """The standard errors of estimates of cells in floats, and intervals of the true counts.
+def intervals(cells: Estimates) -> tuple[Numbers, Numbers, Numbers]:
+    """The standard errors of estimates of cells, and the lower and upper ends of 90% intervals of the true counts.
 
     An interval is the estimate ± `HALF_WIDTH` standard errors, wider by the greatest bias on either side, and cut to
     what the invariants allow.
     """
-    error = np.sqrt(np.maximum(found.variance, 0))
-    half = HALF_WIDTH * error + found.greatest_bias
-    lower, upper = (np.clip(found.estimate + side * half, found.fewest, found.most) for side in (-1, 1))
-    return Intervals(error, lower, upper)
+    error = np.sqrt(np.maximum(cells.variance, 0))
+    half = HALF_WIDTH * error + cells.greatest_bias
+    lower, upper = (np.clip(cells.estimate + side * half, cells.fewest, cells.most) for side in (-1, 1))
+    return error, lower, upper

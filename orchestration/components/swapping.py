@@ -11,9 +11,9 @@ from assets.release.method import Method
 from assets.release.plan import Plan, PlanRequest
 from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.method import Swapping
-from assets.swapping.offered import WithheldSwap
 from assets.swapping.plan import rate_for, swapping_plan
 from assets.swapping.release import SwappingRelease
+from assets.swapping.withheld import WithheldSwap
 from orchestration.components.release import ReleaseComponent
 
 

@@ -2,8 +2,8 @@
 -- alone: a number says nothing about the order or the keys of the records.
 SELECT
     records.{{ key | id }} AS unit_key,
-    row_number() OVER (ORDER BY {{ place | ids("places") }}, {{ held | ids("records") }}, records.composition) AS unit,
-    {{ held | ids("records") }},
+    row_number() OVER (ORDER BY {{ place | ids("places") }}, {{ kept | ids("records") }}, records.composition) AS unit,
+    {{ kept | ids("records") }},
     {{ place | ids("places") }}
 FROM {{ records }} AS records
 LEFT JOIN {{ moves }} AS moves ON records.{{ key | id }} = moves.unit_key

@@ -37,13 +37,9 @@ in_strata AS MATERIALIZED (
     SELECT product.*, swap_margin.stratum, swap_margin.sum_swapped_in
     FROM {{ product }} AS product
     JOIN swap_margin ON {{ swapped | same("product", "swap_margin") }}
-    WHERE true
-    {% for flag in summed %}
-    AND product.{{ flag | id }}
-    {% endfor %}
-    {% for flag in single %}
-    AND NOT product.{{ flag | id }}
-    {% endfor %}
+    WHERE true{% for flag in summed %} AND product.{{ flag | id }}{% endfor %}
+{% for flag in single %} AND NOT product.{{ flag | id }}{% endfor %}
+
 )
 SELECT
     product.cell_number, product.stratum, margin.sum_held::DOUBLE AS held, margin.sum_of_squares::DOUBLE AS squares,

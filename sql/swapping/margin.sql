@@ -2,11 +2,7 @@
 -- the numbers of a stratum are consecutive.
 SELECT
     (row_number() OVER (ORDER BY {{ variables | ids }}) - 1)::INTEGER AS {{ code | id }},
-    {% if match %}
-    (dense_rank() OVER (ORDER BY {{ match | ids }}) - 1)::INTEGER AS stratum,
-    {% else %}
-    0::INTEGER AS stratum,
-    {% endif %}
+    {% if match %}(dense_rank() OVER (ORDER BY {{ match | ids }}) - 1){% else %}0{% endif %}::INTEGER AS stratum,
     *
 FROM (SELECT {{ variables | ids }}, count(*) AS count FROM {{ records }} GROUP BY ALL)
 ORDER BY {{ code | id }}

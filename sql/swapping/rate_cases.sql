@@ -2,14 +2,10 @@
 -- number of the first case that fits and gives its swap rate; null if none does.
 SELECT
     groups.stratum,
-    {% if match %}
-    (dense_rank() OVER (ORDER BY {{ match | ids("groups") }}) - 1)::INTEGER AS first_stratum,
-    {% else %}
-    0::INTEGER AS first_stratum,
-    {% endif %}
+    {% if match %}(dense_rank() OVER (ORDER BY {{ match | ids("groups") }}) - 1){% else %}0{% endif %}::INTEGER AS first_stratum,
     groups.count::BIGINT AS count,
-    {% if cases %}
     CASE
+        WHEN false THEN NULL -- There are no cases where all strata have one ε.
         {% for case in cases %}
         WHEN true
             {% for condition in case.conditions %}
@@ -21,8 +17,5 @@ SELECT
             THEN {{ loop.index0 }}
         {% endfor %}
     END::INTEGER AS rate_case
-    {% else %}
-    NULL::INTEGER AS rate_case
-    {% endif %}
 FROM {{ groups }} AS groups
 ORDER BY groups.{{ order | id }}

@@ -28,8 +28,8 @@ from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, P
 from mechanisms.phsafe.runs import RUNS
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import FINEST, MILLION, margin_of_error
+from mechanisms.swapping.loss import FINEST as FINEST_RATE
 from mechanisms.swapping.loss import theorem_1
-from mechanisms.swapping.rates import FINEST as FINEST_RATE
 from mechanisms.table_builder.asking import Question
 from mechanisms.table_builder.hypercube import Margins
 from orchestration import components

@@ -29,8 +29,7 @@ from assets.ledger.view import Budget
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from mechanisms.swapping.design import SwappingDesign
-from mechanisms.swapping.rates import Rates
+from mechanisms.swapping.design import Rates, SwappingDesign
 from resources.chain import Entry, make_reservation, make_settlement
 from tests.depth import examples, quick_cases
 

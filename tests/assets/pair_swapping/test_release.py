@@ -16,8 +16,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from assets.pair_swapping.draw import SwappedRecords
-from assets.pair_swapping.gates import pair_problems, rate_problems
+from assets.pair_swapping.gates import find_pair_problems, find_rate_problems
+from assets.pair_swapping.records import SwappedRecords
 from assets.pair_swapping.release import PairSwappingRelease
 from assets.release.release import DeclarationError, Release
 from mechanisms.accounting.losses import InfiniteLoss
@@ -277,7 +277,7 @@ RIGHT = Swapped(
 
 def problems(swapped: Swapped, rate: Fraction = Fraction(1, 2)) -> list[str]:
     output = SwappedRecords({}, "", TABLE, swapped)
-    return [*pair_problems(output), *rate_problems(output, rate)]
+    return [*find_pair_problems(output), *find_rate_problems(output, rate)]
 
 
 @pytest.mark.parametrize(

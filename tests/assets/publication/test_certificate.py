@@ -26,9 +26,8 @@ from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equival
 from assets.swapping import statement as swapping
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss
 from mechanisms.accounting.specification import Line, Specification
-from mechanisms.swapping.design import SwappingDesign
+from mechanisms.swapping.design import Rates, SwappingDesign
 from mechanisms.swapping.moved import Moved
-from mechanisms.swapping.rates import Rates
 from resources.custody import CustodyMode
 
 B = 264_331

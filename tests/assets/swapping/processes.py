@@ -28,7 +28,7 @@ import pandas  # noqa: F401 - DuckDB imports it at the first result; here, befor
 from assets.charge import asset as charge_asset
 from assets.publication import asset as publication
 from assets.publication import placement
-from assets.swapping import cells as swap
+from assets.swapping import draw as swap
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency
 from resources import chain

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from assets.swapping import charts
-from assets.swapping.charts import epsilon_against_swap_rate, mape_boxplots
+from assets.swapping import utility
+from assets.swapping.utility import draw_boxplots, draw_epsilon
 from mechanisms.swapping.loss import smallest_attainable, theorem_1
 
 ERRORS = {Fraction(rate, 100): [0.007 * rate + 0.0004 * draw for draw in range(20)] for rate in (1, 5, 10, 25, 50)}
@@ -27,7 +27,7 @@ def _chunks(png: bytes) -> dict[bytes, bytes]:
     return chunks
 
 
-@pytest.mark.parametrize("picture", [mape_boxplots(ERRORS, "Error"), epsilon_against_swap_rate(STRATA, RELEASE)])
+@pytest.mark.parametrize("picture", [draw_boxplots(ERRORS, "Error"), draw_epsilon(STRATA, RELEASE)])
 def test_a_chart_is_a_png_1080_pixels_wide_that_names_no_program_and_no_time(picture: bytes) -> None:
     chunks = _chunks(picture)
     width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
@@ -38,26 +38,26 @@ def test_a_chart_is_a_png_1080_pixels_wide_that_names_no_program_and_no_time(pic
 
 def test_the_same_figures_give_the_same_bytes_in_concurrent_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
-        boxes = set(pool.map(lambda _: mape_boxplots(ERRORS, "Error"), range(4)))
-        curves = set(pool.map(lambda _: epsilon_against_swap_rate(STRATA, RELEASE), range(4)))
+        boxes = set(pool.map(lambda _: draw_boxplots(ERRORS, "Error"), range(4)))
+        curves = set(pool.map(lambda _: draw_epsilon(STRATA, RELEASE), range(4)))
     assert (len(boxes), len(curves)) == (1, 1)
 
 
 def test_the_order_in_which_figures_are_given_does_not_matter() -> None:
-    assert mape_boxplots(dict(reversed(ERRORS.items())), "Error") == mape_boxplots(ERRORS, "Error")
-    assert epsilon_against_swap_rate(STRATA[::-1], None) == epsilon_against_swap_rate(STRATA, None)
+    assert draw_boxplots(dict(reversed(ERRORS.items())), "Error") == draw_boxplots(ERRORS, "Error")
+    assert draw_epsilon(STRATA[::-1], None) == draw_epsilon(STRATA, None)
 
 
 @pytest.mark.deep
 def test_other_figures_give_another_picture() -> None:
     pictures = [
-        mape_boxplots(ERRORS, "Error"),
-        mape_boxplots(ERRORS, "Other error"),
-        mape_boxplots(ERRORS | {Fraction(1, 2): [0.4] * 20}, "Error"),
-        epsilon_against_swap_rate(STRATA, RELEASE),
-        epsilon_against_swap_rate(STRATA, None),
-        epsilon_against_swap_rate(STRATA, (264_331, Fraction(1, 4))),
-        epsilon_against_swap_rate(STRATA[:-1], RELEASE),
+        draw_boxplots(ERRORS, "Error"),
+        draw_boxplots(ERRORS, "Other error"),
+        draw_boxplots(ERRORS | {Fraction(1, 2): [0.4] * 20}, "Error"),
+        draw_epsilon(STRATA, RELEASE),
+        draw_epsilon(STRATA, None),
+        draw_epsilon(STRATA, (264_331, Fraction(1, 4))),
+        draw_epsilon(STRATA[:-1], RELEASE),
     ]
     assert len(set(pictures)) == len(pictures)
 
@@ -65,33 +65,33 @@ def test_other_figures_give_another_picture() -> None:
 @pytest.mark.parametrize("size", [2, 3, 10, 1_000, 264_331, 1_000_000])
 def test_the_drawn_curve_is_theorem_1(size: int) -> None:
     rates = [Fraction(percent, 1000) for percent in range(5, 1000, 5)]
-    drawn = charts._epsilon(size, np.array([float(rate) for rate in rates]))
+    drawn = utility._epsilon(size, np.array([float(rate) for rate in rates]))
     assert drawn == pytest.approx([float(theorem_1(size, rate)) for rate in rates], rel=1e-12)
     smallest, rate = smallest_attainable(size)
-    assert charts._epsilon(size, np.array([rate])) == pytest.approx([smallest])
+    assert utility._epsilon(size, np.array([rate])) == pytest.approx([smallest])
     assert (drawn >= smallest - 1e-12).all()
 
 
 def test_titles_are_plain_text_and_not_formulas() -> None:
-    assert mape_boxplots(ERRORS, r"Income under $10_000 or over $\frac{20") != mape_boxplots(ERRORS, "Error")
+    assert draw_boxplots(ERRORS, r"Income under $10_000 or over $\frac{20") != draw_boxplots(ERRORS, "Error")
 
 
 def test_a_release_without_distinct_records_in_a_stratum_can_be_marked() -> None:
-    assert epsilon_against_swap_rate(STRATA, (0, Fraction(1, 2))) != epsilon_against_swap_rate(STRATA, None)
+    assert draw_epsilon(STRATA, (0, Fraction(1, 2))) != draw_epsilon(STRATA, None)
 
 
 @pytest.mark.parametrize("draws", [[0.0], [0.0, 0.0], [0.25]])
 def test_boxes_of_few_or_perfect_draws_can_be_drawn(draws: Sequence[float]) -> None:
-    assert _chunks(mape_boxplots({Fraction(1, 3): draws}, "Error"))
+    assert _chunks(draw_boxplots({Fraction(1, 3): draws}, "Error"))
 
 
 @pytest.mark.parametrize("errors", [{}, {Fraction(1, 2): []}])
 def test_boxes_without_draws_are_refused(errors: dict[Fraction, list[float]]) -> None:
     with pytest.raises(ValueError, match="at least one draw"):
-        mape_boxplots(errors, "Error")
+        draw_boxplots(errors, "Error")
 
 
 @pytest.mark.parametrize("strata", [[], [1, 10]])
 def test_curves_for_no_stratum_are_refused(strata: list[int]) -> None:
     with pytest.raises(ValueError, match="at least 2"):
-        epsilon_against_swap_rate(strata, None)
+        draw_epsilon(strata, None)

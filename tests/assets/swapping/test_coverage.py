@@ -13,10 +13,9 @@ import pytest
 import yaml
 
 from assets.cef.ingestion import ingest
-from assets.swapping.cells import write_cells
-from assets.swapping.declaration import SwappingDeclaration
+from assets.swapping.declaration import ESTIMATED, SwappingDeclaration
+from assets.swapping.draw import write_cells
 from assets.swapping.invariants import write_invariants
-from assets.swapping.product import ESTIMATED
 from assets.swapping.records import read_contingency, stage_records
 from assets.swapping.release import SwappingRelease
 from assets.swapping.tables import table_recipes

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from assets.swapping import errors as swapping_errors
-from assets.swapping.declaration import ExperimentDeclaration
-from assets.swapping.errors import experiment_errors
-from assets.swapping.product import SwappedProduct
+from assets.swapping import utility
+from assets.swapping.declaration import ExperimentDeclaration, SwappedProduct
 from assets.swapping.records import COMPOSITIONS, SWAPPING, holding_table, read_contingency, stage_records
 from assets.swapping.release import SwappingRelease
+from assets.swapping.utility import run_experiment
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute
 from resources.statements import Table, Zone
@@ -34,7 +33,7 @@ def test_every_draw_has_the_error_of_its_own_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, at_a_time: int
 ) -> None:
     """However many draws are compared together, and with cells that only the swapped data have."""
-    monkeypatch.setattr(swapping_errors, "_CELLS_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(utility, "_CELLS_AT_A_TIME", at_a_time)
     units = households(60)
     place = village(tmp_path, UNITS, units, PERSONS, members(units))
     release = place.release(
@@ -46,7 +45,7 @@ def test_every_draw_has_the_error_of_its_own_table(
         table = read_contingency(session, release, stage_records(session, release))
         truth = _tabulated(session, release, product, table)
         experiment = ExperimentDeclaration(product=name, swap_rates=RATES, draws=DRAWS)
-        found = list(experiment_errors(session, release, experiment, KEY))
+        found = list(run_experiment(session, release, experiment, KEY))
         assert [(rate, draw) for rate, draw, _ in found] == [(rate, draw) for rate in RATES for draw in (1, 2, 3)]
         seen = set()
         for rate, draw, error in found:

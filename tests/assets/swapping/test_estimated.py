@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assets.swapping.cells import write_cells
-from assets.swapping.product import ESTIMATED
-from assets.swapping.published import published_tables
+from assets.swapping.declaration import ESTIMATED
+from assets.swapping.draw import write_cells
 from assets.swapping.records import read_contingency, stage_records
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import describe_estimates
-from assets.swapping.tables import table_recipes
+from assets.swapping.tables import published_tables, table_recipes
 from mechanisms.swapping.permutation import Contingency
 from resources.statements import Zone
 from resources.warehouse import Session

@@ -19,19 +19,15 @@ import duckdb
 import pytest
 
 from assets.release.draw import Draw, StaleInputError
-from assets.swapping.cells import drawn_cells, stage_decoded
-from assets.swapping.draw import SwappingInputs, read_inputs
+from assets.swapping.draw import SwappingInputs, draw_cells, read_inputs, stage_decoded
 from assets.swapping.invariants import TooManyHoldingValuesError
-from assets.swapping.offered import WithheldSwap
-from assets.swapping.records import HOLDING, RECORDS, SWAPPING
+from assets.swapping.records import HOLDING, RECORDS, SWAPPING, RatesError, stored_stirring
 from assets.swapping.release import SwappingRelease
-from assets.swapping.stirs import RatesError, stored_stirring
-from assets.swapping.withheld import STRATA, stage_withheld, swap_loss, withheld_version
+from assets.swapping.withheld import STRATA, WithheldSwap, stage_withheld, swap_loss, withheld_version
 from assets.swapping.withheld import WITHHELD as WITHHELD_RECORDS
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from mechanisms.sampling.stream import RandomStream
-from mechanisms.swapping.loss import theorem_1
-from mechanisms.swapping.rates import smallest_rate
+from mechanisms.swapping.loss import smallest_rate, theorem_1
 from resources.custody import Custody
 from resources.statements import Zone
 from tests.assets.swapping.villages import VERSION_KEY, Village, village
@@ -129,7 +125,7 @@ def drawn(town: Village, release: SwappingRelease) -> tuple[SwappingInputs, list
     with town.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         inputs = read_inputs(session, release, VERSION_KEY)
         draw = cast(Draw[SwappingInputs], SimpleNamespace(inputs=inputs))
-        cells = drawn_cells(session, release, draw, KEY, CUSTODY)
+        cells = draw_cells(session, release, draw, KEY, CUSTODY)
         decoded = stage_decoded(session, release, cells, "decoded")
         names = ["region", "size", "tenure", "county"]
         return inputs, session.rows("warehouse/first_rows", {"rows": 10**6}, source=decoded, columns=[*names, "count"])
@@ -190,7 +186,7 @@ def test_every_step_of_a_draw_has_randomness_of_its_own(
         used.append((key, label))
         return RandomStream(key, label)
 
-    monkeypatch.setattr("assets.swapping.cells.RandomStream", recorded)
+    monkeypatch.setattr("assets.swapping.draw.RandomStream", recorded)
     drawn(town, town.release(**ROLES, **EVERY[name]))
     assert len(used) == len(set(used)) == 2
 
@@ -269,7 +265,7 @@ def test_a_loss_that_does_not_follow_from_the_records_is_not_drawn(town: Village
         smaller = replace(inputs, losses=replace(inputs.losses, charged=PureLoss.logarithm(2)))
         draw = cast(Draw[SwappingInputs], SimpleNamespace(inputs=smaller))
         with pytest.raises(StaleInputError, match="other strata than those of the records"):
-            drawn_cells(session, release, draw, KEY, CUSTODY)
+            draw_cells(session, release, draw, KEY, CUSTODY)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +291,7 @@ def test_a_plain_swap_is_drawn_only_from_the_records_and_strata_that_were_charge
     with town.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = cast(Draw[SwappingInputs], SimpleNamespace(inputs=read_inputs(session, release, VERSION_KEY)))
         with pytest.raises(StaleInputError, match=complaint):
-            drawn_cells(session, release, draw, KEY, CUSTODY)
+            draw_cells(session, release, draw, KEY, CUSTODY)
 
 
 @pytest.mark.parametrize(("name", "margin"), [("risk", HOLDING), ("second", HOLDING), ("noise", SWAPPING)])
@@ -309,7 +305,7 @@ def test_margins_that_are_not_those_of_the_records_are_not_drawn_from(town: Vill
     with town.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = cast(Draw[SwappingInputs], SimpleNamespace(inputs=read_inputs(session, release, VERSION_KEY)))
         with pytest.raises(StaleInputError, match="other strata than those of the records"):
-            drawn_cells(session, release, draw, KEY, CUSTODY)
+            draw_cells(session, release, draw, KEY, CUSTODY)
 
 
 @pytest.mark.parametrize(

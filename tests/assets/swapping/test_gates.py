@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from assets.gates.shared import all_gates
-from assets.swapping import cells as swap
+from assets.swapping import draw as swap
 from mechanisms.swapping.permutation import Contingency
 from resources.custody import CustodyMode
 from tests.deployments import SHOWN, TO_PUBLICATION, UNITS, Deployment, refuses_to_publish, small_deployment

@@ -13,7 +13,7 @@ import pytest
 
 from assets.cef.ingestion import ingest
 from assets.release.dataset import DatasetDeclaration
-from assets.swapping.cells import stage_decoded
+from assets.swapping.draw import stage_decoded
 from assets.swapping.invariants import write_invariants
 from assets.swapping.records import read_contingency, stage_records
 from assets.swapping.release import SwappingRelease

@@ -9,9 +9,8 @@ import pytest
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Specification
 from mechanisms.design import DesignError
-from mechanisms.swapping.design import SecondStir, SwappingDesign
-from mechanisms.swapping.loss import theorem_1
-from mechanisms.swapping.rates import Case, Rates, StirLoss
+from mechanisms.swapping.design import Case, Rates, SecondStir, SwappingDesign
+from mechanisms.swapping.loss import StirLoss, theorem_1
 from mechanisms.swapping.response import Response
 
 PERSONS = ("sex", "age")

@@ -16,8 +16,8 @@ from assets.swapping.records import cells_version
 from mechanisms.sampling.integers import Coin
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping import permutation
+from mechanisms.swapping.loss import EXEMPT, Stir
 from mechanisms.swapping.permutation import Contingency, permute, stir
-from mechanisms.swapping.rates import EXEMPT, Stir
 from mechanisms.swapping.response import Response, shifts
 from tests.mechanisms.sampling.chi_square import alarm
 from tests.mechanisms.sampling.word_tree import Finished, bracket

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from mechanisms.accounting.losses import PureLoss
-from mechanisms.swapping.loss import theorem_1
-from mechanisms.swapping.rates import EXEMPT, Stir, loss_of_stir
+from mechanisms.swapping.loss import EXEMPT, Stir, loss_of_stir, theorem_1
 from mechanisms.swapping.response import Response, loss_of_responses
 from tests.depth import deep_but
 from tests.mechanisms.swapping import enumeration

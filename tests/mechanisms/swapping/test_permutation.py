@@ -186,12 +186,12 @@ def test_cells_are_counted_in_ascending_order(records: list[tuple[int, int]]) ->
 def test_swapped_records_are_counted_as_if_they_were_sorted(records: list[Record], shuffler: Random) -> None:
     """Up to the greatest codes, and for no records."""
     table = contingency(records)
-    values, positions = permutation._positions(table.swap)
+    values, positions = permutation._number_values(table.swap)
     assert values[positions].tolist() == table.swap.tolist()
     swap = np.repeat(positions, table.count)
     shuffler.shuffle(swap)
     keys = (np.repeat(table.holding, table.count).astype(np.int64) << 32) | values[swap]
-    found = permutation._swapped(table, swap, values)
+    found = permutation._count_swapped(table, swap, values)
     for column, expected in zip((found.holding, found.swap, found.count), count_cells(keys), strict=True):
         assert column.tolist() == expected.tolist()
     assert counts(found, "stratum", "holding") == counts(table, "stratum", "holding")
@@ -344,7 +344,7 @@ def numbers_selected(size: int, rate: Fraction, *, anew: bool) -> dict[int, Frac
 @pytest.mark.parametrize("size", [2, 5, 9])
 def test_the_number_selected_is_binomial_but_never_one(size: int, rate: Fraction) -> None:
     values = np.arange(size * DRAWS, dtype=np.int32)
-    permute_strata(np.arange(0, size * DRAWS + 1, size, dtype=np.int64), values, rate, stream(f"{size} {rate}"))
+    permute_strata(np.arange(0, size * DRAWS + 1, size, dtype=np.int64), values, (rate,), stream(f"{size} {rate}"))
     selected = (values != np.arange(size * DRAWS)).reshape(DRAWS, size).sum(axis=1)
     exact = numbers_selected(size, rate, anew=True)
     assert not alarm(dict(Counter(selected.tolist())), exact)
@@ -360,7 +360,7 @@ def test_each_record_is_swapped_with_equal_probability(label: int) -> None:
     """At each of ten positions, the share moved over 20,000 strata is within six standard deviations of the mean."""
     size, strata = 10, 20_000
     values = np.arange(size * strata, dtype=np.int32)
-    permute_strata(np.arange(0, size * strata + 1, size, dtype=np.int64), values, HALF, stream(str(label)))
+    permute_strata(np.arange(0, size * strata + 1, size, dtype=np.int64), values, (HALF,), stream(str(label)))
     share = (values != np.arange(size * strata)).reshape(strata, size).mean(axis=0)
     expected = float((HALF - selected_exactly(1, size, HALF)) / (1 - selected_one(size, HALF)))
     assert np.all(np.abs(share - expected) < 6 * np.sqrt(expected * (1 - expected) / strata))

@@ -10,19 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.accounting.losses import PureLoss
-from mechanisms.swapping.loss import odds, theorem_1
-from mechanisms.swapping.moved import moved
-from mechanisms.swapping.rates import (
+from mechanisms.swapping.design import Case, Rates
+from mechanisms.swapping.loss import (
     EXEMPT,
     FINEST,
-    Case,
-    Rates,
     Stir,
-    expected_selected,
     loss_of_stir,
+    odds,
     rates_of_sizes,
     smallest_rate,
+    theorem_1,
 )
+from mechanisms.swapping.moved import expected_selected, moved
 
 RATES = (Fraction(1, 20), Fraction(1, 2), Fraction(9, 10), Fraction(2, 3))
 HALF = Fraction(1, 2)

@@ -20,7 +20,6 @@ from mechanisms.swapping.uncertainty import (
     Contributions,
     Estimates,
     Moments,
-    MomentsOfStrata,
     estimates,
     intervals,
     laws,
@@ -65,9 +64,10 @@ def estimated(held: Values, taken: Values, law: Outcomes, given: Moments) -> Est
     """The estimates after every outcome, in rationals."""
     number = len(law)
     margins = (sum(held), sum(each * each for each in held), max(held), sum(taken))
-    figures = (exact([getattr(given, field.name)] * number) for field in fields(Moments))
-    flags = (np.array([flag] * number) for flag in (given.correctable, given.has_variance))
-    of_stratum = MomentsOfStrata(exact([len(held)] * number), *figures, *flags)
+    figures = {field.name: exact([getattr(given, field.name)] * number) for field in fields(Moments)}
+    flags = {name: np.array([getattr(given, name)] * number) for name in ("correctable", "has_variance")}
+    columns = {"records": exact([len(held)] * number), **figures, **flags}
+    of_stratum = np.rec.fromarrays(list(columns.values()), names=",".join(columns))
     counts = (exact([outcome[place] for outcome in law]) for place in (0, 1))
     return estimates(Contributions(*(exact([margin] * number) for margin in margins), *counts), of_stratum)
 
@@ -223,13 +223,13 @@ def test_moments_in_arrays_are_those_of_each_stratum() -> None:
     found = moments_of_strata(np.array([size for size, _ in kinds]), [rate for _, rate in kinds])
     for place, (size, rate) in enumerate(kinds):
         each = moments(size, rate)
-        assert found.size[place] == size
+        assert found.records[place] == size
         for field in fields(Moments):
             assert getattr(found, field.name)[place] == float(getattr(each, field.name))
         assert found.correctable[place] == each.correctable
         assert found.has_variance[place] == each.has_variance
-    picked = found.of(np.array([2, 0, 2]))
-    assert list(picked.size) == [40, 1, 40]
+    picked = found[np.array([2, 0, 2])]
+    assert list(picked.records) == [40, 1, 40]
 
 
 def test_intervals_are_widened_by_the_bias_and_cut_to_what_the_invariants_allow() -> None:
@@ -240,8 +240,8 @@ def test_intervals_are_widened_by_the_bias_and_cut_to_what_the_invariants_allow(
         fewest=np.array([0.0, 0.0, 0.0, 0.0, 48.0]),
         most=np.array([100.0, 100.0, 100.0, 100.0, 52.0]),
     )
-    around = intervals(found)
-    assert list(around.standard_error) == [2, 2, 2, 0, 2]
+    standard_error, lower, upper = intervals(found)
+    assert list(standard_error) == [2, 2, 2, 0, 2]
     half = 2 * 1.6448536269514722
-    assert around.lower == pytest.approx([50 - half, 47 - half, 0, 50, 48])
-    assert around.upper == pytest.approx([50 + half, 53 + half, 1 + half, 50, 52])
+    assert lower == pytest.approx([50 - half, 47 - half, 0, 50, 48])
+    assert upper == pytest.approx([50 + half, 53 + half, 1 + half, 50, 52])
