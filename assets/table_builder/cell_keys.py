@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mechanisms.sampling.types import Words
+from mechanisms.sampling.stream import Words
 from mechanisms.table_builder.hypercube import Hypercube
 from mechanisms.table_builder.hypercube import Table as Variables
 from mechanisms.table_builder.keys import record_keys

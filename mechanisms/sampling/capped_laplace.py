@@ -1,8 +1,6 @@
 """The discrete Laplace distribution with a cap: P(x) ∝ exp(−|x| / t) on the integers from −D to D.
 
-This module gives draws, probabilities, the exact variance, and the probability of the greatest values, on which the δ
-of a mechanism depends. The mechanisms relate a scale and a cap to a protection loss.
-Source: the report on the SIPP, Appendix C, Table C-1 (D = 7).
+The mechanisms relate a scale and a cap to a protection loss. Source: the report on the SIPP, Appendix C, Table C-1.
 """
 
 import math
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 
 from mechanisms.sampling import inversion
 from mechanisms.sampling.fixed_point import Bounds, divide_up, exponential, rounded, rounded_up, shift_up
-from mechanisms.sampling.reader import WordSource
+from mechanisms.sampling.stream import WordSource
 
 LARGEST_CAP = 2**21 - 2
 """Up to this D, the table has fewer than 2^22 entries."""
@@ -38,10 +36,6 @@ class CappedLaplace:
     Attributes:
         scale: t, exact and greater than 0.
         cap: D, from 1 to `LARGEST_CAP`.
-
-    Raises:
-        TypeError: if the scale is not a Fraction or the cap not an int.
-        ValueError: if one of them is out of range.
     """
 
     scale: Fraction
@@ -58,10 +52,7 @@ class CappedLaplace:
             raise ValueError(f"the cap of a capped discrete Laplace distribution is from 1 to {LARGEST_CAP:,}")
 
     def sample(self, count: int, stream: WordSource) -> NDArray[np.int64]:
-        """Independent draws, with exactly the stated probabilities; shape (count,).
-
-        The same stream gives the same draws, about a hundred million a second.
-        """
+        """Independent exact draws, shape (count,): about a hundred million a second."""
         return inversion.sample(self, count, stream)
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:
@@ -93,7 +84,7 @@ class CappedLaplace:
         return rounded(self._variance_bounds)
 
     def probabilities(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """P(x) for each x of `values` to float precision: for checks and charts, not for drawing."""
+        """P(x) for each x to float precision: for checks and charts, not for drawing."""
         rate, sizes = float(1 / self.scale), np.abs(values)
         total = 1 + 2 * math.exp(-rate) * math.expm1(-rate * self.cap) / math.expm1(-rate)
         return np.where(sizes <= self.cap, np.exp(-rate * np.minimum(sizes, self.cap)) / total, 0.0)
@@ -103,9 +94,6 @@ class CappedLaplace:
 
         If noise is added to counts that differ by m, these are the noises whose sums are possible for the greater
         count alone. For m = 1 it is q^D / Z.
-
-        Args:
-            values: m, 0 or more.
         """
         if values > 2 * self.cap:
             return Fraction(1)

@@ -1,6 +1,6 @@
 """The discrete Gaussian distribution N_Z(0, σ²): P(x) ∝ exp(−x² / 2σ²) on the integers.
 
-This module gives draws, probabilities and the exact variance. The mechanisms relate a variance to a protection loss.
+The mechanisms relate a variance to a protection loss.
 Source: Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020).
 """
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mechanisms.sampling import inversion, rejection
 from mechanisms.sampling.fixed_point import Bounds, divide_up, exponential, rounded, shift_up
-from mechanisms.sampling.reader import WordSource
+from mechanisms.sampling.stream import WordSource
 
 LARGEST_TABULATED_VARIANCE = 2**35
 """Up to this σ², the table has fewer than 2^22 entries."""
@@ -30,10 +30,6 @@ class DiscreteGaussian:
     Attributes:
         variance: σ², exact and greater than 0. It is the distribution's parameter; the variance of the draws,
             `exact_variance`, is slightly less.
-
-    Raises:
-        TypeError: if σ² is not a Fraction.
-        ValueError: if it is not greater than 0.
     """
 
     variance: Fraction
@@ -45,10 +41,9 @@ class DiscreteGaussian:
             raise ValueError("σ² of a discrete Gaussian distribution is greater than 0")
 
     def sample(self, count: int, stream: WordSource) -> NDArray[np.int64]:
-        """Independent draws, with exactly the stated probabilities; shape (count,).
+        """Independent exact draws, shape (count,): about a hundred million a second by inversion.
 
-        The same stream gives the same draws. If σ² is above `LARGEST_TABULATED_VARIANCE`, draws are made by rejection,
-        tens of thousands a second; otherwise by inversion, about a hundred million a second.
+        If σ² is above `LARGEST_TABULATED_VARIANCE`, tens of thousands a second by rejection.
         """
         if self.variance > LARGEST_TABULATED_VARIANCE:
             return rejection.sample(lambda choices: rejection.gaussian(self.variance, choices), count, stream)
@@ -81,7 +76,7 @@ class DiscreteGaussian:
         return rounded(self._variance_bounds)
 
     def probabilities(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """P(x) for each x of `values` to float precision: for checks and charts, not for drawing."""
+        """P(x) for each x to float precision: for checks and charts, not for drawing."""
         variance = float(self.variance)
         if variance > _NEARLY_CONTINUOUS:
             total = np.sqrt(2 * np.pi * variance)

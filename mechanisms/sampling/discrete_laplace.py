@@ -1,6 +1,6 @@
 """The discrete Laplace distribution: P(x) ∝ exp(−|x| / t) on the integers.
 
-This module gives draws, probabilities and the exact variance. The mechanisms relate a scale to a protection loss.
+The mechanisms relate a scale to a protection loss.
 """
 
 import math
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mechanisms.sampling import inversion, rejection
 from mechanisms.sampling.fixed_point import Bounds, divide_up, exponential, rounded, shift_up
-from mechanisms.sampling.reader import WordSource
+from mechanisms.sampling.stream import WordSource
 
 LARGEST_TABULATED_SCALE = 2**15
 """Up to this scale, the table has fewer than 2^22 entries."""
@@ -27,10 +27,6 @@ class DiscreteLaplace:
 
     Attributes:
         scale: t, exact and greater than 0.
-
-    Raises:
-        TypeError: if the scale is not a Fraction.
-        ValueError: if it is not greater than 0.
     """
 
     scale: Fraction
@@ -42,10 +38,9 @@ class DiscreteLaplace:
             raise ValueError("the scale of a discrete Laplace distribution is greater than 0")
 
     def sample(self, count: int, stream: WordSource) -> NDArray[np.int64]:
-        """Independent draws, with exactly the stated probabilities; shape (count,).
+        """Independent exact draws, shape (count,): about a hundred million a second by inversion.
 
-        The same stream gives the same draws. If the scale is above `LARGEST_TABULATED_SCALE`, draws are made by
-        rejection, tens of thousands a second; otherwise by inversion, about a hundred million a second.
+        If the scale is above `LARGEST_TABULATED_SCALE`, tens of thousands a second by rejection.
         """
         if self.scale > LARGEST_TABULATED_SCALE:
             return rejection.sample(lambda choices: rejection.laplace(self.scale, choices), count, stream)
@@ -69,7 +64,7 @@ class DiscreteLaplace:
         return rounded(self._variance_bounds)
 
     def probabilities(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """P(x) for each x of `values` to float precision: for checks and charts, not for drawing."""
+        """P(x) for each x to float precision: for checks and charts, not for drawing."""
         rate = float(1 / self.scale)
         return math.tanh(rate / 2) * np.exp(-rate * np.abs(values))
 

@@ -1,6 +1,6 @@
-"""Margins of error of 90%: that of one noise, and the least budget that keeps it within a wanted one.
+"""Margins of error of 90%: the margin of one noise, and the least budget that keeps it within a wanted one.
 
-Plans of all mechanisms use these. A mechanism relates budgets to noise.
+The plans relate budgets to noise.
 """
 
 import math
@@ -45,7 +45,6 @@ def least_budget(
         margin_of: the margin of error that a budget gives; it does not grow with the budget.
         wanted: the wanted margin, greater than 0.
         start: any budget, from which the search starts.
-        unit: greater than 0.
 
     Raises:
         ValueError: if even the largest budget gives a greater margin.

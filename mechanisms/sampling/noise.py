@@ -1,6 +1,6 @@
 """The noise of a draw: independent noise for every count of every query, from the draw's own key.
 
-The mechanism chooses the distribution of each query; the modules of the distributions sample from them.
+The mechanism chooses the distribution of each query.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,7 @@ Distribution = DiscreteGaussian | DiscreteLaplace | CappedLaplace
 
 @dataclass(frozen=True)
 class Perturbation:
-    """Noise that is no sum: its distribution depends on the count.
-
-    Attributes:
-        name: the name of the noise.
-        exact_variance: its greatest variance.
-    """
+    """Noise that is no sum: its distribution depends on the count, and `exact_variance` is its greatest variance."""
 
     name: str
     exact_variance: Decimal
@@ -38,8 +33,8 @@ class Noise:
     the numbers.
 
     Args:
-        mechanism: its name, which begins the label of every stream.
-        distributions: by query, the distribution of its noise.
+        mechanism: the name that begins the label of every stream.
+        distributions: by query.
         key: of the draw, 32 bytes, secret.
     """
 

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from mechanisms.sampling.types import Words
+from mechanisms.sampling.stream import Words
 
 BLOCK = 16
 """The bytes of a key, and of a block of AES."""

@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from mechanisms.accounting.rounding import round_up
 from mechanisms.sampling.goodness import BINS, Binned
 from mechanisms.sampling.inversion import WORD_BITS
-from mechanisms.sampling.reader import WordReader, WordSource
-from mechanisms.sampling.types import Words
+from mechanisms.sampling.stream import WordReader, Words, WordSource
 
 _MOST_KEYS = 1 << 32
 

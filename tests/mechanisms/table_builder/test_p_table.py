@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.accounting.rounding import round_up
-from mechanisms.sampling import reader
 from mechanisms.sampling.goodness import misfits
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.table_builder import p_table
@@ -165,7 +164,7 @@ def test_many_draws_use_the_words_in_order_for_any_block_size(seed: int, word_bi
     generator = np.random.default_rng(seed)
     words, counts = generator.integers(0, 1 << word_bits, 4000).tolist(), generator.integers(0, 9, 40)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "WORDS_AT_A_TIME", block)
+        patch.setattr("mechanisms.sampling.stream.WORDS_AT_A_TIME", block)
         together, alone = ToyStream(words), ToyStream(words)
         results = TABLE.draw(counts, together, word_bits)
     assert [int(TABLE.draw(counts[place : place + 1], alone, word_bits)[0]) for place in range(40)] == results.tolist()
