@@ -1,6 +1,6 @@
 """The total loss of several releases on one data set, in each output premetric in which there is one.
 
-This module adds losses for the same unit. `specification` determines which releases protect which unit.
+All losses are for the same unit; `specification` determines which releases protect which unit.
 
 Pure DP implies zCDP, and both imply approximate DP at any δ; the converses are false. A total in one of the three
 therefore accepts the losses that imply it and rejects the others with the reason. An infinite loss has no finite total.
@@ -19,7 +19,6 @@ NOT_FINITE = "no finite loss holds for it (ε = ∞)"
 NOT_PURE = {
     ConcentratedLoss: "ρ-zCDP lets probabilities differ by any factor, if rarely: no ε holds without a δ",
     ApproximateLoss: "(ε, δ) lets anything happen with probability δ: no ε holds without a δ",
-    InfiniteLoss: NOT_FINITE,
 }
 NOT_CONCENTRATED = "(ε, δ) lets anything happen with probability δ, which no ρ bounds"
 
@@ -32,18 +31,32 @@ def drop_infinite(losses: Iterable[Loss]) -> list[Loss]:
     return [loss for loss in losses if not isinstance(loss, InfiniteLoss)]
 
 
+def explain_exclusion(loss: Loss, limit: Loss) -> str | None:
+    """Why a loss implies none in the output premetric of a limit; None if it implies one."""
+    if isinstance(limit, InfiniteLoss):
+        return None
+    if isinstance(loss, InfiniteLoss):
+        return NOT_FINITE
+    if isinstance(limit, PureLoss):
+        return NOT_PURE.get(type(loss))
+    return NOT_CONCENTRATED if isinstance(limit, ConcentratedLoss) and isinstance(loss, ApproximateLoss) else None
+
+
+def _require_included(losses: Iterable[Loss], limit: Loss) -> list[Loss]:
+    parts = list(losses)
+    for loss in parts:
+        if reason := explain_exclusion(loss, limit):
+            raise DoesNotCompose(reason)
+    return parts
+
+
 def compose_pure(losses: Iterable[Loss]) -> PureLoss:
     """ε of all releases together, ε₁ + ε₂ + …, exactly.
 
     Raises:
         DoesNotCompose: if a loss is not in pure DP.
     """
-    total = PureLoss()
-    for loss in losses:
-        if not isinstance(loss, PureLoss):
-            raise DoesNotCompose(NOT_PURE[type(loss)])
-        total += loss
-    return total
+    return reduce(add, _require_included(losses, PureLoss()), PureLoss())
 
 
 def compose_concentrated(losses: Iterable[Loss]) -> ConcentratedLoss:
@@ -52,14 +65,9 @@ def compose_concentrated(losses: Iterable[Loss]) -> ConcentratedLoss:
     Raises:
         DoesNotCompose: if a loss is in approximate DP, or infinite.
     """
-    total = ConcentratedLoss()
-    for loss in losses:
-        if isinstance(loss, ApproximateLoss):
-            raise DoesNotCompose(NOT_CONCENTRATED)
-        if isinstance(loss, InfiniteLoss):
-            raise DoesNotCompose(NOT_FINITE)
-        total += ConcentratedLoss.of_pure(loss) if isinstance(loss, PureLoss) else loss
-    return total
+    parts = _require_included(losses, ConcentratedLoss())
+    converted = [ConcentratedLoss.of_pure(loss) if isinstance(loss, PureLoss) else loss for loss in parts]
+    return reduce(add, converted, ConcentratedLoss())
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,7 @@ class Conversion:
     """The part of a total in approximate DP that is converted from zCDP. Every other ε is added to it unchanged.
 
     Attributes:
-        loss: ρ of everything that is converted.
-        epsilon: the ε of that ρ, at the δ that the releases' own δs leave.
+        epsilon: the ε of the converted ρ, at the δ that the releases' own δs leave.
         takes_pure: whether pure losses are converted too, each as ε²/2.
     """
 
@@ -79,9 +86,7 @@ class Conversion:
 
 def convert(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> Conversion:
     """The conversion that gives the least ε for a total in approximate DP."""
-    parts = list(losses)
-    if any(isinstance(part, InfiniteLoss) for part in parts):
-        raise DoesNotCompose(NOT_FINITE)
+    parts = _require_included(losses, ApproximateLoss(PureLoss(), delta))
     pure = [part for part in parts if isinstance(part, PureLoss)]
     concentrated = compose_concentrated(part for part in parts if isinstance(part, ConcentratedLoss))
     left = delta - sum(part.delta for part in parts if isinstance(part, ApproximateLoss))
@@ -108,7 +113,6 @@ def compose_approximate(losses: Iterable[Loss], delta: Fraction, places: int = P
     whichever gives less. The former suits a few large ε, the latter many small ones.
 
     Args:
-        delta: δ of the total, strictly between 0 and 1.
         places: decimals to which a converted ε is rounded up.
 
     Raises:
@@ -145,13 +149,9 @@ def fits(total: Loss, limit: Loss) -> bool:
     Raises:
         DoesNotCompose: if the two are of different kinds.
     """
-    if isinstance(total, PureLoss) and isinstance(limit, PureLoss):
-        return total <= limit
-    if isinstance(total, ConcentratedLoss) and isinstance(limit, ConcentratedLoss):
-        return total <= limit
-    if isinstance(total, ApproximateLoss) and isinstance(limit, ApproximateLoss):
-        return total <= limit
-    raise DoesNotCompose("losses in different output premetrics do not compare")
+    if type(total) is not type(limit) or isinstance(limit, InfiniteLoss):
+        raise DoesNotCompose("losses in different output premetrics do not compare")
+    return total <= limit  # type: ignore[operator]
 
 
 def warn_of_infinite(charges: int) -> str:

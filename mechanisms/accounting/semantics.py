@@ -1,7 +1,5 @@
 """The loss for part of a person's record: one attribute, or where within a place the person lives.
 
-This module computes such losses from a budget that is divided over geographic levels and queries, as TopDown's is.
-`conversions` converts a ρ into (ε, δ); the mechanism defines the queries.
 Source: the certificate that the Census Bureau's production system writes for the 2020 Census.
 """
 
@@ -26,9 +24,8 @@ class Allocation:
     times the level's share times the query's share.
 
     Attributes:
-        loss: ρ of the whole, for a change of one record.
-        levels: the share of each geographic level, from the widest to the finest.
-        queries: by level, the share of each of its queries.
+        loss: for a change of one record.
+        levels: from the widest to the finest.
         involved: by query, the attributes that define its cells, as they are or recoded. Only a change of one of
             these can change its counts. Empty for a total.
 
