@@ -1,11 +1,11 @@
 """The set-up's last step, `python -m mechanisms.compilation`: compile every kernel before a release needs it.
 
 The argument types of a kernel follow from the function that calls it, so this module calls that function with a small
-input of the types that a release uses. Numba caches the machine code next to the module, or in `NUMBA_CACHE_DIR`, for
-this processor and this version of the module's file. Every process that starts later loads it, workers included.
+input. Numba caches the machine code next to the module, or in `NUMBA_CACHE_DIR`, for this processor and this version of
+the module's file. Processes that start later load it.
 
-If a kernel calls a kernel of another module, Numba does not notice when the other one changes. After changing a kernel,
-delete the cached code and compile again, as `make` does.
+If a kernel calls a kernel of another module, Numba does not notice when the other one changes: delete the cached code
+and compile again, as `make` does.
 """
 
 from fractions import Fraction
