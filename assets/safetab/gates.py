@@ -23,7 +23,7 @@ from assets.safetab.release import COUNTS, PARAMETERS, REGIONS, SafeTabPRelease,
 from assets.safetab.tables import T1, T2, person_table_recipes
 from assets.tabulation.asset import tables_gate
 from mechanisms.safetab.design import Measured
-from mechanisms.sampling.goodness import FALSE_ALARM, Binned, binned, misfits
+from mechanisms.sampling.goodness import FALSE_ALARM, BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.quantiles import Uncapped, quantile
 from resources.statements import Zone
 
@@ -65,7 +65,7 @@ def unlikely_noise(release: SafeTabPRelease, pairs: Iterable[tuple[KeptCells, Ke
     A total that suppression might have left out, and a number that clipping might have changed, says less about its
     noise than its distribution does. Only cells whose counts are far above both take part.
     """
-    counted: dict[str, Binned] = {}
+    counted: dict[str, BinCounts] = {}
     totals_only = {each.code for each in release.lists.iteration.values() if each.detailed_only}
     for exact, noisy in pairs:
         measured, of = noisy.measured, noisy.values
@@ -75,9 +75,9 @@ def unlikely_noise(release: SafeTabPRelease, pairs: Iterable[tuple[KeptCells, Ke
             (measured.stage_2, ~alone, "stage 2"),
         ):
             chosen = rows & (exact.values[:, 4] >= _least_tested(release, measured, noise, of[:, 2]))
-            part = binned(of[chosen, 4] - exact.values[chosen, 4], noise)
+            part = bin_draws(of[chosen, 4] - exact.values[chosen, 4], noise)
             counted[f"{measured.label}, {name}"] = part
-    return misfits(counted)
+    return find_misfits(counted)
 
 
 def _least_tested(release: SafeTabPRelease, measured: Measured, noise: Uncapped, detail: np.ndarray) -> np.ndarray:

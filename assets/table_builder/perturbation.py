@@ -15,13 +15,13 @@ from assets.table_builder.cell_keys import cell_keys, keys_of_records, margins_o
 from assets.table_builder.counting import added_up, records_read
 from assets.table_builder.declaration import Amount
 from assets.table_builder.release import HypercubeRelease
-from mechanisms.sampling.goodness import Binned, misfits
+from mechanisms.sampling.goodness import BinCounts, find_misfits
 from mechanisms.sampling.noise import Distribution, Perturbation
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid
 from mechanisms.table_builder.hypercube import MECHANISM, Consistency, Hypercube, Table
 from mechanisms.table_builder.keys import KeyedWords
-from mechanisms.table_builder.p_table import binned, impossible
+from mechanisms.table_builder.p_table import bin_results, count_impossible
 from resources.warehouse import Session
 
 P_TABLE = "p-table"
@@ -71,14 +71,14 @@ def unlikely_results(design: Hypercube, pairs: Iterable[tuple[Batch, Batch]]) ->
     p_table = design.p_table
     assert p_table is not None
     found: list[str] = []
-    counted: dict[str, Binned] = {}
+    counted: dict[str, BinCounts] = {}
     for place, (exact, noisy) in enumerate(pairs):
         counts, results = exact.values.ravel(), noisy.values.ravel()
-        if wrong := impossible(counts, results, p_table):
+        if wrong := count_impossible(counts, results, p_table):
             found.append(f"{exact.query}: {wrong:,} results that the p-table does not allow")
         if design.consistency is Consistency.CELL:
             tested = counts > 0 if place == 0 else np.zeros(len(counts), dtype=np.bool_)
             counts, results = counts[tested], results[tested]
-        for row, part in binned(counts, results, p_table).items():
+        for row, part in bin_results(counts, results, p_table).items():
             counted[row] = counted[row] + part if row in counted else part
-    return found + misfits(counted)
+    return found + find_misfits(counted)

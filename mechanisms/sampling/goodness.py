@@ -50,7 +50,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Binned:
+class BinCounts:
     """Observed and expected numbers of draws in bins, shape (`BINS`,).
 
     Attributes:
@@ -61,23 +61,23 @@ class Binned:
     expected: NDArray[np.float64]
     impossible: int = 0
 
-    def __add__(self, other: "Binned") -> "Binned":
-        return Binned(
+    def __add__(self, other: "BinCounts") -> "BinCounts":
+        return BinCounts(
             self.observed + other.observed, self.expected + other.expected, self.impossible + other.impossible
         )
 
 
-def binned(values: NDArray[np.int64], distribution: Distribution) -> Binned:
+def bin_draws(values: NDArray[np.int64], distribution: Distribution) -> BinCounts:
     """Draws counted into bins of nearly equal probability. The distribution's quantiles separate the bins."""
     from mechanisms.sampling.kernels import count_by_bin
 
     edges, probabilities = _cut(distribution)
     observed = count_by_bin(values, edges, BINS)
     beyond = np.count_nonzero(np.abs(values) > distribution.cap) if isinstance(distribution, CappedLaplace) else 0
-    return Binned(observed.astype(np.float64), len(values) * probabilities, int(beyond))
+    return BinCounts(observed.astype(np.float64), len(values) * probabilities, int(beyond))
 
 
-def misfits(draws: Mapping[str, Binned]) -> list[str]:
+def find_misfits(draws: Mapping[str, BinCounts]) -> list[str]:
     """The names of the noises that do not fit their distributions; "all together" for the test of all draws.
 
     The false-alarm rate is divided among the tests. A noise with few draws is tested only with the others.
@@ -90,13 +90,13 @@ def misfits(draws: Mapping[str, Binned]) -> list[str]:
     return [*alarms, "all together"] if fit(list(draws.values()), rate).alarm else alarms
 
 
-def fit(draws: Sequence[Binned], false_alarm: float = FALSE_ALARM) -> Fit:
+def fit(draws: Sequence[BinCounts], false_alarm: float = FALSE_ALARM) -> Fit:
     """How well draws fit their distributions, all taken together.
 
     The draws in bins of the same rank are added up, and so are the exact probabilities. The sums vary less than they
     would if all draws came from one distribution, so the false-alarm rate still holds.
     """
-    total = reduce(add, draws, Binned(np.zeros(BINS), np.zeros(BINS)))
+    total = reduce(add, draws, BinCounts(np.zeros(BINS), np.zeros(BINS)))
     if total.impossible:
         return Fit(inf, 0.0, BINS)
     first = _first_of_bins(total.expected)

@@ -1,6 +1,5 @@
 """The weighted least-squares fit of a hypercube: the inner table that agrees best with all measured tables.
 
-This module gives the fitted inner table, whose margins are its sums, and the variance of what is computed from it.
 Measured tables, structural zeros and variances are public, so the fit is post-processing.
 
 **The problem.** Let M_T sum the inner table x to the table T, and y_T = M_T x + noise of variance σ_T² be measured.
@@ -35,7 +34,7 @@ at most that of the closed form: it is the least value of qᵀH⁻¹q over all v
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import compress, product
 from typing import NamedTuple
 
 import numpy as np
@@ -55,11 +54,7 @@ Place = tuple[slice | int, ...]
 
 
 class Term(NamedTuple):
-    """Independent noises with one distribution and one coefficient in a linear combination.
-
-    Attributes:
-        coefficient: by which each is multiplied.
-    """
+    """Independent noises with one distribution and one coefficient in a linear combination."""
 
     noise: Distribution
     coefficient: float
@@ -75,7 +70,6 @@ class Fit:
     """The fit of one hypercube.
 
     Attributes:
-        hypercube: which tables are measured, with which noise.
         possible: shape of the inner table, bool: the cells that are no structural zeros; None if all are possible.
     """
 
@@ -86,11 +80,9 @@ class Fit:
         """The fitted inner table, in steps of the grid like the measurements.
 
         Args:
-            measured: by table, its noisy counts, shape `hypercube.shape(table)`. Those of structural zeros do not
-                matter.
+            measured: by table, its noisy counts, shape `hypercube.shape(table)`. Structural zeros do not matter.
 
         Raises:
-            KeyError: if a measured table is missing.
             NotFittedError: if there are structural zeros and conjugate gradients do not converge.
         """
         cube = np.zeros(tuple(size + 1 for size in self._sizes))
@@ -125,9 +117,8 @@ class Fit:
     def error(self, chosen: Sequence[int]) -> Iterator[Term]:
         """The error of a sum of fitted cells, as a linear combination of the measurements' noises.
 
-        The sum is over some categories of each variable, which ones does not matter. The coefficient of the cell c of
-        y_T is 1/σ_T² times (M_T H⁻¹ q)_c. It depends only on whether c is among the chosen categories of each variable,
-        so there are at most 3^k different ones.
+        The coefficient of the cell c of y_T is 1/σ_T² times (M_T H⁻¹ q)_c. It depends only on whether c is among the
+        chosen categories of each variable, so there are at most 3^k different ones.
 
         Args:
             chosen: by variable, in the hypercube's order, how many categories are added up, at least one.
@@ -161,19 +152,18 @@ class Fit:
 
     @cached_property
     def _subsets(self) -> list[tuple[bool, ...]]:
-        """All subsets S of the variables: for each variable, whether it is in S."""
+        """By subset S of the variables, whether it has each variable."""
         return list(product((False, True), repeat=len(self._sizes)))
 
     @cached_property
     def _eigenvalues(self) -> list[float]:
-        """λ_S for each of them."""
-        contained = {table: {name for name in self.hypercube.sizes if name in table} for table in self.hypercube.tables}
+        """λ_S by subset."""
         inner = self.hypercube.cells(self.hypercube.inner)
         return [
             sum(
                 self._precision[table] * (inner // self.hypercube.cells(table))
-                for table, variables in contained.items()
-                if variables >= {name for name, taken in zip(self.hypercube.sizes, inside, strict=True) if taken}
+                for table in self.hypercube.tables
+                if set(table).issuperset(compress(self.hypercube.sizes, inside))
             )
             for inside in self._subsets
         ]

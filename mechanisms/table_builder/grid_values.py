@@ -2,10 +2,9 @@
 
 Noise that is a multiple of a cell's average weight never hides a record's weight: a change by a weight that is no such
 multiple leads to other results, so no ε holds. Therefore every number is rounded to steps of a public grid before it
-is added up, and noise is added in steps. The bounds limit what one record adds, hence the sensitivity (`hypercube`).
-Grid and bounds are declared before anyone looks at the data; how many numbers a bound changes is confidential.
-
-All arithmetic is in whole numbers. `sql/table_builder/steps.sql` computes the same in the warehouse.
+is added up (`sql/table_builder/steps.sql`), and noise is added in steps. The bounds limit what one record adds, hence
+the sensitivity (`hypercube`). Grid and bounds are declared before anyone looks at the data; how many numbers a bound
+changes is confidential.
 """
 
 from collections.abc import Iterable
@@ -36,10 +35,7 @@ class Grid:
 
     Attributes:
         step: g, exact and greater than 0.
-        lower, upper: the bounds of a record's number, each a multiple of g. Numbers beyond are moved to the nearer one.
-
-    Raises:
-        GridError: if the step is not positive or too fine, a bound is no multiple of it, or bounds are not in order.
+        lower, upper: the bounds of a record's number, multiples of g. Numbers beyond are moved to the nearer one.
     """
 
     step: Fraction

@@ -1,9 +1,8 @@
 """90% intervals: the sets in which the error of a sum of noisy counts lies with a probability of 0.9 or more.
 
 The error's distribution follows from the declared noise alone, and so do these sets. An interval that consists of all
-true values whose error is in the set covers every true value in at least 90% of draws. (The intervals of the S-DHC
-are credible intervals: also the shortest sets of probability 0.9, of the posterior given a flat prior. For counts far
-above 0 both are the same; near 0 a credible interval is shorter, and covers some true counts in 86% of draws only.)
+true values whose error is in the set covers every true value in at least 90% of draws. (The credible intervals of the
+S-DHC are the same far above 0. Near 0 they are shorter, and cover some true counts in 86% of draws only.)
 
 **Sums of independent noises of one distribution** are whole numbers. `shortest_set` tabulates the probabilities of the
 sum, by Fourier transform of a power of the characteristic function, and takes the shortest set.
@@ -48,6 +47,7 @@ _FREQUENCIES = 3_200
 _LARGE_VARIANCE = 1
 
 
+@lru_cache(maxsize=4096)
 def shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
     """The shortest set of consecutive integers that has a sum of noises with a probability of at least 0.9.
 
@@ -59,11 +59,6 @@ def shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
         larger size. If the sum's standard deviation is above `WIDEST_TABULATED`, the set is symmetric and up to 2% of σ
         longer on either side than the shortest.
     """
-    return _shortest_set(noise, cells)
-
-
-@lru_cache(maxsize=4096)
-def _shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
     deviation = sqrt(cells * float(noise.exact_variance))
     if deviation > WIDEST_TABULATED:
         most = int(bound([Term(noise, 1.0, cells)]))
@@ -79,20 +74,18 @@ def _shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
 
 def bound(terms: Iterable[Term]) -> float:
     """A number m with P(|E| <= m) >= 0.9 for a linear combination E of independent noises; 0 if there are none."""
-    parts = sorted(((abs(term.coefficient) * _deviation(term), term) for term in terms), reverse=True, key=_first)
-    sigma = sqrt(sum(size**2 for size, _ in parts))
+    parts = sorted(terms, key=_deviation, reverse=True)
+    sigma = sqrt(sum(_deviation(term) ** 2 for term in parts))
     if not sigma:
         return 0.0
-    steepest = max(abs(term.coefficient) for _, term in parts)
+    steepest = max(abs(term.coefficient) for term in parts)
     reach = REACH if steepest <= 2 * sigma else RARE_REACH
-    risk = sum(
-        term.times * float(term.noise.exact_variance) for _, term in parts if abs(term.coefficient) > REACH * sigma
-    )
+    risk = sum(term.times * float(term.noise.exact_variance) for term in parts if abs(term.coefficient) > REACH * sigma)
     period, spread = 2 * reach * sigma, sigma / _ROUND
     multiples = np.arange(1, _FREQUENCIES * reach + 1)
     angles = 2 * np.pi / period * multiples
     values = np.sinc(spread / _UNIFORMS * angles / np.pi) ** _UNIFORMS
-    for _, term in parts:
+    for term in parts:
         # No factor is greater than 1, so what is negligible once remains so.
         left = np.abs(values) > _FALLEN
         multiples, angles, values = multiples[left], angles[left], values[left]
@@ -111,7 +104,7 @@ def bound(terms: Iterable[Term]) -> float:
 
 
 def characteristic(noise: Distribution, angles: Floats) -> Floats:
-    """The characteristic function of a noise: the mean of cos(t·X) for each t of `angles`."""
+    """The characteristic function of a noise: the mean of cos(t·X) for the angles t."""
     if isinstance(noise, DiscreteGaussian):
         return _gaussian(float(noise.variance), angles)
     rate = float(1 / noise.scale)
@@ -140,8 +133,4 @@ def _gaussian(variance: float, angles: Floats) -> Floats:
 
 
 def _deviation(term: Term) -> float:
-    return sqrt(term.times * float(term.noise.exact_variance))
-
-
-def _first(pair: tuple[float, Term]) -> float:
-    return pair[0]
+    return abs(term.coefficient) * sqrt(term.times * float(term.noise.exact_variance))

@@ -7,8 +7,7 @@ draws if |noise| <= z·√V has at least that probability. The greatest such z o
 taken, each from the exact distribution (`intervals`): 1.65 or so, and more where noise is rarely different from 0.
 
 The set is a quadratic inequality in r. It is restricted to plausible ratios, from the least to the greatest mean that
-the declared bounds of a record allow, and published as the interval from its least to its greatest element. (The S-DHC
-leaves out rays that point away from a noisy pair. That is shorter for negative denominators, and covers 86% to 96%.)
+the declared bounds of a record allow, and published as the interval from its least to its greatest element.
 
 **The estimate** is the plausible ratio that the pair contradicts least. It is in every set that is not empty. If the
 set is empty, the interval consists of the estimate.
@@ -48,13 +47,8 @@ def means(numerator: Answer, denominator: Answer, least: float, most: float) -> 
     """The mean of every cell of two sub-tables with the same cells.
 
     Args:
-        numerator: the sums of a magnitude.
         denominator: counts or sums of weights, whose noise is independent of the numerator's: of another hypercube.
-        least: the least plausible ratio.
-        most: the greatest, not below it.
-
-    Raises:
-        ValueError: if the sub-tables have different shapes, or the plausible ratios are not an interval.
+        least, most: the least and the greatest plausible ratio.
     """
     if numerator.values.shape != denominator.values.shape:
         raise ValueError("numerator and denominator are sub-tables with the same cells")
@@ -73,7 +67,7 @@ def means(numerator: Answer, denominator: Answer, least: float, most: float) -> 
 
     exact = np.divide(above, below, out=np.full_like(above, least), where=below != 0)
     candidates = np.stack([np.clip(exact, least, most), np.full_like(above, least), np.full_like(above, most)])
-    best = np.argmin(np.stack([contradiction(each) for each in candidates]), axis=0)
+    best = np.argmin(np.stack([contradiction(ratio) for ratio in candidates]), axis=0)
     estimate = np.take_along_axis(candidates, best[None], axis=0)[0]
 
     # The ends of the set are plausible limits, or roots of a·r² − 2b·r + c = 0. The discriminant b² − a·c is written
@@ -98,10 +92,10 @@ def _factors(numerator: Answer, denominator: Answer) -> Floats:
     """z of every cell: it depends only on how many published cells numerator and denominator add up."""
     pairs = np.stack([numerator.question.cells.ravel(), denominator.question.cells.ravel()])
     different, which = np.unique(pairs, axis=1, return_inverse=True)
-    found = [
+    factors = [
         _factor(numerator.question.error(one), denominator.question.error(other)) for one, other in different.T.tolist()
     ]
-    return np.array(found)[which.reshape(-1)].reshape(numerator.values.shape)
+    return np.array(factors)[which.reshape(-1)].reshape(numerator.values.shape)
 
 
 @lru_cache(maxsize=1024)

@@ -1,11 +1,10 @@
 """Reading p-tables that other tools have written, from the text of their files.
 
 Two forms are read: the export of sdcTools' R package `ptable` (`pt_export`), and the CSV of the Office for National
-Statistics (package `cell-key-perturbation`). This module gets text and returns a p-table; `assets.table_builder` opens
-files. Every error names the line, the field, the rule and the number of offenders.
+Statistics (package `cell-key-perturbation`). `assets.table_builder.p_tables` opens files.
 
-**Exactness.** `pt_export` writes upper ends of intervals rounded to 8 decimals, and they are what its users draw from.
-So the probabilities are the differences of these decimals, exactly. In the other form they are whole numbers of keys.
+**Exactness.** The users of `pt_export` draw from upper ends of intervals rounded to 8 decimals. So the probabilities
+are the differences of these decimals, exactly. In the other form they are whole numbers of keys.
 """
 
 import re
@@ -24,7 +23,7 @@ ONS_CYCLE = 250
 """Counts above it use row (count − 1) mod 250 + 501."""
 
 LARGEST_CHANGE = 1000
-"""The greatest change of a count that is read: forty times that of the p-tables that are made."""
+"""The greatest change of a count that is read: forty times as much as in the p-tables that are made."""
 
 _SDCTOOLS = ("i", "j", "p", "v", "p_int_ub")
 _ONS = ("pcv", "ckey", "pvalue")
@@ -45,18 +44,14 @@ def read_sdctools(text: str) -> PTable:
 
     Args:
         text: fields separated by semicolons, with a header.
-
-    Raises:
-        PTableError: if a field is missing or no number, the counts are not 0, 1, 2, … in order, a result is negative or
-            not i + v, the upper ends of a count do not ascend to exactly 1, or p is not the length of its interval.
     """
-    lines = list(_fields(text, ";", _SDCTOOLS))
     rows = []
-    for expected, (before, group) in enumerate(groupby(lines, key=lambda line: _whole(line, "i"))):
-        found = list(group)
+    by_count = groupby(_fields(text, ";", _SDCTOOLS), key=lambda line: _whole(line, "i"))
+    for expected, (before, group) in enumerate(by_count):
+        lines = list(group)
         if before != expected:
-            raise _error(found[0], "i", f"the counts must be 0, 1, 2, … in order; {before} is where {expected} belongs")
-        rows.append(_intervals(found, before))
+            raise _error(lines[0], "i", f"the counts must be 0, 1, 2, … in order; {before} is where {expected} belongs")
+        rows.append(_intervals(lines, before))
     return PTable(tuple(rows))
 
 
@@ -67,14 +62,9 @@ def read_ons(text: str) -> PTable:
 
     Args:
         text: fields separated by commas, with a header.
-
-    Raises:
-        PTableError: if a field is missing or no whole number, if not every count from 1 to 750 has every key from 0 to
-            the greatest once, or if a result is negative.
     """
-    lines = list(_fields(text, ",", _ONS))
     changes: dict[tuple[int, int], int] = {}
-    for line in lines:
+    for line in _fields(text, ",", _ONS):
         place = _whole(line, "pcv"), _whole(line, "ckey")
         if place in changes:
             raise _error(line, "ckey", f"count {place[0]} has key {place[1]} twice")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from mechanisms.table_builder import entropy
-from mechanisms.table_builder.entropy import ImpossibleTableError, Made, Parameters, make
+from mechanisms.table_builder.entropy import ImpossibleTableError, MadeTable, Parameters, make
 from mechanisms.table_builder.p_table import Row
 from tests.depth import deep_but, examples
 
@@ -84,7 +84,7 @@ def slsqp(parameters: Parameters, count: int) -> tuple[float, float]:
     return -found.fun, float(off)
 
 
-def entropies(made: Made) -> list[float]:
+def entropies(made: MadeTable) -> list[float]:
     return [-fsum(float(p) * log(p) for p in row.probabilities.values()) for row in made.table.rows]
 
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.accounting.rounding import round_up
-from mechanisms.sampling.goodness import misfits
+from mechanisms.sampling.goodness import find_misfits
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.table_builder import p_table
-from mechanisms.table_builder.p_table import PTable, Row, binned, impossible
+from mechanisms.table_builder.p_table import PTable, Row, bin_results, count_impossible
 from tests.mechanisms.sampling.exact_noise import OutOfWordsError, ToyStream
 from tests.mechanisms.sampling.word_tree import Finished, bracket
 
@@ -218,12 +218,12 @@ COUNTS = np.random.default_rng(12).integers(0, 7, 20_000)
 def test_exact_draws_pass_the_test_of_the_gates_and_wrong_ones_do_not() -> None:
     """False alarms at most once in a billion runs; a wrong table passes with a probability below 1e-6."""
     results = TABLE.draw(COUNTS, RandomStream(KEY, "goodness"))
-    assert misfits(binned(COUNTS, results, TABLE)) == []
-    assert impossible(COUNTS, results, TABLE) == 0
+    assert find_misfits(bin_results(COUNTS, results, TABLE)) == []
+    assert count_impossible(COUNTS, results, TABLE) == 0
     other_cycle = PTable(TABLE.rows, cycle=3).draw(COUNTS, RandomStream(KEY, "goodness"))
     wrong_weights = PTable((*TABLE.rows[:3], Row((0, 1, -1), (4, 3, 1))), 2).draw(COUNTS, RandomStream(KEY, "goodness"))
     for wrong in (other_cycle, wrong_weights, COUNTS):
-        assert misfits(binned(COUNTS, wrong, TABLE))
+        assert find_misfits(bin_results(COUNTS, wrong, TABLE))
 
 
 def test_impossible_results_are_counted_wherever_they_are() -> None:
@@ -231,7 +231,7 @@ def test_impossible_results_are_counted_wherever_they_are() -> None:
     results[COUNTS == 0] += 1
     results[5], results[6] = COUNTS[5] + 1000, COUNTS[6] - 1000
     expected = sum(TABLE.probability(a, b) == 0 for a, b in zip(COUNTS.tolist(), results.tolist(), strict=True))
-    assert impossible(COUNTS, results, TABLE) == expected > 2000
+    assert count_impossible(COUNTS, results, TABLE) == expected > 2000
 
 
 def test_the_greatest_variance_and_bias_are_those_of_a_row() -> None:
