@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.table_builder.cell_keys import cell_keys, keys_of_records
+from assets.table_builder.perturbation import add_up_keys, derive_keys
 from mechanisms.table_builder.keys import record_keys
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -48,7 +48,7 @@ def named(session: Session) -> dict[str, Any]:
 
 def keyed(session: Session, record: Sequence[str]) -> list[int]:
     """The keys of all cells, as the draw has them."""
-    return whole(cell_keys(session, keys_of_records(session, record, KEY, named(session)), 6))
+    return whole(add_up_keys(session, derive_keys(session, record, KEY, named(session)), 6))
 
 
 def whole(keys: np.ndarray) -> list[int]:
@@ -66,7 +66,7 @@ def test_cell_keys_are_sums_modulo_2_to_the_128(session: Session, people: list[t
     halves = np.array([[key >> 64, key % 2**64] for _, key in people], dtype=np.uint64).reshape(-1, 2)
     table = pa.table({"cell": cells, "key_upper": halves[:, 0].copy(), "key_lower": halves[:, 1].copy()})
     expected = [sum(key for place, key in people if place == cell) % 2**128 for cell in range(6)]
-    assert whole(cell_keys(session, table, 6)) == expected
+    assert whole(add_up_keys(session, table, 6)) == expected
     assert expected[5] == 0
 
 
@@ -74,7 +74,7 @@ def test_very_many_of_the_greatest_keys_do_not_overflow(session: Session) -> Non
     many = 100_000
     greatest = np.full(many, 2**64 - 1, dtype=np.uint64)
     table = pa.table({"cell": np.ones(many, dtype=np.int64), "key_upper": greatest, "key_lower": greatest})
-    assert whole(cell_keys(session, table, 2)) == [0, many * (2**128 - 1) % 2**128]
+    assert whole(add_up_keys(session, table, 2)) == [0, many * (2**128 - 1) % 2**128]
 
 
 def test_record_keys_of_whole_numbers_are_those_of_their_distance_from_the_least(session: Session) -> None:
