@@ -1,4 +1,4 @@
-"""The gates of a hypercube: what its tables must satisfy besides what all noisy counts must."""
+"""The gates that a hypercube has besides those of all noisy counts."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import COUNTS
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import PLAN
-from assets.table_builder.asking import HYPERCUBE, in_parts
+from assets.table_builder.asking import HYPERCUBE, as_parts
 from assets.table_builder.counting import table_name
 from assets.table_builder.plan import planned_tables
 from assets.table_builder.release import HypercubeRelease
@@ -24,7 +24,6 @@ Context = ReleaseContext[HypercubeRelease]
 
 
 def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease]]:
-    """The gates of a hypercube; that on margins only where margins are published."""
     gates = [
         Gate("plan_as_declared", PLAN, "The stored plan is the one that follows from the declaration.", _planned),
         Gate(
@@ -102,7 +101,7 @@ def _agree(context: Context) -> list[str]:
     for table in design.tables:
         own = rows.filter(pc.equal(rows["table_name"], table_name(table)))
         cells = np.zeros(design.cells(table), dtype=np.int64)
-        cells[own["cell"].to_numpy()] = in_parts(own["estimate"])
+        cells[own["cell"].to_numpy()] = as_parts(own["estimate"])
         published[table] = cells.reshape(design.shape(table))
     for table in design.tables:
         wrong = np.count_nonzero(design.margin(published[design.inner], table) != published[table])
