@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.table_builder.release import BETWEEN, NUMBER
-from mechanisms.refusal import RefusedError
-from mechanisms.table_builder.asking import Answer, CannotAnswerError, Question
+from mechanisms.table_builder.asking import Answer, Question, QuestionError
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
 from mechanisms.table_builder.means import means
@@ -41,10 +40,6 @@ _LISTED = 12
 """The most categories that a message lists."""
 
 Where = Mapping[str, Sequence[Any]]
-
-
-class QuestionError(RefusedError, ValueError):
-    """A question that the hypercube cannot answer. The message names the variable and the rule."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +72,8 @@ class Publication:
         """
         if isinstance(by, str) or any(isinstance(values, str) for values in where.values()):
             raise QuestionError("variables and categories are given as lists")
-        try:
-            places = {name: [self._place(name, value) for value in values] for name, values in where.items()}
-            return Question(self.design, tuple(by), places, self.possible)
-        except CannotAnswerError as error:
-            raise QuestionError(str(error)) from None
+        places = {name: [self._place(name, value) for value in values] for name, values in where.items()}
+        return Question(self.design, tuple(by), places, self.possible)
 
     def ask(self, by: Sequence[str], where: Where) -> pa.Table:
         """The table by some variables, with the columns `estimate`, `standard_error`, `lower` and `upper`.

@@ -33,9 +33,9 @@ def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease
             _complete,
         ),
     ]
-    if release.withheld:
-        words = f"The records that are counted are those that {release.withheld.name} made of the current CEF."
-        gates.append(Gate("withheld_as_made", COUNTS, words, _withheld))
+    if withheld := release.withheld:
+        words = f"The records that are counted are those that {withheld.name} made of the current CEF."
+        gates.append(Gate("withheld_as_made", COUNTS, words, withheld.problems))
     if release.cube.suppress_below:
         words = "No figure is published for an estimate below the threshold."
         gates.append(Gate("small_estimates_absent", TABLES, words, _small))
@@ -44,11 +44,6 @@ def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease
             Gate("margins_agree", TABLES, "Every published margin is exactly the sum of its inner cells.", _agree)
         )
     return gates
-
-
-def _withheld(context: Context) -> list[str]:
-    assert context.release.withheld is not None
-    return context.release.withheld.problems(context)
 
 
 def _planned(context: Context) -> list[str]:

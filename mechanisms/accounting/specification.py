@@ -99,10 +99,7 @@ class Specification:
 
     def protects_like(self, other: "Specification") -> bool:
         """Whether both have the same loss, lines and unit, whatever their wording."""
-        return self._measured() == other._measured()
-
-    def _measured(self) -> tuple[Loss, tuple[Line, ...], str, int | None, str]:
-        return self.loss, self.lines, self.flavor.unit, self.flavor.changes_per_person, self.flavor.neighbors
+        return _measured(self) == _measured(other)
 
     def as_record(self) -> dict[str, Any]:
         flavor = asdict(self.flavor) | {"multiverse": list(self.flavor.multiverse)}
@@ -115,6 +112,11 @@ class Specification:
         kind = _LOSSES[flavor["output_premetric"]]
         lines = tuple(Line(line["label"], kind.from_record(line["loss"])) for line in record.get("lines", []))
         return cls(Flavor(**flavor), kind.from_record(record["loss"]), lines)
+
+
+def _measured(specification: Specification) -> tuple[Loss, tuple[Line, ...], str, int | None, str]:
+    flavor = specification.flavor
+    return specification.loss, specification.lines, flavor.unit, flavor.changes_per_person, flavor.neighbors
 
 
 @dataclass(frozen=True)

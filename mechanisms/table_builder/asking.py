@@ -25,13 +25,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.fitting import Fit, Floats, Term
 from mechanisms.table_builder.hypercube import Hypercube, Margins, Table
 from mechanisms.table_builder.intervals import COVERAGE, bound, shortest_set
 
 
-class CannotAnswerError(ValueError):
-    """A question that a hypercube does not answer. The message names the variable and the rule."""
+class QuestionError(RefusedError, ValueError):
+    """A question that a hypercube cannot answer. The message names the variable and the rule."""
 
 
 def margin_of_one(hypercube: Hypercube, table: Table) -> float:
@@ -58,7 +59,7 @@ class Question:
         possible: shape of the inner table, bool: the cells that are no structural zeros; None if all are possible.
 
     Raises:
-        CannotAnswerError: for variables and categories that the hypercube does not have, are named twice, or are none.
+        QuestionError: for variables and categories that the hypercube does not have, are named twice, or are none.
     """
 
     hypercube: Hypercube
@@ -69,16 +70,16 @@ class Question:
     def __post_init__(self) -> None:
         for name in (*self.by, *self.where):
             if name not in self.hypercube.sizes:
-                raise CannotAnswerError(f"{name}: the hypercube is by {', '.join(self.hypercube.sizes)}")
+                raise QuestionError(f"{name}: the hypercube is by {', '.join(self.hypercube.sizes)}")
         if len(set(self.by)) < len(self.by):
-            raise CannotAnswerError("a sub-table names each variable once")
+            raise QuestionError("a sub-table names each variable once")
         for name, places in self.where.items():
             if not places:
-                raise CannotAnswerError(f"{name}: at least one category counts")
+                raise QuestionError(f"{name}: at least one category counts")
             if len(set(places)) < len(places):
-                raise CannotAnswerError(f"{name}: a category is named twice")
+                raise QuestionError(f"{name}: a category is named twice")
             if not all(0 <= place < self.hypercube.sizes[name] for place in places):
-                raise CannotAnswerError(f"{name}: the hypercube does not have all of these categories")
+                raise QuestionError(f"{name}: the hypercube does not have all of these categories")
 
     @cached_property
     def chosen(self) -> dict[str, tuple[int, ...]]:

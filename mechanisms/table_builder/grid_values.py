@@ -7,13 +7,8 @@ the sensitivity (`hypercube`). Grid and bounds are declared before anyone looks 
 changes is confidential.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
-
-import numpy as np
-from numpy.typing import NDArray
 
 PLACES = 4
 """Decimals of the numbers that are rounded: those of a decimal column of the CEF."""
@@ -70,30 +65,9 @@ class Grid:
     @property
     def multiplier(self) -> int:
         """The numerator of a ten-thousandth in steps."""
-        return self._ten_thousandth.numerator
+        return (1 / (10**PLACES * self.step)).numerator
 
     @property
     def divisor(self) -> int:
-        """Its denominator."""
-        return self._ten_thousandth.denominator
-
-    @property
-    def _ten_thousandth(self) -> Fraction:
-        return 1 / (10**PLACES * self.step)
-
-    def steps(self, numbers: Iterable[Decimal | int]) -> NDArray[np.int64]:
-        """The nearest number of steps to each number, halves away from 0, moved into the bounds; shape (numbers,).
-
-        Args:
-            numbers: with at most four decimals.
-
-        Raises:
-            GridError: if a number has more decimals.
-        """
-        return np.array([self._steps(Fraction(number) * 10**PLACES) for number in numbers], dtype=np.int64)
-
-    def _steps(self, ten_thousandths: Fraction) -> int:
-        if ten_thousandths.denominator != 1:
-            raise GridError(f"a number has more than {PLACES} decimals")
-        size = (2 * abs(ten_thousandths.numerator) * self.multiplier + self.divisor) // (2 * self.divisor)
-        return max(self.least, min(self.most, -size if ten_thousandths < 0 else size))
+        """The denominator of a ten-thousandth in steps."""
+        return (1 / (10**PLACES * self.step)).denominator

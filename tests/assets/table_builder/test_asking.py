@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from assets.table_builder.asking import (
     Publication,
-    QuestionError,
     as_decimals,
     as_parts,
     fitted_numbers,
     least_variance,
 )
+from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.entropy import Parameters, make
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily
 from mechanisms.table_builder.p_table import PTable

@@ -22,7 +22,7 @@ from assets.release.contents import cef_version
 from assets.release.draw import Inputs
 from assets.release.release import DeclarationError
 from assets.release.statement import Statement
-from assets.table_builder.asking import QuestionError, least_variance, read_publication, sub_table
+from assets.table_builder.asking import least_variance, read_publication, sub_table
 from assets.table_builder.counting import ImpossibleCellError, TooLargeError, add_up_cells, counts_recipe
 from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.method import TableBuilderMethod
@@ -31,6 +31,7 @@ from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statement import hypercube_statement
 from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, PureLoss
 from mechanisms.swapping.loss import theorem_1
+from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.judging import judge
 from orchestration import cli
 from orchestration.components.table_builder import TableBuilder
