@@ -93,27 +93,24 @@ def convert(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> Co
     if left < 0 or (left == 0 and concentrated.rho > 0):
         raise DoesNotCompose("the releases' own δs add up to all of the total's δ or more")
 
-    def converted(loss: ConcentratedLoss, takes_pure: bool) -> Conversion:
+    def convert_loss(loss: ConcentratedLoss, takes_pure: bool) -> Conversion:
         epsilon = PureLoss(Fraction(canonne_kamath_steinke(loss, left, places))) if loss.rho > 0 else PureLoss()
         return Conversion(loss, epsilon, takes_pure)
 
-    apart = converted(concentrated, takes_pure=False)
+    without_pure = convert_loss(concentrated, takes_pure=False)
     if pure and left > 0:
-        together = converted(concentrated + compose_concentrated(pure), takes_pure=True)
-        if together.epsilon <= apart.epsilon + compose_pure(pure):
-            return together
-    return apart
+        with_pure = convert_loss(concentrated + compose_concentrated(pure), takes_pure=True)
+        if with_pure.epsilon <= without_pure.epsilon + compose_pure(pure):
+            return with_pure
+    return without_pure
 
 
 def compose_approximate(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> ApproximateLoss:
-    """ε of all releases together for a given δ.
+    """ε of all releases together for a given δ; a converted ε is rounded up to some decimal places.
 
     The δs of releases in approximate DP are subtracted from the given δ. The rest is used for the conversion from
-    zCDP, by Canonne, Kamath and Steinke. Pure losses either add their ε to the result or are converted as ε²/2,
-    whichever gives less. The former suits a few large ε, the latter many small ones.
-
-    Args:
-        places: decimals to which a converted ε is rounded up.
+    zCDP, by Canonne, Kamath and Steinke. Pure losses either add their ε to the result, which suits a few large ones, or
+    are converted as ε²/2.
 
     Raises:
         DoesNotCompose: if the releases' own δs use up the given δ, or a loss is infinite.
@@ -127,9 +124,7 @@ def compose_approximate(losses: Iterable[Loss], delta: Fraction, places: int = P
 
 
 def compose_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
-    """The total of losses in the output premetric of a limit, at the limit's δ if it has one.
-
-    Under a limit of ∞, every total is ∞.
+    """The total of losses in the output premetric of a limit, at the limit's δ if it has one; ∞ under a limit of ∞.
 
     Raises:
         DoesNotCompose: if a loss implies none in that premetric.
@@ -144,18 +139,14 @@ def compose_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
 
 
 def fits(total: Loss, limit: Loss) -> bool:
-    """Whether a total is within a limit of the same output premetric. The comparison is exact.
-
-    Raises:
-        DoesNotCompose: if the two are of different kinds.
-    """
+    """Whether a total is within a limit of the same output premetric, exactly. Raises DoesNotCompose for others."""
     if type(total) is not type(limit) or isinstance(limit, InfiniteLoss):
         raise DoesNotCompose("losses in different output premetrics do not compare")
     return total <= limit  # type: ignore[operator]
 
 
 def warn_of_infinite(charges: int) -> str:
-    """What a finite total of a population leaves out, as a sentence; "" if no charge of it is infinite."""
+    """The sentence on infinite charges that a finite total of a population leaves out; "" if there are none."""
     if not charges:
         return ""
     which = "one charge has" if charges == 1 else f"{charges} charges have"

@@ -16,7 +16,7 @@ from mechanisms.accounting.losses import ConcentratedLoss, require_delta
 from mechanisms.accounting.rounding import bound_logarithm, bound_square_root, round_nearest, round_up
 
 PLACES = 6
-"""The default number of decimals of a computed ε."""
+"""The decimals of a computed ε."""
 
 _ENOUGH = Decimal("1e-20")
 _GUARD_DIGITS = 40
@@ -49,10 +49,7 @@ def bun_steinke_above(rho: Fraction, delta: Fraction, digits: int) -> Fraction:
 
 
 def canonne_kamath_steinke_above(rho: Fraction, delta: Fraction, x: Fraction, digits: int) -> Fraction:
-    """A rational number not below ε(x), from logarithms of `digits` significant digits.
-
-    Only the logarithms are inexact. Each is rounded in the direction that increases ε.
-    """
+    """A rational number not below ε(x), from logarithms of `digits` significant digits, rounded to increase ε."""
     _, log_inverse_delta = bound_logarithm(1 / delta, digits)
     log_order, _ = bound_logarithm(1 + x, digits)
     _, log_ratio = bound_logarithm(x / (1 + x), digits)

@@ -101,10 +101,7 @@ class ConcentratedLoss:
 
     @classmethod
     def of_pure(cls, loss: PureLoss) -> Self:
-        """ρ = ε²/2 for pure ε-DP (Bun and Steinke, Proposition 1.4).
-
-        Exact if ε is rational. If ε contains a logarithm, it is first rounded up at its 20th decimal.
-        """
+        """ρ = ε²/2 for pure ε-DP (Bun and Steinke, Proposition 1.4); a logarithm is rounded up at its 20th decimal."""
         epsilon = loss.rational if loss.argument == 1 else Fraction(loss.round_up(_PLACES_OF_EPSILON))
         return cls(epsilon**2 / 2)
 
@@ -138,10 +135,7 @@ class ConcentratedLoss:
 
 @dataclass(frozen=True)
 class ApproximateLoss:
-    """(ε, δ): P(S) <= exp(ε) Q(S) + δ for every event S (Dwork et al., 2006).
-
-    δ is strictly between 0 and 1: a loss with δ = 0 is a `PureLoss`.
-    """
+    """(ε, δ), 0 < δ < 1: P(S) <= exp(ε) Q(S) + δ for every event S (Dwork et al., 2006)."""
 
     symbol: ClassVar[str] = "ε"
     output_premetric: ClassVar[str] = "multiplicative distance but for δ (approximate DP)"
@@ -153,11 +147,7 @@ class ApproximateLoss:
         require_delta(self.delta)
 
     def __add__(self, other: "ApproximateLoss") -> "ApproximateLoss":
-        """Basic composition: both ε and δ add up (Dwork and Roth, 2014, Theorem 3.16).
-
-        Raises:
-            ValueError: if the δs add up to 1 or more, which guarantees nothing.
-        """
+        """Basic composition (Dwork and Roth, 2014, Theorem 3.16). Raises ValueError if the δs add up to 1 or more."""
         return ApproximateLoss(self.epsilon + other.epsilon, self.delta + other.delta)
 
     def __le__(self, other: "ApproximateLoss") -> bool:
@@ -167,10 +157,8 @@ class ApproximateLoss:
     def of_group(self, size: int) -> "ApproximateLoss":
         """Group privacy: ε becomes kε and δ becomes δ(1 + e^ε + … + e^((k-1)ε)), rounded up, for a size k.
 
-        By induction: each further unit multiplies the δ so far by e^ε and adds δ.
-
-        Raises:
-            ValueError: if the size is below 1, or δ grows to 1 or more, which guarantees nothing.
+        By induction: each further unit multiplies the δ so far by e^ε and adds δ. If δ grows to 1 or more, which
+        guarantees nothing, it raises ValueError.
         """
         if size < 1:
             raise ValueError(f"a group has at least one unit, not {size}")

@@ -8,10 +8,8 @@ import math
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 
-DECIMALS = 4
-"""To how many decimals a loss is rounded up wherever people read it."""
-LINE_DECIMALS = 6
-"""The same for the lines that a loss is the sum of, many of which are below 0.0001."""
+DECIMALS, LINE_DECIMALS = 4, 6
+"""The decimals of a loss wherever people read it, and of the lines that it is the sum of: many are below 0.0001."""
 
 
 def round_up(number: Fraction, places: int) -> Decimal:

@@ -30,12 +30,11 @@ _LOSSES: dict[str, type[Loss]] = {
 
 @dataclass(frozen=True)
 class Flavor:
-    """What kind of protection a release gives: the first four building blocks.
+    """The kind of protection that a release gives: the first four building blocks.
 
     Attributes:
         domain: who is eligible for protection: the data sets considered.
-        multiverse: how far protection extends: the invariants, each in words. Data sets are compared only if they
-            agree on all of them.
+        multiverse: the invariants in words. Data sets are compared only if they agree on all of them.
         unit: the granularity of the input premetric (Hamming distance): "household", "person" or "person record".
         changes_per_person: the most units that a change of one person's characteristics can change, or None if the
             unit is the person, or if there is no bound, as for person records. A move from one unit to another is not
@@ -125,7 +124,7 @@ class Total:
 
     Attributes:
         multiverse: all invariants involved; the total holds within the universes that share every one.
-        left_out: how many specifications the total does not include, and why: one sentence for each reason.
+        left_out: one sentence for each reason why specifications are not included.
     """
 
     unit: str
@@ -139,11 +138,11 @@ class Total:
 def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) -> tuple[Total, ...]:
     """Total losses of one dataset's releases for a change of one unit, by unit and output premetric.
 
-    In a total for persons, a guarantee for another unit counts as a group of `changes_per_person` units. A guarantee
-    for adding or removing units counts as a group of two. A total includes all losses that imply one in its output
-    premetric, and lists what it leaves out and why. There is a total in each output premetric in which some release
-    is stated, and one in (ε, δ) next to each one in zCDP. If a loss is infinite, there is a total of ∞, which counts
-    every release; no other total counts that loss. The releases' own δs are added to the δ for the conversion.
+    In a total for persons, a guarantee for another unit counts as a group of `changes_per_person` units. A total
+    includes all losses that imply one in its output premetric, and lists what it leaves out and why. There is a total
+    in each output premetric in which some release is stated, and one in (ε, δ) next to each one in zCDP. If a loss is
+    infinite, there is a total of ∞, which counts every release; no other total counts that loss. The releases' own δs
+    are added to the δ for the conversion.
     """
     composed = list(specifications)
     units = {specification.flavor.unit for specification in composed}

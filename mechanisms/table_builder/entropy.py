@@ -93,13 +93,11 @@ class MadeTable:
     """A p-table with the certificate of its entropies.
 
     Attributes:
-        entropies: of the rows, in nats.
-        gaps: by row, a bound of how much greater the entropy of another one under the same constraints may be; exactly
-            0 if there is no other.
+        gaps: by row, a bound in nats of how much greater the entropy of another one under the same constraints may be;
+            exactly 0 if there is no other.
     """
 
     table: PTable
-    entropies: tuple[float, ...]
     gaps: tuple[float, ...]
 
 
@@ -109,15 +107,14 @@ def make(parameters: Parameters) -> MadeTable:
     Raises:
         ImpossibleTableError: if the solver does not come close enough, which needs parameters that nobody uses.
     """
-    rows, entropies, gaps = [Row((0,), (1,))], [0.0], [0.0]
+    rows, gaps = [Row((0,), (1,))], [0.0]
     for count in range(1, parameters.largest_change + parameters.threshold + 2):
         row, gap = _row(parameters, count)
         if not gap <= 1e-9:
             raise ImpossibleTableError(f"count {count}: the solver came no nearer to the greatest entropy than {gap}")
         rows.append(row)
-        entropies.append(float(_entropy(list(row.probabilities.values()))))
         gaps.append(gap)
-    return MadeTable(PTable(tuple(rows)), tuple(entropies), tuple(gaps))
+    return MadeTable(PTable(tuple(rows)), tuple(gaps))
 
 
 def _row(parameters: Parameters, count: int) -> tuple[Row, float]:
