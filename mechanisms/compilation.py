@@ -16,8 +16,8 @@ from mechanisms import delimited
 from mechanisms.pair_swapping.pairing import Households, Places, swap_pairs
 from mechanisms.phsafe.averages import estimate_averages
 from mechanisms.row_digests import sum_of_digests
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.goodness import bin_draws
+from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, count_cells, permute
 from mechanisms.table_builder.p_table import PTable, Row

@@ -25,8 +25,8 @@ from mechanisms.safetab.design import (
 )
 from mechanisms.safetab.details import DETAILS, cells
 from mechanisms.safetab.planning import Z, chances
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import MILLION, QUANTILE, least_budget, margin_of_error
+from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.quantiles import Uncapped
 from resources.statements import Table
 from resources.warehouse import Recipe, Session

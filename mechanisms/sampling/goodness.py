@@ -9,10 +9,7 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.sampling.capped_laplace import CappedLaplace
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.noise import Distribution
+from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution
 
 FALSE_ALARM = 1e-9
 """The probability that correct noise raises an alarm, as far as Pearson's statistic is chi-square distributed."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.quantiles import Uncapped, half_width
 
 COVERAGE = Fraction(9, 10)

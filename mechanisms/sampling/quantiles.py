@@ -8,9 +8,8 @@ from itertools import count
 import numpy as np
 
 from mechanisms.noise import Noise
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.fixed_point import exponential
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.noise_sums import NoiseSum
 
 Uncapped = DiscreteGaussian | DiscreteLaplace

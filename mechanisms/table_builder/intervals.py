@@ -22,9 +22,7 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from mechanisms.sampling.capped_laplace import CappedLaplace
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.noise import Distribution
+from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, Distribution
 from mechanisms.table_builder.fitting import Floats, Term
 
 COVERAGE = 0.9

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from assets.gates.shared import all_gates
 from assets.topdown.release import TopDownRelease
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import WordSource
 from resources.custody import CustodyMode
 from tests.deployments import SHOWN, Deployment, refuses_to_publish

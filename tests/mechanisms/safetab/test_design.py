@@ -32,8 +32,7 @@ from mechanisms.safetab.production import (
     production_p,
 )
 from mechanisms.safetab.regions import RegionType
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.states import PUERTO_RICO, STATES
 
 STATES_AND_DC = tuple(code for code in STATES if code != PUERTO_RICO)

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from mechanisms.accounting.rounding import format_decimal
 from mechanisms.sampling import inversion
-from mechanisms.sampling.capped_laplace import LARGEST_CAP, LEAST_PROBABILITY, CappedLaplace
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.goodness import bin_draws, find_misfits
 from mechanisms.sampling.inversion import tabulate
+from mechanisms.sampling.noise import LARGEST_CAP, LEAST_PROBABILITY, CappedLaplace, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
 from tests.depth import deep_but
 from tests.mechanisms.sampling.exact_noise import ToyStream, alarms, reference

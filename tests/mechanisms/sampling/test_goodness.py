@@ -7,9 +7,8 @@ import pytest
 from scipy.stats import chi2
 
 from mechanisms.sampling import goodness
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.goodness import FALSE_ALARM, Fit, bin_draws, find_misfits, fit
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
 
 GAUSSIANS = [DiscreteGaussian(Fraction(variance)) for variance in (1, 100, 92_402)]

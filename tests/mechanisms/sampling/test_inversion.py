@@ -18,9 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.sampling import inversion
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.inversion import Table, sample, tabulate
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream, WordReader
 from tests.depth import deep_but
 from tests.mechanisms.sampling.exact_noise import DIGITS, Noise, OutOfWordsError, ToyStream, quantiles, reference

@@ -18,8 +18,7 @@ import pytest
 from scipy.stats import norm
 
 from mechanisms.sampling import rejection
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.rejection import Choices, WordChoices, bernoulli_exponential, gaussian, laplace
 from mechanisms.sampling.stream import RandomStream, WordReader
 from tests.depth import deep_but
