@@ -20,7 +20,6 @@ class Rule(IntEnum):
     """A rule that a row can violate. Those up to `STRAY_RETURN` are violated in a column, the others by a whole row."""
 
     NOT_UTF8 = 0
-    """Bytes that are no character of UTF-8."""
     STRAY_QUOTE = 1
     """A quote in a field that does not begin with one."""
     TEXT_AFTER_QUOTE = 2
@@ -28,7 +27,6 @@ class Rule(IntEnum):
     STRAY_RETURN = 3
     """A carriage return outside quotes that is not followed by a line feed."""
     UNCLOSED_QUOTE = 4
-    """The text ends within quotes."""
     FEWER_FIELDS = 5
     """Fewer fields than the caller states."""
     MORE_FIELDS = 6

@@ -226,11 +226,7 @@ def fitted_numbers(
 
 
 def read_publication(folder: Path) -> Publication:
-    """The published numbers of a hypercube, from the folder of its publication.
-
-    Raises:
-        QuestionError: if the folder holds no publication of a hypercube.
-    """
+    """The publication in a folder. Raises QuestionError if the folder has none of a hypercube."""
     try:
         tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
         categories = _categories(pq.read_table(folder / f"{CATEGORIES}.parquet"))
@@ -243,15 +239,7 @@ def read_publication(folder: Path) -> Publication:
 
 
 def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = None) -> "pd.DataFrame":
-    """A table built from the publication of a hypercube, with standard errors and 90% intervals.
-
-    Args:
-        folder: the folder of the publication.
-        by, where: as for `Publication.ask`.
-
-    Raises:
-        QuestionError: as `read_publication` and `Publication.ask`.
-    """
+    """A table built from the publication of a hypercube in a folder; `Publication.ask` has `by` and `where`."""
     return read_publication(Path(folder)).ask(by, where or {}).to_pandas()
 
 

@@ -18,12 +18,8 @@ from mechanisms.table_builder.hypercube import Table
 from resources.warehouse import Recipe, Session
 
 
-class ImpossibleCellError(RefusedError, ValueError):
-    """Records in structural zeros. The message contains only the number of cells."""
-
-
-class TooLargeError(RefusedError, ValueError):
-    """Sums that the published tables could not hold. The message contains no sum."""
+class CountsError(RefusedError, ValueError):
+    """Records in structural zeros, or sums that the published tables could not hold. The message contains no sum."""
 
 
 _LARGEST = 2**63
@@ -53,22 +49,19 @@ def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
     """The recipe of the exact counts, in the order of the draw.
 
     Raises:
-        ImpossibleCellError: if records lie in structural zeros.
-        TooLargeError: if the sums could not be published.
+        CountsError: if records lie in structural zeros, or the sums could not be published.
     """
     exact = add_up_cells(session, release, release.amount)
     design = release.design
     if outside := np.count_nonzero(exact[~release.possible]):
-        raise ImpossibleCellError(
+        raise CountsError(
             f"{release.schema}: structural_zeros: {outside:,} cells that are declared impossible have records; nothing "
             "was charged"
         )
     noise = max(sqrt(design.variance(table) * release.cells_of(table)) for table in design.tables)
     reach = float(np.abs(exact).sum(dtype=np.float64)) + _DEVIATIONS * noise
     if reach * release.unit_of_cells * PARTS_OF_ONE >= _LARGEST:
-        raise TooLargeError(
-            f"{release.schema}: the sums are too large to be published; declare a smaller grid or bounds"
-        )
+        raise CountsError(f"{release.schema}: the sums are too large to be published; declare a smaller grid or bounds")
     values = [design.margin(exact, table).ravel()[release.possible_in(table)] for table in design.tables]
     cells = list_cells(release)
     counts = cells.add_column(0, "draw_order", pa.array(np.arange(len(cells)))).append_column(

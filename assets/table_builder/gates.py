@@ -18,7 +18,7 @@ from assets.table_builder.tables import FIGURES
 from assets.tabulation.asset import TABLES
 from mechanisms.table_builder.hypercube import Margins
 from resources.statements import Zone
-from resources.warehouse import Recipe, Session
+from resources.warehouse import Recipe
 
 Context = ReleaseContext[HypercubeRelease]
 
@@ -55,14 +55,13 @@ def _planned(context: Context) -> list[str]:
     return problems
 
 
-def _rows(session: Session, release: HypercubeRelease) -> pa.Table:
-    return session.arrow("warehouse/all", source=release.public(HYPERCUBE))
+def _read(context: Context, name: str) -> pa.Table:
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        return session.arrow("warehouse/all", source=context.release.public(name))
 
 
 def _complete(context: Context) -> list[str]:
-    release, problems = context.release, []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        rows = _rows(session, release)
+    release, rows, problems = context.release, _read(context, HYPERCUBE), []
     for table in release.design.tables:
         name = table_name(table)
         cells = rows.filter(pc.equal(rows["table_name"], name))["cell"].to_numpy()
@@ -74,29 +73,25 @@ def _complete(context: Context) -> list[str]:
 
 
 def _small(context: Context) -> list[str]:
-    release, problems = context.release, []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for name in (HYPERCUBE, *(f"product_{product.name}" for product in release.cube.products)):
-            rows = session.arrow("warehouse/all", source=release.public(name))
-            small = pc.less(rows["estimate"].cast(pa.float64()), float(release.cube.suppress_below))
-            shown = sum(
-                pc.sum(pc.and_(rows["suppressed"], pc.is_valid(rows[column]))).as_py() or 0
-                for column in FIGURES
-                if column in rows.column_names
-            )
-            problems += count_problem((pc.sum(small).as_py() or 0) + shown, f"{name}: figures below the threshold")
+    cube, problems = context.release.cube, []
+    for name in (HYPERCUBE, *(f"product_{product.name}" for product in cube.products)):
+        rows = _read(context, name)
+        small = pc.less(rows["estimate"].cast(pa.float64()), float(cube.suppress_below))
+        shown = sum(
+            pc.sum(pc.and_(rows["suppressed"], pc.is_valid(rows[column]))).as_py() or 0
+            for column in FIGURES
+            if column in rows.column_names
+        )
+        problems += count_problem((pc.sum(small).as_py() or 0) + shown, f"{name}: figures below the threshold")
     return problems
 
 
 def _agree(context: Context) -> list[str]:
-    release, design, problems = context.release, context.release.design, []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        rows = _rows(session, release)
-    published = {}
+    design, rows, published, problems = context.release.design, _read(context, HYPERCUBE), {}, []
     for table in design.tables:
-        own = rows.filter(pc.equal(rows["table_name"], table_name(table)))
+        part = rows.filter(pc.equal(rows["table_name"], table_name(table)))
         cells = np.zeros(design.cells(table), dtype=np.int64)
-        cells[own["cell"].to_numpy()] = as_parts(own["estimate"])
+        cells[part["cell"].to_numpy()] = as_parts(part["estimate"])
         published[table] = cells.reshape(design.shape(table))
     for table in design.tables:
         wrong = np.count_nonzero(design.margin(published[design.inner], table) != published[table])

@@ -4,7 +4,7 @@ Under query consistency every table is drawn from its own stream. Under cell con
 keys of the cell's records, which the draw's key gives them (`mechanisms.table_builder.keys`) or the data bring along.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -50,7 +50,7 @@ def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator
             yield replace(batch, values=p_table.look_up(batch.values, of_cells))
     else:
         assert release.counted.key is not None
-        keys = derive_keys(session, [release.counted.key], key, describe_records(session, release, None))
+        keys = derive_keys(session, release.counted.key, key, describe_records(session, release, None))
         by_table = _add_up_margins(design, add_up_keys(session, keys, design.cells(design.inner)))
         for table, batch in zip(design.tables, exact, strict=True):
             words = KeyedWords(key, by_table[table][release.possible_in(table)])
@@ -62,23 +62,23 @@ def add_up_given_keys(session: Session, release: HypercubeRelease, column: str) 
     return add_up_cells(session, release, Amount(column, Grid(Fraction(1), Fraction(0), Fraction(LARGEST_STEPS))))
 
 
-def derive_keys(session: Session, record: Sequence[str], key: bytes, names: Mapping[str, Any]) -> pa.Table:
+def derive_keys(session: Session, record: str, key: bytes, names: Mapping[str, Any]) -> pa.Table:
     """The key of every record, with the number of its inner cell: the columns `cell`, `key_upper` and `key_lower`.
 
     Args:
-        record: the columns that together are different for all records, and never null.
+        record: the column with the key of the records, which is different for all of them and never null.
         key: of the draw, 32 bytes, secret.
         names: the parameters of the statement `table_builder/identifiers`, as `describe_records` gives them.
     """
-    whole = len(record) == 1 and session.columns(names["records"]).get(record[0]) in _WHOLE
-    records = session.arrow("table_builder/identifiers", **{**names, "record": list(record), "whole": whole})
+    whole = session.columns(names["records"]).get(record) in _WHOLE
+    records = session.arrow("table_builder/identifiers", **{**names, "record": record, "whole": whole})
     keys = record_keys(key, _stack_halves(records, "identifier"))
     columns = {f"key_{half}": np.ascontiguousarray(keys[:, place]) for place, half in enumerate(("upper", "lower"))}
     return pa.table({"cell": records["cell"], **columns})
 
 
 def add_up_keys(session: Session, keys: pa.Table, cells: int) -> Words:
-    """The keys of the inner cells, shape (cells, 2), upper half first; 0 for an empty cell."""
+    """The keys of the inner cells, shape (cells, 2), upper half first."""
     occupied = session.arrow("table_builder/key_sums", keys=session.register("record_keys", keys))
     sums = np.zeros((cells, 2), dtype=np.uint64)
     sums[occupied["cell"].to_numpy()] = _stack_halves(occupied, "key")

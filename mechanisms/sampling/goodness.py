@@ -19,7 +19,7 @@ FEWEST = 10
 """The least expected number of draws in a bin. Bins that expect fewer are merged with their neighbors."""
 
 REACH = 12
-"""How many standard deviations are tabulated on either side. The probability beyond them is less than 10^-31."""
+"""The standard deviations that are tabulated on either side. The probability beyond them is less than 10^-31."""
 
 WIDEST_TABULATED = 2**18
 """The largest standard deviation that is tabulated: a table of six million probabilities. Beyond it, the quantiles are
@@ -88,10 +88,10 @@ def find_misfits(draws: Mapping[str, BinCounts]) -> list[str]:
 
 
 def fit(draws: Sequence[BinCounts], false_alarm: float = FALSE_ALARM) -> Fit:
-    """How well draws fit their distributions, all taken together.
+    """The test of draws of several distributions, all taken together.
 
-    The draws in bins of the same rank are added up, and so are the exact probabilities. The sums vary less than they
-    would if all draws came from one distribution, so the false-alarm rate still holds.
+    Draws in bins of the same rank are added up, and so are the exact probabilities. The sums vary less than if all
+    draws came from one distribution, so the false-alarm rate still holds.
     """
     total = reduce(add, draws, BinCounts(np.zeros(BINS), np.zeros(BINS)))
     if total.impossible:

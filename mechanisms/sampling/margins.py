@@ -14,7 +14,7 @@ COVERAGE = Fraction(9, 10)
 """The share of draws in which noise is within its margin of error."""
 
 LARGEST_SEARCHED_VARIANCE = 2**28
-"""Up to this σ², the stepwise search for a discrete Gaussian's exact margin takes tenths of a second."""
+"""Up to this σ², the search for a discrete Gaussian's exact margin takes tenths of a second."""
 
 QUANTILE = 1.6448536269514722
 """The normal distribution's 95% quantile."""
@@ -43,7 +43,6 @@ def least_budget(
 
     Args:
         margin_of: the margin of error that a budget gives; it does not grow with the budget.
-        wanted: the wanted margin, greater than 0.
         start: any budget, from which the search starts.
 
     Raises:

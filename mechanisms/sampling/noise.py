@@ -206,10 +206,9 @@ class CappedLaplace:
         F(x) = 1 − (q^(x + 1) − q^(D + 1)) / (1 + q − 2q^(D + 1)) for 0 <= x <= D.
         """
         one = 1 << precision
-        q_low, q_high = exponential(1 / self.scale, precision)
+        low, high = q_low, q_high = exponential(1 / self.scale, precision)
         last_low, last_high = exponential((self.cap + 1) / self.scale, precision)
         total_low, total_high = self._total(precision)
-        low, high = q_low, q_high
         for _ in range(self.cap):
             yield (
                 max(0, one - divide_up((high - last_low) << precision, total_low)),

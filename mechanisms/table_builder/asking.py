@@ -8,11 +8,10 @@ Every cell of the sub-table is a sum of published cells.
   and structural zeros, never from the values.
 - `fitted`: of fitted inner cells, whose errors depend on each other; `fitting` has their variance.
 
-The intervals contain the true number in at least 90% of draws (`intervals`). For sums of independent noises they are
-the shortest sets. For fitted cells they are symmetric, and exact up to 2% of a standard deviation; if there are
-structural zeros, they follow from Chebyshev's inequality and from an upper bound of the variance, so they cover more.
-So do those of p-tables, with the variance and the bias of their widest rows; standard errors include the bias.
-If no record can add less than 0, negative numbers are left out of an interval; it is 0 alone if nothing else is left.
+The intervals contain the true number in at least 90% of draws (`intervals`). For fitted cells under structural zeros
+they follow from Chebyshev's inequality and from an upper bound of the variance, so they cover more. So do the intervals
+of p-tables, with the variance and the bias of their widest rows; standard errors include the bias. If no record can add
+less than 0, negative numbers are left out of an interval; it is 0 alone if nothing else is left.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,8 +53,7 @@ class Question:
 
     Attributes:
         by: the variables of the sub-table, in the order of its dimensions.
-        where: by variable, the places of the categories that count, each from 0 to the variable's size − 1. All
-            categories of other variables count. For a variable of `by`, they are the sub-table's categories.
+        where: by variable, the places of the categories that count, from 0; all categories of other variables count.
         possible: shape of the inner table, bool: the cells that are no structural zeros; None if all are possible.
 
     Raises:
@@ -95,11 +93,7 @@ class Question:
         return min(reversed(able), key=self._variance_from)
 
     def answer(self, published: Mapping[Table, NDArray[Any]]) -> "Answer":
-        """The sub-table, in steps of the hypercube's grid.
-
-        Args:
-            published: the table `source`: its noisy counts, or the fitted inner table.
-        """
+        """The sub-table in steps of the grid, from the table `source`: its noisy counts, or fitted ones."""
         values = self.sums(published)
         variance, least, greatest = self._errors
         lower, upper = values - greatest, values - least

@@ -3,7 +3,7 @@
 For every count a, the probabilities p(v) of the changes v solve a convex program: maximize −Σ p log p subject to
 Σ p = 1, Σ p·v = 0 and Σ p·v² <= V, over the changes with |v| <= D whose result a + v is neither negative nor blocked
 (1 … js). Further, p(0) may have a lower bound, and p may have to fall with |v| on either side. Zero stays zero. All
-counts from D + js + 1 on have the same changes, and share a row.
+counts from D + js + 1 on share a row.
 
 Sources: Giessing (2016); the parameters and the lower bound of p(0) are those of sdcTools' R package `ptable`.
 

@@ -13,22 +13,19 @@ if S is part of T, and by 0 otherwise. So
 
     H = Σ_S λ_S P_S with λ_S = Σ_{T ⊇ S} c_T / σ_T²,   and   H⁻¹ = Σ_S P_S / λ_S,
 
-which is the covariance matrix of the fit (Gauss and Markov; the inner table is measured, so no λ_S is 0). The
-interaction S of the fit is the mean of those of all tables that contain S, each spread evenly over the inner cells of
-its margin, weighted by their precision there, c_T / σ_T².
+which is the covariance matrix of the fit (Gauss and Markov; the inner table is measured, so no λ_S is 0).
 
 For a *product query*, q = the product of one vector v_i for each variable, such as a margin's cell or the sum over
 chosen categories, qᵀP_S q is the product of |v_i|² − (Σv_i)²/n_i for i in S and (Σv_i)²/n_i for the others. So its
 variance qᵀH⁻¹q takes 2^k terms.
 
-**The calculation.** All tables fit into one array with an additional place on each axis, which stands for the sum over
-the axis. `_join` adds that place to all others of its axis, which is Mᵀ for one variable; `_split` takes an axis apart
-into deviations and their mean. H⁻¹ is: split all axes, divide each interaction by its λ, join all axes. So the fit
-takes time proportional to the number of cells of all tables, times the number of variables.
+**The calculation.** All tables fit into one array with an additional place on each axis for the sum over the axis.
+`_join` adds that place to all others of its axis, which is Mᵀ for one variable; `_split` takes an axis apart into
+deviations and their mean. H⁻¹ is: split all axes, divide each interaction by its λ, join all axes.
 
-**Structural zeros** are cells that cannot have records. They are left out of x, which has no closed form. The reduced
-normal equations are solved by conjugate gradients, preconditioned by the closed form. The variance of a query is then
-at most that of the closed form: it is the least value of qᵀH⁻¹q over all values that q can have at the zeros.
+**Structural zeros** are left out of x, which has no closed form. The reduced normal equations are solved by conjugate
+gradients, preconditioned by the closed form. The variance of a query is then at most that of the closed form: it is the
+least value of qᵀH⁻¹q over all values that q can have at the zeros.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,7 +47,6 @@ ITERATIONS = 10_000
 """The iterations after which the fit gives up: a hundred times as many as the tested masks take."""
 
 Floats = NDArray[np.float64]
-Place = tuple[slice | int, ...]
 
 
 class Term(NamedTuple):
@@ -90,7 +86,8 @@ class Fit:
             counts = np.asarray(measured[table], dtype=np.float64)
             if self.possible is not None:
                 counts = np.where(self.hypercube.margin(self.possible, table), counts, 0.0)
-            cube[self._place(table)] = counts * self._precision[table]
+            place = tuple(slice(size) if name in table else size for name, size in self.hypercube.sizes.items())
+            cube[place] = counts * self._precision[table]
         right = _each_axis(_join, cube)
         if self.possible is None:
             return self._through(right, self._inverse)
@@ -171,9 +168,6 @@ class Fit:
     @cached_property
     def _inverse(self) -> list[float]:
         return [1 / eigenvalue for eigenvalue in self._eigenvalues]
-
-    def _place(self, table: Table) -> Place:
-        return tuple(slice(size) if name in table else size for name, size in self.hypercube.sizes.items())
 
     def _through(self, inner: Floats, factors: list[float]) -> Floats:
         """Σ_S f_S P_S, applied to an inner table."""

@@ -1,8 +1,7 @@
-"""A hypercube: which tables it measures, the distribution of each table's noise, and the loss.
+"""A hypercube: its measured tables, the distribution of each table's noise, and the loss.
 
 A hypercube of k variables has an inner table by all of them, and a margin by every other nonempty subset: 2^k − 1
-tables. `fitting` makes measured tables agree, and `asking` builds other tables from them. Source: the report on the
-SIPP, Appendix C, which counts 15 tables for k = 4.
+tables (the report on the SIPP, Appendix C). `fitting` makes measured tables agree, and `asking` builds other tables.
 
 **Loss.** The budget is the loss for adding or removing one record (unbounded neighbors). A record adds a whole number x
 with least <= x <= most to one cell of every table: 1 to a count, its weight or magnitude in steps of a grid otherwise
@@ -11,8 +10,7 @@ with least <= x <= most to one cell of every table: 1 to a count, its weight or 
 - Discrete Laplace noise of scale L/ε loses ε: it is the exponential mechanism with utility −|a − b|/L, without the
   general factor of 2, as its normalizer is the same for all a.
 - With a cap D, the L greatest noises lead to sums that are possible for one of the neighbors alone. All others are
-  within e^ε. So it loses (ε, δ), where δ is the probability of the L greatest noises, q^D/Z for counts. No smaller δ
-  suffices.
+  within e^ε. So it loses (ε, δ), where the least δ is the probability of the L greatest noises, q^D/Z for counts.
 - Discrete Gaussian noise of variance L²/2ρ loses ρ (Canonne, Kamath and Steinke, 2020, Theorem 4).
 - A p-table loses (ε, δ) with the least δ that its probabilities give at a declared ε (`judging`).
 
@@ -24,8 +22,7 @@ Changing one record (bounded neighbors) changes at most two cells of a table, by
 most − least. The L1 distance is at most 2L, so ε becomes 2ε. The squared L2 distance is at most
 max(2L², (most − least)²), so ρ becomes 2ρ unless a magnitude can be of either sign; it never exceeds the 4ρ of group
 privacy. With a cap, δ becomes 2δ by basic composition of the two cells, or the probability of the most − least greatest
-noises if that is more. Both are stated as bounded losses, because group privacy of two would give (2ε, (1 + e^ε)δ) and
-4ρ.
+noises if that is more. Group privacy of two would give (2ε, (1 + e^ε)δ) and 4ρ.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,11 +45,8 @@ from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteL
 from mechanisms.table_builder.judging import judge
 from mechanisms.table_builder.p_table import PTable
 
-MECHANISM = "table builder"
-"""The name of the mechanism, in draw ids and in the names of random streams."""
-
-VERSION = 1
-"""Increased when the same stream would give other noise, because earlier draws could no longer be replayed."""
+MECHANISM, VERSION = "table builder", 1
+"""The name in draw ids and random streams, and the number that increases when a stream would give other noise."""
 
 MOST_VARIABLES = 8
 """The most variables of a hypercube: its 255 tables share one budget."""
@@ -79,8 +73,6 @@ class Margins(StrEnum):
 
 
 class NoiseFamily(StrEnum):
-    """The distribution of the noise, which determines the output premetric."""
-
     LAPLACE = "laplace"
     """Discrete Laplace; the budget is ε in pure DP, or in approximate DP with a cap."""
     GAUSSIAN = "gaussian"

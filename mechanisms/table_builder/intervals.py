@@ -1,8 +1,7 @@
 """90% intervals: the sets in which the error of a sum of noisy counts lies with a probability of 0.9 or more.
 
 The error's distribution follows from the declared noise alone, and so do these sets. An interval that consists of all
-true values whose error is in the set covers every true value in at least 90% of draws. (The credible intervals of the
-S-DHC are the same far above 0. Near 0 they are shorter, and cover some true counts in 86% of draws only.)
+true values whose error is in the set covers every true value in at least 90% of draws.
 
 **Sums of independent noises of one distribution** are whole numbers. `shortest_set` tabulates the probabilities of the
 sum, by Fourier transform of a power of the characteristic function, and takes the shortest set.
@@ -10,8 +9,7 @@ sum, by Fourier transform of a power of the characteristic function, and takes t
 **Linear combinations of noises** (`fitting`) are real. `bound` inverts their characteristic function numerically. The
 noise is discrete, so the function does not fall to 0. Therefore a small random number G of at most δ = σ/100 is added
 to the error E, a sum of eight uniform ones, whose characteristic function falls like t^−8. If |E + G| <= m has
-probability 0.9, then |E| <= m + δ has at least that. So the bound is exact up to 2% of σ, on the safe side, for few
-noises as for many. No normal approximation is used.
+probability 0.9, then |E| <= m + δ has at least that. So the bound is exact up to 2% of σ, on the safe side.
 
 Both add 10^−7 to the probability, far more than the errors of double precision and of tails that are left out.
 """
@@ -47,15 +45,10 @@ _LARGE_VARIANCE = 1
 
 @lru_cache(maxsize=4096)
 def shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
-    """The shortest set of consecutive integers that has a sum of noises with a probability of at least 0.9.
+    """The ends of the shortest set of consecutive integers that has a sum of noises with a probability of 0.9 or more.
 
-    Args:
-        cells: how many are added up, 1 or more.
-
-    Returns:
-        The least and the greatest integer of the set. If it has an even number of elements, the least is the one of
-        larger size. If the sum's standard deviation is above `WIDEST_TABULATED`, the set is symmetric and up to 2% of σ
-        longer on either side than the shortest.
+    If the set has an even number of elements, the least is the one of larger size. If the sum's standard deviation is
+    above `WIDEST_TABULATED`, the set is symmetric and up to 2% of σ longer on either side than the shortest.
     """
     deviation = sqrt(cells * float(noise.exact_variance))
     if deviation > WIDEST_TABULATED:

@@ -4,8 +4,8 @@ Every record has a key of 128 bits that only the holder of the draw's key can co
 keys of its records modulo 2^128 (`sql/table_builder/key_sums.sql`), so it depends on which records are in the cell and
 on nothing else. `PTable.draw_by_cell` draws the result of a cell from the words that follow from its key:
 
-- *cell consistency*: from the key of the cell alone. The same set of records has the same words in whatever table, and
-  all empty cells have the same words, because their key is 0.
+- *cell consistency*: from the key of the cell alone. The same set of records has the same words in every table. The
+  key of all empty cells is 0.
 - *query consistency*: from the key of the cell, the cell's place in its table, and the name of the query. The words of
   different cells and tables are independent.
 

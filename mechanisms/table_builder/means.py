@@ -1,7 +1,7 @@
 """Means: the quotient of two sub-tables from different hypercubes, such as an income sum by a weighted count.
 
-**The interval** is a confidence set of Fieller (1954), as for the averages of the S-DHC: the ratios r that the noisy
-pair (N, D) does not contradict. For the true ratio, N − rD consists of noise alone, whose variance is
+**The interval** is a confidence set of Fieller (1954): the ratios r that the noisy pair (N, D) does not contradict.
+For the true ratio, N − rD consists of noise alone, whose variance is
 V(r) = V_N + r²V_D. A ratio is in the set if (N − rD)² <= z²V(r). The set covers every true ratio in at least 90% of
 draws if |noise| <= z·√V has at least that probability. The greatest such z over a grid of ratios of the two noises is
 taken, each from the exact distribution (`intervals`): 1.65 or so, and more where noise is rarely different from 0.
@@ -32,11 +32,7 @@ _SPARE = 1.005
 
 @dataclass(frozen=True)
 class Means:
-    """Means with their intervals, least <= lower <= estimate <= upper <= most, all of one shape.
-
-    Attributes:
-        estimate, lower, upper: float64, in steps of the numerator's grid for one step of the denominator's.
-    """
+    """Means with their intervals, in steps of the numerator's grid for one step of the denominator's."""
 
     estimate: Floats
     lower: Floats

@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, count
 from math import lcm
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.hashes import SHA256, Hash
@@ -58,6 +58,12 @@ class Row:
         if min(self.weights) <= 0:
             raise ValueError("the weights of a row are greater than 0")
 
+    @classmethod
+    def of(cls, chances: Sequence[tuple[int, Fraction]]) -> "Row":
+        """The row of intervals with these changes and probabilities."""
+        whole = lcm(*(chance.denominator for _, chance in chances))
+        return cls(tuple(change for change, _ in chances), tuple(int(chance * whole) for _, chance in chances))
+
     @cached_property
     def whole(self) -> int:
         return sum(self.weights)
@@ -87,8 +93,7 @@ class PTable:
     Attributes:
         rows: the row of the counts 0, 1, 2, …
         cycle: how many of the last rows are used in turn, again and again, for all greater counts. With 1, they share
-            the last row. The p-tables of the Office for National Statistics end at 750 and have a cycle of 250: a count
-            a above 750 uses row (a − 1) mod 250 + 501.
+            the last row.
     """
 
     rows: tuple[Row, ...]
@@ -117,14 +122,7 @@ class PTable:
             total = sum(results.values(), Fraction(0))
             if total != 1:
                 raise ValueError(f"count {number}: the probabilities sum to {total}, not to 1")
-            possible = {result: Fraction(chance) for result, chance in sorted(results.items()) if chance}
-            whole = lcm(*(chance.denominator for chance in possible.values()))
-            rows.append(
-                Row(
-                    tuple(result - number for result in possible),
-                    tuple(int(chance * whole) for chance in possible.values()),
-                )
-            )
+            rows.append(Row.of([(result - number, chance) for result, chance in sorted(results.items()) if chance]))
         return cls(tuple(rows), cycle)
 
     @property
@@ -152,7 +150,7 @@ class PTable:
 
     @cached_property
     def exact_variance(self) -> Decimal:
-        """The greatest variance of a row, rounded up to 18 decimals."""
+        """The greatest variance of a row, rounded up at the 18th decimal."""
         return round_up(max(row.variance for row in self.rows), 18)
 
     @cached_property
@@ -163,17 +161,12 @@ class PTable:
     @cached_property
     def version(self) -> str:
         """The SHA-256 of all intervals, 64 hexadecimal digits."""
-        record = self.as_record()
         digest = Hash(SHA256())
-        digest.update("\n".join([f"cycle {record['cycle']}", *record["rows"]]).encode())
+        digest.update(f"cycle {self.cycle}".encode())
+        for row in self.rows:
+            intervals = (f"{change:+d}:{weight}" for change, weight in zip(row.changes, row.weights, strict=True))
+            digest.update(f"\n{' '.join(intervals)}".encode())
         return digest.finalize().hex()
-
-    def as_record(self) -> dict[str, Any]:
-        pairs = (zip(row.changes, row.weights, strict=True) for row in self.rows)
-        return {
-            "cycle": self.cycle,
-            "rows": [" ".join(f"{change:+d}:{weight}" for change, weight in row) for row in pairs],
-        }
 
     def draw(self, counts: NDArray[np.int64], source: WordSource, word_bits: int = WORD_BITS) -> NDArray[np.int64]:
         """A result for each count, all independent, with exactly the stated probabilities.

@@ -13,7 +13,6 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 from itertools import groupby
-from math import lcm
 
 from mechanisms.table_builder.p_table import PTable, Row
 
@@ -149,7 +148,7 @@ def _decimal(line: Line, field: str) -> Fraction:
 
 
 def _intervals(lines: Sequence[Line], before: int) -> Row:
-    changes, lengths, start = [], [], Fraction(0)
+    intervals, start = [], Fraction(0)
     for line in lines:
         change, end = _change(line, "v"), _decimal(line, "p_int_ub")
         if before + change < 0 or _whole(line, "j") != before + change:
@@ -161,13 +160,11 @@ def _intervals(lines: Sequence[Line], before: int) -> Row:
         if abs(_decimal(line, "p") - (end - start)) > _NEAR:
             raise _error(line, "p", f"p must be the length of its interval, {float(end - start)}")
         if end > start:
-            changes.append(change)
-            lengths.append(end - start)
+            intervals.append((change, end - start))
         start = end
     if start != 1:
         raise _error(lines[-1], "p_int_ub", f"the probabilities of count {before} sum to {float(start)}, not to 1")
-    whole = lcm(*(length.denominator for length in lengths))
-    return Row(tuple(changes), tuple(int(length * whole) for length in lengths))
+    return Row.of(intervals)
 
 
 def _error(line: Line, field: str, rule: str) -> PTableError:

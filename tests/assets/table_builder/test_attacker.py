@@ -108,7 +108,7 @@ def guesses(deployment: Deployment[HypercubeRelease]) -> set[str]:
 
 
 def _keys(session: Any, release: HypercubeRelease, key: bytes) -> np.ndarray:
-    records = derive_keys(session, ["serial"], key, describe_records(session, release, None))
+    records = derive_keys(session, "serial", key, describe_records(session, release, None))
     return add_up_keys(session, records, release.design.cells(release.design.inner))
 
 
@@ -117,7 +117,7 @@ def test_no_key_of_a_record_or_cell_is_public(victim: Deployment[HypercubeReleas
     shown, release, entry = in_the_open(victim), victim.release, victim.ledger[0]
     key = victim.context.custody.open_key(entry.draw_id, release.custody, entry.commitment)
     with victim.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        records = derive_keys(session, ["serial"], key, describe_records(session, release, None))
+        records = derive_keys(session, "serial", key, describe_records(session, release, None))
         cells = add_up_keys(session, records, release.design.cells(release.design.inner))
         sums = add_up_given_keys(session, release, "record_key")
     numbers = [*records["key_upper"].to_pylist(), *records["key_lower"].to_pylist(), *cells.ravel().tolist()]

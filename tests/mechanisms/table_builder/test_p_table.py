@@ -4,6 +4,7 @@ With words of 1 to 5 bits, every sequence of words is tried, down to a depth at 
 """
 
 from fractions import Fraction
+from hashlib import sha256
 from itertools import count
 
 import numpy as np
@@ -239,10 +240,10 @@ def test_the_greatest_variance_and_bias_are_those_of_a_row() -> None:
     assert TABLE.exact_variance == round_up(max(row.variance for row in TABLE.rows), 18)
 
 
-def test_the_record_of_a_table_tells_it_apart() -> None:
-    assert TABLE.as_record() == PTable(TABLE.rows, 2).as_record()
-    assert TABLE.as_record() != PTable(TABLE.rows, 3).as_record()
-    assert TABLE.as_record()["rows"][2] == "+1:3 -1:2 +1:5 +0:7 -1:6"
+def test_the_version_of_a_table_is_the_hash_of_its_cycle_and_its_intervals_in_order() -> None:
+    text = "cycle 2\n+0:1\n+1:3 -1:2 +1:5 +0:7 -1:6"
+    table = PTable((Row((0,), (1,)), Row((1, -1, 1, 0, -1), (3, 2, 5, 7, 6))), 2)
+    assert table.version == sha256(text.encode()).hexdigest()
     others = [PTable(TABLE.rows, 3), PTable((*TABLE.rows[:3], Row((0, 1, -1), (5, 1, 2))), 2)]
     assert len({TABLE.version, *(other.version for other in others)}) == 3
     assert TABLE.version == PTable(TABLE.rows, 2).version
