@@ -33,11 +33,7 @@ class DesignError(ValueError):
 
 @dataclass(frozen=True)
 class LinesDesign(ABC):
-    """Lines of counts that are measured with noise for some states.
-
-    Attributes:
-        noise: the distribution, which determines whether budgets are ρ (zCDP) or ε (pure DP).
-    """
+    """Lines of counts that are measured with noise for some states."""
 
     states: tuple[str, ...]
     noise: Noise

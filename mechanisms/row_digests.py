@@ -71,7 +71,7 @@ def _compress(
             )
     mixed = state.copy()
     for step in range(64):
-        # The eight variables are not moved. What each of them is called moves by one at every step.
+        # The eight variables are not moved. Their names move by one at every step.
         a, b, c, d = mixed[-step % 8], mixed[(1 - step) % 8], mixed[(2 - step) % 8], mixed[(3 - step) % 8]
         e, f, g, h = mixed[(4 - step) % 8], mixed[(5 - step) % 8], mixed[(6 - step) % 8], mixed[(7 - step) % 8]
         constant = constants[step]

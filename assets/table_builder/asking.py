@@ -47,7 +47,6 @@ class Publication:
     """The published numbers of a hypercube.
 
     Attributes:
-        categories: by variable of the inner table, its categories in order.
         grid: the size of a step, in records or in the unit of the amount.
         quantity: the content of the cells, in words.
         numbers: by table, what sub-tables are added up from, in ten-thousandths, int64: the noisy cells; if the tables
@@ -65,11 +64,7 @@ class Publication:
     missing: Mapping[Table, NDArray[np.bool_]]
 
     def question(self, by: Sequence[str], where: Where) -> Question:
-        """The question for a table by some variables, in which only some categories of variables count.
-
-        Raises:
-            QuestionError: if the hypercube has no such variable or category, or something is named twice.
-        """
+        """The question for a table by some variables, in which only some categories of variables count."""
         if isinstance(by, str) or any(isinstance(values, str) for values in where.values()):
             raise QuestionError("variables and categories are given as lists")
         places = {name: [self._place(name, value) for value in values] for name, values in where.items()}

@@ -46,11 +46,7 @@ def categories(release: HypercubeRelease) -> Iterator[tuple[str, pa.Array]]:
 
 
 def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
-    """The recipe of the exact counts, in the order of the draw.
-
-    Raises:
-        CountsError: if records lie in structural zeros, or the sums could not be published.
-    """
+    """The recipe of the exact counts, in the order of the draw. Raises CountsError."""
     exact = add_up_cells(session, release, release.amount)
     design = release.design
     if outside := np.count_nonzero(exact[~release.possible]):
@@ -71,11 +67,7 @@ def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
 
 
 def add_up_cells(session: Session, release: HypercubeRelease, amount: Amount | None) -> NDArray[np.int64]:
-    """The exact inner table, in steps of an amount's grid, or in records; the inner table's shape.
-
-    Raises:
-        GridError: if a record has a value outside its domain.
-    """
+    """The exact inner table in records or in steps of a grid. Raises GridError for values outside the domains."""
     grid = ("least", "most", "multiplier", "divisor")
     bounds = {name: getattr(amount.grid, name) for name in grid} if amount else {}
     occupied = session.arrow("table_builder/inner", bounds, **describe_records(session, release, amount))
@@ -94,8 +86,8 @@ def describe_records(session: Session, release: HypercubeRelease, amount: Amount
         domains.append({"column": name, "table": session.register(f"domain_{place}", steps)})
         step *= len(values)
     tables = dict(zip(dataset.tables, dataset.cef_tables(), strict=True))
-    counted, withheld = release.counted, release.withheld
-    key = counted.key if counted.key and not withheld else None
+    record_table, withheld = release.record_table, release.withheld
+    key = record_table.key if record_table.key and not withheld else None
     read = dict.fromkeys([*release.cube.variables, *([amount.column] if amount else [])])
     return {
         "columns": list(release.design.inner),
@@ -105,7 +97,7 @@ def describe_records(session: Session, release: HypercubeRelease, amount: Amount
         "units": tables["units"],
         "own": [*([key] if key else []), *(name for name in read if name not in release.from_unit)],
         "from_unit": list(release.from_unit),
-        "unit": counted.unit if release.from_unit else None,
+        "unit": record_table.unit if release.from_unit else None,
         "key": dataset.units.key,
         "number": amount.column if amount else None,
     }

@@ -147,12 +147,7 @@ class GivenPTable(Part):
 
 
 def load_p_table(path: Path, form: str) -> PTable:
-    """The p-table in a file of one of the `FORMS`.
-
-    Raises:
-        PTableFileError: if the file cannot be read or is not of this form; the message names the file, the line, the
-            field and the rule.
-    """
+    """The p-table in a file of one of the `FORMS`. Raises PTableFileError, which names file, line, field and rule."""
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise PTableFileError(f"{path}: the file of a p-table has at most {LARGEST_FILE:,} bytes")
@@ -294,13 +289,9 @@ class HypercubeDeclaration(ReleaseDeclaration):
     hypercube: HypercubeAttributes
 
     def design(self, dataset: DatasetDeclaration, *, withheld: WithheldRecords | None = None, **_: Any) -> Hypercube:
-        """The measured tables with their noise.
+        """The measured tables with their noise; withheld are the records that `swapped` names.
 
-        Args:
-            withheld: the records that `swapped` names.
-
-        Raises:
-            ValueError: if the declaration contradicts itself or the dataset.
+        Raises ValueError if the declaration contradicts itself or the dataset.
         """
         cube = self.hypercube
         if cube.of == PERSONS and dataset.persons is None:

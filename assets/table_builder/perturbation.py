@@ -49,8 +49,8 @@ def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator
             of_cells = design.margin(sums, table).ravel()[release.possible_in(table)]
             yield replace(batch, values=p_table.look_up(batch.values, of_cells))
     else:
-        assert release.counted.key is not None
-        keys = derive_keys(session, release.counted.key, key, describe_records(session, release, None))
+        assert release.record_table.key is not None
+        keys = derive_keys(session, release.record_table.key, key, describe_records(session, release, None))
         by_table = _add_up_margins(design, add_up_keys(session, keys, design.cells(design.inner)))
         for table, batch in zip(design.tables, exact, strict=True):
             words = KeyedWords(key, by_table[table][release.possible_in(table)])

@@ -38,11 +38,7 @@ NUMBER = "number of"
 
 @dataclass(frozen=True)
 class HypercubeRelease(Release):
-    """A declared hypercube.
-
-    Attributes:
-        withheld: the records that are counted instead of the dataset's own.
-    """
+    """A declared hypercube. Withheld records are counted instead of the dataset's own."""
 
     declaration: HypercubeDeclaration
     design: Hypercube
@@ -107,7 +103,7 @@ class HypercubeRelease(Release):
                 self.refuse("record_keys: keys of records are used with consistency: cell only")
         elif name is not None:
             self._check_given_keys(name)
-        elif self.counted.key is None:
+        elif self.record_table.key is None:
             self.refuse(f"consistency: {of} have no column of role key, from which the keys of records follow")
 
     def _check_given_keys(self, name: str) -> None:
@@ -147,7 +143,7 @@ class HypercubeRelease(Release):
         return self.cube.amount(self.known_columns)
 
     @property
-    def counted(self) -> RecordTable:
+    def record_table(self) -> RecordTable:
         records = self.dataset.units if self.cube.of == UNITS else self.dataset.persons
         assert records is not None
         return records
@@ -178,10 +174,7 @@ class HypercubeRelease(Release):
         return possible
 
     def possible_in(self, table: Table) -> NDArray[np.int64]:
-        """The numbers of a table's cells that are no structural zeros, in ascending order.
-
-        Cells are numbered from 0; the table's last variable varies fastest.
-        """
+        """The numbers, from 0, of cells that are no structural zeros; the table's last variable varies fastest."""
         if not self.cube.structural_zeros:
             return np.arange(self.design.cells(table))
         return np.flatnonzero(self.design.margin(self.possible, table))

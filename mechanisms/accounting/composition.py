@@ -51,19 +51,14 @@ def _require_included(losses: Iterable[Loss], limit: Loss) -> list[Loss]:
 
 
 def compose_pure(losses: Iterable[Loss]) -> PureLoss:
-    """ε of all releases together, ε₁ + ε₂ + …, exactly.
-
-    Raises:
-        DoesNotCompose: if a loss is not in pure DP.
-    """
+    """ε of all releases together, ε₁ + ε₂ + …, exactly. Raises DoesNotCompose if a loss is not in pure DP."""
     return reduce(add, _require_included(losses, PureLoss()), PureLoss())
 
 
 def compose_concentrated(losses: Iterable[Loss]) -> ConcentratedLoss:
     """ρ of all releases together. Each pure ε counts as ε²/2, which adds up to less than (ε₁ + ε₂ + …)²/2.
 
-    Raises:
-        DoesNotCompose: if a loss is in approximate DP, or infinite.
+    Raises DoesNotCompose if a loss is in approximate DP, or infinite.
     """
     parts = _require_included(losses, ConcentratedLoss())
     converted = [ConcentratedLoss.of_pure(loss) if isinstance(loss, PureLoss) else loss for loss in parts]
@@ -126,8 +121,7 @@ def compose_approximate(losses: Iterable[Loss], delta: Fraction, places: int = P
 def compose_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
     """The total of losses in the output premetric of a limit, at the limit's δ if it has one; ∞ under a limit of ∞.
 
-    Raises:
-        DoesNotCompose: if a loss implies none in that premetric.
+    Raises DoesNotCompose if a loss implies none in that premetric.
     """
     if isinstance(limit, PureLoss):
         return compose_pure(losses)

@@ -153,11 +153,7 @@ def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) ->
 
 
 def explain_omission(specification: Specification, unit: str, limit: Loss) -> str | None:
-    """Why a specification does not count in a total for a unit; None if it does.
-
-    Args:
-        limit: any loss in the total's output premetric.
-    """
+    """Why a specification does not count in a unit's total, in the output premetric of a limit; None if it does."""
     loss = specification.loss_for(unit)
     if loss is None:
         own = specification.flavor.unit

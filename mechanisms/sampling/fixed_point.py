@@ -44,18 +44,14 @@ def exponential(exponent: Fraction, precision: int) -> Bounds:
     return low >> (places - precision), shift_up(high, places - precision)
 
 
-def rounded(bounds: Callable[[int], Bounds], digits: int = 40) -> Decimal:
-    """A positive number, rounded to `digits` significant digits, with an error below one unit of the last.
-
-    Args:
-        bounds: the number's bounds at a precision.
-    """
+def round_bounds(bounds: Callable[[int], Bounds], digits: int = 40) -> Decimal:
+    """A positive number, rounded to `digits` significant digits, with an error below one unit of the last."""
     precision, low, _ = _close(bounds, digits)
     with localcontext(Context(prec=digits)):
         return Decimal(low) / Decimal(1 << precision)
 
 
-def rounded_up(bounds: Callable[[int], Bounds], digits: int) -> Decimal:
+def round_bounds_up(bounds: Callable[[int], Bounds], digits: int) -> Decimal:
     """A decimal with `digits` significant digits that is at most two of the last units above a positive number."""
     precision, _, high = _close(bounds, digits)
     # The division is the only rounding: a power of two has more digits than the context.

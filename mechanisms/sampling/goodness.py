@@ -48,11 +48,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class BinCounts:
-    """Observed and expected numbers of draws in bins, shape (`BINS`,).
-
-    Attributes:
-        impossible: how many draws have a value of probability 0. One is enough for an alarm.
-    """
+    """Observed and expected numbers of draws in bins, shape (`BINS`,), and the number of impossible draws."""
 
     observed: NDArray[np.float64]
     expected: NDArray[np.float64]
@@ -75,12 +71,9 @@ def bin_draws(values: NDArray[np.int64], distribution: Distribution) -> BinCount
 
 
 def find_misfits(draws: Mapping[str, BinCounts]) -> list[str]:
-    """The names of the noises that do not fit their distributions; "all together" for the test of all draws.
+    """The names of the noises whose draws do not fit their distributions; "all together" for the test of all draws.
 
     The false-alarm rate is divided among the tests. A noise with few draws is tested only with the others.
-
-    Args:
-        draws: by name of a noise, all its draws, added up.
     """
     rate = FALSE_ALARM / (len(draws) + 1)
     alarms = [name for name, counts in draws.items() if fit([counts], rate).alarm]

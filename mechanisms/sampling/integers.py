@@ -21,12 +21,7 @@ class Coin:
 
     @classmethod
     def of(cls, probability: Fraction, top: int = int(TOP_WORD)) -> "Coin":
-        """The coin for words from 0 to `top`.
-
-        Raises:
-            ValueError: if the probability is not strictly between 0 and 1, or its denominator is too large
-                for the words.
-        """
+        """The coin for words from 0 to `top`."""
         if not 0 < probability < 1:
             raise ValueError("a coin's probability lies strictly between 0 and 1")
         run = (top + 1) // probability.denominator

@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.sampling import inversion, rejection
-from mechanisms.sampling.fixed_point import Bounds, divide_up, exponential, rounded, rounded_up, shift_up
+from mechanisms.sampling.fixed_point import (
+    Bounds,
+    divide_up,
+    exponential,
+    round_bounds,
+    round_bounds_up,
+    shift_up,
+)
 from mechanisms.sampling.stream import RandomStream, WordSource
 
 LARGEST_TABULATED_VARIANCE = 2**35
@@ -86,8 +93,8 @@ class DiscreteGaussian:
         σ² · 10^−800.
         """
         if self.variance > _NEARLY_CONTINUOUS:
-            return rounded(self._near_parameter)
-        return rounded(self._variance_bounds)
+            return round_bounds(self._near_parameter)
+        return round_bounds(self._variance_bounds)
 
     def probabilities(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
         """P(x) for each x to float precision: for checks and charts, not for drawing."""
@@ -168,7 +175,7 @@ class DiscreteLaplace:
     @cached_property
     def exact_variance(self) -> Decimal:
         """The variance 2q / (1 − q)² to 40 significant digits, with an error below one unit of the last."""
-        return rounded(self._variance_bounds)
+        return round_bounds(self._variance_bounds)
 
     def probabilities(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
         rate = float(1 / self.scale)
@@ -225,7 +232,7 @@ class CappedLaplace:
         By the closed form of Σ x²·q^x it is 2q·(1 + q − (D + 1)²·q^D + (2D² + 2D − 1)·q^(D + 1) − D²·q^(D + 2)) over
         (1 − q)²·(1 + q − 2q^(D + 1)).
         """
-        return rounded(self._variance_bounds)
+        return round_bounds(self._variance_bounds)
 
     def probabilities(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
         rate, sizes = float(1 / self.scale), np.abs(values)
@@ -244,7 +251,7 @@ class CappedLaplace:
             return Fraction(0)
         if self.cap + 1 - values > _NEGLIGIBLE * self.scale:
             return LEAST_PROBABILITY
-        above = rounded_up(lambda precision: self._greatest_bounds(values, precision), DIGITS)
+        above = round_bounds_up(lambda precision: self._greatest_bounds(values, precision), DIGITS)
         return min(Fraction(1), Fraction(above))
 
     def _greatest_bounds(self, values: int, precision: int) -> Bounds:

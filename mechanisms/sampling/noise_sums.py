@@ -28,13 +28,7 @@ _LEAST_PARAMETER = 1e-4
 
 @dataclass(frozen=True)
 class NoiseSum:
-    """The distribution of a sum of independent noises.
-
-    Attributes:
-        noise: the distribution of each summand's noise.
-        variance: of the sum.
-        cells: how many basis cells are added up.
-    """
+    """The distribution of a sum of independent noises of some basis cells. The variance is that of the sum."""
 
     noise: Noise
     variance: float

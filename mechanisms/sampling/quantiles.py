@@ -47,12 +47,7 @@ def _first(noise: Uncapped, chance: Fraction) -> int:
 
 
 def laplace_budget(sensitivity: int, margin: int, coverage: Fraction, unit: Fraction) -> Fraction:
-    """The least multiple b of a unit with P(|X| <= m) >= a coverage, for X of the discrete Laplace of scale Δ/b.
-
-    Args:
-        sensitivity: Δ.
-        margin: m, 0 or more.
-    """
+    """The least multiple b of a unit with P(|X| <= margin) >= coverage, for X of the discrete Laplace of scale Δ/b."""
     return (1 + _least(lambda fewer: _seldom_beyond(margin, sensitivity / ((fewer + 1) * unit), 1 - coverage))) * unit
 
 

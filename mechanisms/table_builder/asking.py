@@ -106,7 +106,7 @@ class Question:
         values = np.asarray(published[self.source])
         if self.possible is not None:
             values = np.where(self.hypercube.margin(self.possible, self.source), values, 0)
-        return self._added_up(self.source, values)
+        return self._add_up(self.source, values)
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
@@ -166,9 +166,9 @@ class Question:
         possible = np.ones(self.hypercube.shape(table), dtype=np.int64)
         if self.possible is not None:
             possible = self.hypercube.margin(self.possible, table).astype(np.int64)
-        return self._added_up(table, possible)
+        return self._add_up(table, possible)
 
-    def _added_up(self, table: Table, values: NDArray[Any]) -> NDArray[Any]:
+    def _add_up(self, table: Table, values: NDArray[Any]) -> NDArray[Any]:
         picked = values[np.ix_(*(self.chosen[name] for name in table))]
         summed = picked.sum(axis=tuple(place for place, name in enumerate(table) if name not in self.by))
         kept = [name for name in table if name in self.by]

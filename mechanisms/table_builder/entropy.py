@@ -90,11 +90,9 @@ class Parameters:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A p-table with the certificate of its entropies.
+    """A p-table with the gaps of its rows: bounds, in nats, of how much more entropy another row could have.
 
-    Attributes:
-        gaps: by row, a bound in nats of how much greater the entropy of another one under the same constraints may be;
-            exactly 0 if there is no other.
+    A gap is exactly 0 if no other row satisfies the constraints.
     """
 
     table: PTable
@@ -102,11 +100,7 @@ class MadeTable:
 
 
 def make(parameters: Parameters) -> MadeTable:
-    """The p-table of greatest entropy; its certified gaps are below 10^-9.
-
-    Raises:
-        ImpossibleTableError: if the solver does not come close enough, which needs parameters that nobody uses.
-    """
+    """The p-table of greatest entropy. Raises ImpossibleTableError for gaps above 10^-9 (with parameters of no use)."""
     rows, gaps = [Row((0,), (1,))], [0.0]
     for count in range(1, parameters.largest_change + parameters.threshold + 2):
         row, gap = _row(parameters, count)
@@ -128,7 +122,7 @@ def _row(parameters: Parameters, count: int) -> tuple[Row, float]:
     program = _Program.of(parameters, changes)
     start = _interior(parameters, changes)
     optimum, multipliers, of_mean = program.solve()
-    tries = (_rounded(program, optimum, start, part) for part in _PARTS_DRAWN_BACK)
+    tries = (_round_exactly(program, optimum, start, part) for part in _PARTS_DRAWN_BACK)
     exact = next((chances for chances in tries if chances is not None), None)
     if exact is None:
         raise ImpossibleTableError(
@@ -277,14 +271,12 @@ def _interior(parameters: Parameters, changes: list[int]) -> list[Fraction]:
     return [share * spread.get(change, 0) + (1 - share) * base.get(change, 0) for change in changes]
 
 
-def _rounded(
+def _round_exactly(
     program: _Program, optimum: NDArray[np.float64], start: Sequence[Fraction], part: Fraction
 ) -> list[Fraction] | None:
     """Multiples of 2^-64 near the optimum that satisfy every constraint exactly; None if these do not.
 
-    Args:
-        start: a point that satisfies every inequality strictly.
-        part: how far the optimum is drawn back to this point.
+    The optimum is drawn back by a part to a start that satisfies every inequality strictly.
     """
     changes, whole = program.changes, 2**PLACES
     mixed = [(1 - part) * Fraction(float(p)) + part * q for p, q in zip(optimum, start, strict=True)]

@@ -63,23 +63,15 @@ class NotFittedError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Fit:
-    """The fit of one hypercube.
-
-    Attributes:
-        possible: shape of the inner table, bool: the cells that are no structural zeros; None if all are possible.
-    """
+    """The fit of one hypercube. `possible` marks the inner cells that are no structural zeros; None if all are."""
 
     hypercube: Hypercube
     possible: NDArray[np.bool_] | None = None
 
     def inner(self, measured: Mapping[Table, NDArray[np.int64]]) -> Floats:
-        """The fitted inner table, in steps of the grid like the measurements.
+        """The fitted inner table, in steps of the grid like the measurements, of shape `hypercube.shape(table)`.
 
-        Args:
-            measured: by table, its noisy counts, shape `hypercube.shape(table)`. Structural zeros do not matter.
-
-        Raises:
-            NotFittedError: if there are structural zeros and conjugate gradients do not converge.
+        Raises NotFittedError if there are structural zeros and conjugate gradients do not converge.
         """
         cube = np.zeros(tuple(size + 1 for size in self._sizes))
         for table in self.hypercube.tables:
@@ -96,8 +88,7 @@ class Fit:
     def variance(self, weights: Mapping[str, Floats]) -> float:
         """The variance of a product query of the fitted inner table; with structural zeros, an upper bound of it.
 
-        Args:
-            weights: by variable, a vector with a weight for each category. A variable that is left out is summed over.
+        By variable, `weights` has a vector with a weight for each category; other variables are summed over.
         """
         squares, sums = np.ones(len(self._sizes)), np.ones(len(self._sizes))
         for place, (name, size) in enumerate(self.hypercube.sizes.items()):

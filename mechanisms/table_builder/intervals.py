@@ -83,14 +83,14 @@ def bound(terms: Iterable[Term]) -> float:
         values = values * characteristic(term.noise, term.coefficient * angles) ** term.times
     shares = 2 * values / (np.pi * multiples)
 
-    def covered(most: float) -> bool:
+    def covers(most: float) -> bool:
         # The Fourier series of the probability that E + G, on a circle of one period, is within ±most.
         return 2 * most / period + float((shares * np.sin(angles * most)).sum()) >= COVERAGE + risk + _SPARE
 
     low, high = 0.0, 4 * sigma
     while high - low > spread / _ROUND:
         middle = (low + high) / 2
-        low, high = (low, middle) if covered(middle) else (middle, high)
+        low, high = (low, middle) if covers(middle) else (middle, high)
     return high + spread
 
 

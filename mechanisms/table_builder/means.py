@@ -40,11 +40,9 @@ class Means:
 
 
 def means(numerator: Answer, denominator: Answer, least: float, most: float) -> Means:
-    """The mean of every cell of two sub-tables with the same cells.
+    """The mean of every cell of two sub-tables with the same cells, from the least to the greatest plausible ratio.
 
-    Args:
-        denominator: counts or sums of weights, whose noise is independent of the numerator's: of another hypercube.
-        least, most: the least and the greatest plausible ratio.
+    The noise of the denominators is independent of the numerators': they are of another hypercube.
     """
     if numerator.values.shape != denominator.values.shape:
         raise ValueError("numerator and denominator are sub-tables with the same cells")

@@ -42,11 +42,9 @@ class CellWords(Protocol):
 
 @dataclass(frozen=True)
 class Row:
-    """The changes that a count may undergo, in the order of their intervals.
+    """The changes that a count may undergo, in the order of their intervals; a change may have several.
 
-    Attributes:
-        changes: what is added to the count. The same change may have several intervals.
-        weights: the length of each interval, as positive whole numbers: the probability is the weight over their sum.
+    The probability of an interval is its weight, a positive whole number, over the sum of weights.
     """
 
     changes: tuple[int, ...]
@@ -110,11 +108,7 @@ class PTable:
 
     @classmethod
     def of(cls, transitions: Sequence[Mapping[int, Fraction]], cycle: int = 1) -> "PTable":
-        """The p-table with these probabilities.
-
-        Args:
-            transitions: for the counts 0, 1, 2, …, the probability of each result b.
-        """
+        """The p-table whose results of the counts 0, 1, 2, … have these probabilities."""
         rows = []
         for number, results in enumerate(transitions):
             if any(chance < 0 for chance in results.values()):
@@ -205,12 +199,8 @@ class PTable:
     def look_up(self, counts: NDArray[np.int64], key_sums: NDArray[np.int64]) -> NDArray[np.int64]:
         """The results as the Office for National Statistics looks them up: a cell key is a row's interval of length 1.
 
-        Args:
-            key_sums: the sum of the record keys in each cell. The cell key is its remainder modulo the number of keys,
-                which is the sum of each row's weights.
-
-        Raises:
-            ValueError: if the sums of the rows' weights differ or exceed 2^32, but for rows with one interval.
+        The cell key is the sum of the record keys in a cell, modulo the number of keys, which is the sum of each row's
+        weights. It raises ValueError if these sums differ or exceed 2^32, but for rows with one interval.
         """
         from mechanisms.table_builder.kernels import find_changes
 
@@ -271,11 +261,7 @@ def _tabulate(rows: Sequence[Row], word_bits: int) -> _Arrays:
 
 
 def bin_results(counts: NDArray[np.int64], results: NDArray[np.int64], table: PTable) -> dict[str, BinCounts]:
-    """By row, the results in bins of nearly equal probability, for the chi-square test of `sampling.goodness`.
-
-    Args:
-        results: published instead of the counts. `count_impossible` counts impossible ones.
-    """
+    """By row, the results in bins of nearly equal probability, for the chi-square test of `sampling.goodness`."""
     numbers = table.row_numbers(counts)
     by_row = {}
     for number in np.unique(numbers).tolist():

@@ -36,13 +36,10 @@ class PTableError(ValueError):
 
 
 def read_sdctools(text: str) -> PTable:
-    """The p-table that `pt_export` of sdcTools' `ptable` wrote for counts: columns i, j, p, v, p_int_ub.
+    """The p-table that `pt_export` of sdcTools' `ptable` wrote for counts: columns i, j, p, v, p_int_ub; semicolons.
 
     Further columns are ignored: `p_int_lb` follows from the interval before. A row's intervals keep their order, which
     `modify_cnt_ptable` shuffles. Counts beyond the last share its row.
-
-    Args:
-        text: fields separated by semicolons, with a header.
     """
     rows = []
     by_count = groupby(_fields(text, ";", _SDCTOOLS), key=lambda line: _whole(line, "i"))
@@ -55,12 +52,9 @@ def read_sdctools(text: str) -> PTable:
 
 
 def read_ons(text: str) -> PTable:
-    """The p-table of the Office for National Statistics: columns pcv, ckey and pvalue.
+    """The p-table of the Office for National Statistics: columns pcv, ckey and pvalue, separated by commas.
 
     They are the count, the cell key and the change. A count of 0 stays 0, as in the package, which finds no row for it.
-
-    Args:
-        text: fields separated by commas, with a header.
     """
     changes: dict[tuple[int, int], int] = {}
     for line in _fields(text, ",", _ONS):
