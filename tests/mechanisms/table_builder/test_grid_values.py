@@ -82,7 +82,7 @@ def test_a_grid_gives_the_bounds_of_a_hypercube() -> None:
     assert cube.sensitivity == 20_000
     losses = Grid(Fraction(100), Fraction(-50_000), Fraction(20_000))
     assert Hypercube({"state": 3}, Fraction(1), least=losses.least, most=losses.most).sensitivity == 500
-    assert in_duckdb([Decimal("-1e9"), Decimal("1e9")], losses, "DECIMAL(18, 4)") == [-500, 200]
+    assert in_duckdb([Decimal(-(10**9)), Decimal(10**9)], losses, "DECIMAL(18, 4)") == [-500, 200]
 
 
 @pytest.mark.parametrize(
