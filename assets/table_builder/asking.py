@@ -234,7 +234,10 @@ def read_publication(folder: Path) -> Publication:
 
 
 def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = None) -> "pd.DataFrame":
-    """A table built from the publication of a hypercube in a folder; `Publication.ask` has `by` and `where`."""
+    """A table built from the publication of a hypercube in a folder, with standard errors and 90% intervals.
+
+    `Publication.ask` explains `by` and `where`. Raises QuestionError as it and `read_publication` do.
+    """
     return read_publication(Path(folder)).ask(by, where or {}).to_pandas()
 
 

@@ -13,7 +13,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 from mechanisms.accounting.losses import ConcentratedLoss, require_delta
-from mechanisms.accounting.rounding import bound_logarithm, bound_square_root, round_nearest, round_up
+from mechanisms.accounting.rounding import as_decimal, bound_logarithm, bound_square_root, round_up
 
 PLACES = 6
 """The decimals of a computed ε."""
@@ -63,7 +63,7 @@ def _best_order_less_one(rho: Fraction, delta: Fraction) -> Decimal:
     solves this, and neither term exceeds L there. Near the minimum, an error in x changes ε only to second order.
     """
     with localcontext(Context(prec=40)):
-        concentrated, by_logarithm = round_nearest(rho), round_nearest(1 / delta - 1)
+        concentrated, by_logarithm = as_decimal(rho), as_decimal(1 / delta - 1)
         log_inverse_delta = Decimal(delta.denominator).ln() - Decimal(delta.numerator).ln()
         low, high = Decimal(0), min(by_logarithm, (log_inverse_delta / concentrated).sqrt())
         while high - low > high * _ENOUGH:

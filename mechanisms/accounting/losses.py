@@ -13,10 +13,10 @@ from typing import ClassVar, Self
 
 from mechanisms.accounting.rounding import (
     DECIMALS,
+    as_decimal,
     bound_exponential,
     format_decimal,
     format_decimal_above,
-    round_nearest,
     round_up,
 )
 
@@ -235,7 +235,7 @@ def require_delta(delta: Fraction) -> None:
 def _evaluate(rational: Fraction, argument: Fraction, precision: int) -> tuple[Decimal, Decimal]:
     """rational + ln(argument) in a precision, and a bound of its error."""
     with localcontext(Context(prec=precision)):
-        first, second = round_nearest(rational), Decimal(argument.numerator).ln()
+        first, second = as_decimal(rational), Decimal(argument.numerator).ln()
         third = Decimal(argument.denominator).ln()
         # Both logarithms and the division are correctly rounded: five ulps cover all four roundings.
         return first + second - third, 5 * max(abs(first), abs(second), abs(third)).scaleb(1 - precision)

@@ -17,7 +17,7 @@ def round_up(number: Fraction, places: int) -> Decimal:
     return Decimal(f"{math.ceil(number * 10**places)}E-{places}")
 
 
-def round_nearest(number: Fraction) -> Decimal:
+def as_decimal(number: Fraction) -> Decimal:
     """The number in the precision and the rounding of the decimal context."""
     return Decimal(number.numerator) / Decimal(number.denominator)
 
@@ -34,7 +34,7 @@ def format_decimal_above(number: Fraction) -> str:
     if "/" not in text:
         return text
     with localcontext(Context(prec=6, rounding=ROUND_CEILING)):
-        return format_decimal(Fraction(round_nearest(number)))
+        return format_decimal(Fraction(as_decimal(number)))
 
 
 def bound_logarithm(number: Fraction, digits: int) -> tuple[Fraction, Fraction]:

@@ -184,6 +184,6 @@ def _totals(unit: str, specifications: Sequence[Specification], delta: Fraction)
                 limit, [loss for specification in group if (loss := specification.loss_for(unit)) is not None]
             ),
             len(group),
-            tuple(dict.fromkeys(invariant for counted in group for invariant in counted.flavor.multiverse)),
+            tuple(dict.fromkeys(invariant for member in group for invariant in member.flavor.multiverse)),
             tuple(f"{count} release{'s' * (count > 1)}: {reason}" for reason, count in sorted(left_out.items())),
         )

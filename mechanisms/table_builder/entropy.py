@@ -28,7 +28,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.rounding import round_nearest
+from mechanisms.accounting.rounding import as_decimal
 from mechanisms.table_builder.p_table import PTable, Row
 
 PLACES = 64
@@ -100,7 +100,7 @@ class MadeTable:
 
 
 def make(parameters: Parameters) -> MadeTable:
-    """The p-table of greatest entropy. Raises ImpossibleTableError for gaps above 10^-9 (with parameters of no use)."""
+    """The p-table of greatest entropy. Raises ImpossibleTableError if a gap exceeds 10^-9."""
     rows, gaps = [Row((0,), (1,))], [0.0]
     for count in range(1, parameters.largest_change + parameters.threshold + 2):
         row, gap = _row(parameters, count)
@@ -183,8 +183,8 @@ class _Program:
         ]
         with localcontext(Context(prec=_CERTAIN)):
             greatest = max(weights)
-            total = sum((round_nearest(weight - greatest).exp() for weight in weights), Decimal(0))
-            return total.ln() + round_nearest(greatest + _dot(exact, self.right))
+            total = sum((as_decimal(weight - greatest).exp() for weight in weights), Decimal(0))
+            return total.ln() + as_decimal(greatest + _dot(exact, self.right))
 
 
 def _centered(
@@ -309,5 +309,5 @@ def _dot(factors: Iterable[Fraction | int], others: Iterable[Fraction]) -> Fract
 
 def _entropy(chances: Sequence[Fraction]) -> Decimal:
     with localcontext(Context(prec=_CERTAIN)):
-        decimals = [round_nearest(chance) for chance in chances if chance]
+        decimals = [as_decimal(chance) for chance in chances if chance]
         return -sum((chance * chance.ln() for chance in decimals), Decimal(0))

@@ -104,7 +104,7 @@ def smallest_epsilon(table: PTable) -> PureLoss | None:
 def divergence_of_two_cells(table: PTable, ratio: Fraction) -> Fraction:
     """The least δ at e^ε = `ratio` for changing one record, exactly: one count falls by 1, and another rises by 1.
 
-    It is the greatest divergence over all pairs of cells. Exact are those whose value in floats is near the greatest.
+    It is the greatest divergence over all pairs of cells. Only pairs near the greatest in floats are computed exactly.
     """
     _require_ratio(ratio)
     falling, rising = map(list, _neighbors(table))

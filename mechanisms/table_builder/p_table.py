@@ -1,7 +1,7 @@
 """Perturbation tables (p-tables): for every count, the distribution of the count that is published instead of it.
 
-A p-table is drawn from by the words of a stream or by the key of each cell. `entropy` makes p-tables, `reading` reads
-those of others, and `judging` computes their loss.
+A p-table draws results from the words of a stream or from the keys of cells. `entropy` makes p-tables, `reading` reads
+p-tables of other tools, and `judging` computes their loss.
 
 Sources: Fraser and Wooton (2005); Marley and Leaver (2011); Giessing (2016).
 

@@ -36,10 +36,10 @@ class PTableError(ValueError):
 
 
 def read_sdctools(text: str) -> PTable:
-    """The p-table that `pt_export` of sdcTools' `ptable` wrote for counts: columns i, j, p, v, p_int_ub; semicolons.
+    """The p-table that `pt_export` of sdcTools' `ptable` wrote for counts: columns i, j, p, v, p_int_ub.
 
-    Further columns are ignored: `p_int_lb` follows from the interval before. A row's intervals keep their order, which
-    `modify_cnt_ptable` shuffles. Counts beyond the last share its row.
+    Columns are separated by semicolons. Further ones are ignored: `p_int_lb` follows from the interval before. A row's
+    intervals keep their order, which `modify_cnt_ptable` shuffles. Counts beyond the last share its row.
     """
     rows = []
     by_count = groupby(_fields(text, ";", _SDCTOOLS), key=lambda line: _whole(line, "i"))
