@@ -63,7 +63,7 @@ class NotFittedError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Fit:
-    """The fit of one hypercube. `possible` marks inner cells that are no structural zeros; None if there are no zeros."""
+    """The fit of one hypercube. `possible` marks the inner cells that are no structural zeros, if there are any."""
 
     hypercube: Hypercube
     possible: NDArray[np.bool_] | None = None
