@@ -24,8 +24,7 @@ from mechanisms.phsafe.design import production_margin
 from mechanisms.phsafe.estimation import Estimates, Interval, estimate_counts
 from mechanisms.phsafe.margins import budget_for_margin, noise_of_count
 from mechanisms.phsafe.runs import RUNS
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 

@@ -12,9 +12,8 @@ import numpy as np
 import opendp.prelude as opendp
 
 from benchmarks.harness import Result, find_median_run
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.inversion import tabulate
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
 
 BATCH = 1 << 20

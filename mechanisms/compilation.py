@@ -1,11 +1,11 @@
 """The set-up's last step, `python -m mechanisms.compilation`: compile every kernel before a release needs it.
 
 The argument types of a kernel follow from the function that calls it, so this module calls that function with a small
-input of the types that a release uses. Numba caches the machine code next to the module, or in `NUMBA_CACHE_DIR`, for
-this processor and this version of the module's file. Every process that starts later loads it, workers included.
+input. Numba caches the machine code next to the module, or in `NUMBA_CACHE_DIR`, for this processor and this version of
+the module's file. Processes that start later load it.
 
-If a kernel calls a kernel of another module, Numba does not notice when the other one changes. After changing a kernel,
-delete the cached code and compile again, as `make` does.
+If a kernel calls a kernel of another module, Numba does not notice when the other one changes: delete the cached code
+and compile again, as `make` does.
 """
 
 from fractions import Fraction
@@ -16,8 +16,8 @@ from mechanisms import delimited
 from mechanisms.pair_swapping.pairing import Households, Places, swap_pairs
 from mechanisms.phsafe.averages import estimate_averages
 from mechanisms.row_digests import sum_of_digests
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.goodness import binned
+from mechanisms.sampling.goodness import bin_draws
+from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, count_cells, permute
 from mechanisms.table_builder.p_table import PTable, Row
@@ -28,7 +28,7 @@ from mechanisms.topdown.network import cheapest_flow
 def compile_kernels() -> None:
     """Run every kernel once."""
     stream = RandomStream(bytes(32), "compilation")
-    binned(DiscreteGaussian(Fraction(1)).sample(2, stream), DiscreteGaussian(Fraction(1)))
+    bin_draws(DiscreteGaussian(Fraction(1)).sample(2, stream), DiscreteGaussian(Fraction(1)))
     zeros, codes, ones = np.zeros(2, dtype=np.int32), np.arange(2, dtype=np.int32), np.ones(2, dtype=np.int64)
     permute(Contingency(stratum=zeros, holding=codes, swap=codes, count=ones), Fraction(1, 2), stream)
     count_cells(ones.copy())

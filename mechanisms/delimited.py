@@ -1,11 +1,11 @@
 """The grammar of delimited text (RFC 4180, in UTF-8), read byte by byte by a finite automaton.
 
-A reader that is lenient guesses what a malformed field was to contain. This module only says where the grammar is
-broken: by which rule, in which column, in how many rows. It sees blocks of bytes, and takes no value out of them.
+A lenient reader guesses what a malformed field was to contain. This module reports where the grammar is broken: by
+which rule, in which column, in how many rows. `delimited_kernels` has the automaton.
 
 The grammar: a field is either quoted as a whole, with each quote inside it doubled, or contains no quote, no separator
-and no line break. The separator is a comma, or another byte that the caller names. Blanks belong to the field. Every
-row has as many fields as the first one, and all rows end alike, in LF or in CR LF; the last row may end with the file.
+and no line break. Blanks belong to the field. Every row has as many fields as the first one, and all rows end alike, in
+LF or in CR LF; the last row may end with the file.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 
@@ -21,7 +20,6 @@ class Rule(IntEnum):
     """A rule that a row can violate. Those up to `STRAY_RETURN` are violated in a column, the others by a whole row."""
 
     NOT_UTF8 = 0
-    """Bytes that are no character of UTF-8."""
     STRAY_QUOTE = 1
     """A quote in a field that does not begin with one."""
     TEXT_AFTER_QUOTE = 2
@@ -29,51 +27,30 @@ class Rule(IntEnum):
     STRAY_RETURN = 3
     """A carriage return outside quotes that is not followed by a line feed."""
     UNCLOSED_QUOTE = 4
-    """The text ends within quotes."""
     FEWER_FIELDS = 5
-    """Fewer fields than the first row was said to have."""
+    """Fewer fields than the caller states."""
     MORE_FIELDS = 6
-    """More fields than the first row was said to have."""
     EMPTY_ROW = 7
     """No byte between two ends of rows."""
     OTHER_LINE_END = 8
     """A row that ends in CR LF where the first one ends in LF, or the reverse."""
     TOO_LONG = 9
-    """More bytes than the longest row may have."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """What the grammar says about a text.
+    """The form of a text.
 
     Attributes:
-        rows: the number of rows, malformed ones included.
+        rows: their number, malformed ones included.
         offenders: the number of rows that violate a rule, by rule and column; the column is counted from 0, and None if
-            the rule is about a whole row. Empty for a well-formed text.
+            the rule is about a whole row.
         breaks: whether a field contains a line break.
     """
 
     rows: int
     offenders: Mapping[tuple[Rule, int | None], int]
     breaks: bool
-
-
-_QUOTE, _LF, _CR = b'"\n\r'
-_START, _PLAIN, _QUOTED, _CLOSED = range(4)
-"""The automaton's places: at the start of a field, in an unquoted one, inside quotes, after a quote inside quotes."""
-_BY_COLUMN = int(Rule.STRAY_RETURN) + 1
-_LINE_FEED, _BOTH = 1, 2
-
-_STATE = np.dtype(
-    [
-        *((name, np.int64) for name in ("place", "after_return", "field", "flags", "length", "rows", "line_end")),
-        *((name, np.int64) for name in ("breaks", "awaited", "lowest", "highest")),
-    ]
-)
-"""What the automaton remembers from one block to the next: its place, whether the last byte was a carriage return
-outside quotes, the field of the row and the rules that it violates, the bytes of the row, the rows so far, how the
-first one ended, whether a field contained a line break, and how many bytes of a character are awaited, between which
-bounds."""
 
 
 def form(blocks: Iterable[NDArray[np.uint8]], width: int, longest: int, separator: str = ",") -> Form:
@@ -83,124 +60,17 @@ def form(blocks: Iterable[NDArray[np.uint8]], width: int, longest: int, separato
         blocks: the bytes of the text, in order, cut anywhere.
         width: the number of fields that every row must have.
         longest: the number of bytes that a row may have, without its end.
-        separator: the ASCII character between two fields; no quote and no line break.
+        separator: an ASCII character, no quote and no line break.
     """
-    state = np.zeros(1, dtype=_STATE)
+    from mechanisms.delimited_kernels import STATE, finish, read
+
+    state = np.zeros(1, dtype=STATE)
     offenders = np.zeros((len(Rule), width + 1), dtype=np.int64)
     for block in blocks:
-        _read(block, state[0], offenders, width, longest, ord(separator))
-    _finish(state[0], offenders, width, longest)
-    found = {
+        read(block, state[0], offenders, width, longest, ord(separator))
+    finish(state[0], offenders, width, longest)
+    by_rule = {
         (Rule(rule), None if column == width else int(column)): int(offenders[rule, column])
         for rule, column in np.argwhere(offenders)
     }
-    return Form(int(state["rows"][0]), found, bool(state["breaks"][0]))
-
-
-@njit(cache=True, nogil=True)
-def _read(block, state, offenders, width, longest, separator):  # type: ignore[no-untyped-def]
-    """Continue with a block of bytes. Offenders have the shape (rules, width + 1), the last column for whole rows."""
-    place, after_return, length = state.place, state.after_return, state.length
-    awaited, lowest, highest = state.awaited, state.lowest, state.highest
-    for byte in block:
-        length += 1
-        if awaited and lowest <= byte <= highest:
-            awaited, lowest, highest = awaited - 1, 0x80, 0xBF
-            continue
-        if awaited or byte >= 0x80:
-            if awaited:
-                state.flags |= 1 << Rule.NOT_UTF8
-            awaited, lowest, highest = _awaited(byte)
-            if awaited < 0:
-                state.flags |= 1 << Rule.NOT_UTF8
-                awaited = 0
-        if place == _QUOTED:
-            if byte == _QUOTE:
-                place = _CLOSED
-            elif byte in (_LF, _CR):
-                state.breaks = 1
-        elif byte == _LF:
-            state.length = length - 1 - after_return
-            _end_field(state, offenders, width)
-            _end_row(place, _BOTH if after_return else _LINE_FEED, state, offenders, width, longest)
-            place, after_return, length = _START, 0, 0
-        else:
-            if after_return:
-                state.flags |= 1 << Rule.STRAY_RETURN
-                place, after_return = _PLAIN, 0
-            if byte == separator:
-                _end_field(state, offenders, width)
-                state.field += 1
-                place = _START
-            elif byte == _CR:
-                after_return = 1
-            elif byte == _QUOTE:
-                if place == _PLAIN:
-                    state.flags |= 1 << Rule.STRAY_QUOTE
-                else:
-                    # Either the field begins with a quote, or a quote inside it is doubled.
-                    place = _QUOTED
-            else:
-                if place == _CLOSED:
-                    state.flags |= 1 << Rule.TEXT_AFTER_QUOTE
-                place = _PLAIN
-    state.place, state.after_return, state.length = place, after_return, length
-    state.awaited, state.lowest, state.highest = awaited, lowest, highest
-
-
-@njit(cache=True, nogil=True)
-def _awaited(byte):  # type: ignore[no-untyped-def]
-    """How many bytes must follow the first byte of a character, and the bounds of the next one (Unicode, table 3-7)."""
-    if byte < 0x80:
-        return 0, 0x80, 0xBF
-    if 0xC2 <= byte <= 0xDF:
-        return 1, 0x80, 0xBF
-    if 0xE0 <= byte <= 0xEF:
-        return 2, 0xA0 if byte == 0xE0 else 0x80, 0x9F if byte == 0xED else 0xBF
-    if 0xF0 <= byte <= 0xF4:
-        return 3, 0x90 if byte == 0xF0 else 0x80, 0x8F if byte == 0xF4 else 0xBF
-    return -1, 0x80, 0xBF
-
-
-@njit(cache=True, nogil=True)
-def _end_field(state, offenders, width):  # type: ignore[no-untyped-def]
-    if state.flags:
-        if state.field < width:
-            for rule in range(_BY_COLUMN):
-                offenders[rule, state.field] += state.flags >> rule & 1
-        state.flags = 0
-
-
-@njit(cache=True, nogil=True)
-def _end_row(place, line_end, state, offenders, width, longest):  # type: ignore[no-untyped-def]
-    if state.field == 0 and place == _START:
-        offenders[Rule.EMPTY_ROW, width] += 1
-    elif state.field + 1 < width:
-        offenders[Rule.FEWER_FIELDS, width] += 1
-    elif state.field + 1 > width:
-        offenders[Rule.MORE_FIELDS, width] += 1
-    if state.length > longest:
-        offenders[Rule.TOO_LONG, width] += 1
-    if state.line_end == 0:
-        state.line_end = line_end
-    elif state.line_end != line_end:
-        offenders[Rule.OTHER_LINE_END, width] += 1
-    state.rows += 1
-    state.field = 0
-
-
-@njit(cache=True, nogil=True)
-def _finish(state, offenders, width, longest):  # type: ignore[no-untyped-def]
-    if state.length == 0:
-        return
-    if state.place == _QUOTED:
-        # The rest of the text is in this field, so that nothing else can be said about it.
-        offenders[Rule.UNCLOSED_QUOTE, width] += 1
-        state.rows += 1
-        return
-    if state.awaited:
-        state.flags |= 1 << Rule.NOT_UTF8
-    if state.after_return:
-        state.flags |= 1 << Rule.STRAY_RETURN
-    _end_field(state, offenders, width)
-    _end_row(_PLAIN if state.after_return else state.place, state.line_end, state, offenders, width, longest)
+    return Form(int(state["rows"][0]), by_rule, bool(state["breaks"][0]))

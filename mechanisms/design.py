@@ -1,4 +1,4 @@
-"""What designs share: their error, and the rules and the guarantee of designs that measure lines of counts with noise.
+"""The rules and the guarantee of designs that measure lines of counts with noise, and the error of all designs.
 
 A line has a budget: ρ or ε, exact and for unbounded neighbors (one record added or removed). The charge is the loss for
 bounded neighbors (one record changed in any way). It is twice the budget; the design of each mechanism derives why.
@@ -33,11 +33,7 @@ class DesignError(ValueError):
 
 @dataclass(frozen=True)
 class LinesDesign(ABC):
-    """Lines of counts that are measured with noise for some states.
-
-    Attributes:
-        noise: the distribution, which determines whether budgets are ρ (zCDP) or ε (pure DP).
-    """
+    """Lines of counts that are measured with noise for some states."""
 
     states: tuple[str, ...]
     noise: Noise
@@ -57,11 +53,7 @@ class LinesDesign(ABC):
         """The possible data sets, in words, by the name of the dataset."""
 
     def require_states(self) -> None:
-        """Check the states.
-
-        Raises:
-            DesignError: if there are none, or one is unknown or given twice.
-        """
+        """Raise DesignError if there are no states, or one is unknown or given twice."""
         if not self.states:
             raise DesignError("states: at least one state is released")
         for code, times in Counter(self.states).items():
@@ -73,11 +65,7 @@ class LinesDesign(ABC):
                 raise DesignError(f"states: {code} is given {times} times")
 
     def require_budget(self, field: str, budget: Fraction) -> None:
-        """Check a budget.
-
-        Raises:
-            DesignError: if it is negative, too large or too fine.
-        """
+        """Raise DesignError if a budget is negative, too large or too fine."""
         if budget < 0:
             raise DesignError(f"{field}: a budget is not negative, and this one is {budget}")
         if budget > LARGEST_BUDGET:
@@ -90,12 +78,12 @@ class LinesDesign(ABC):
 
     @property
     def unbounded_lines(self) -> tuple[Line, ...]:
-        """By line, the loss for one record added or removed."""
+        """The losses for one record added or removed."""
         return self._lines(1)
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """By line, the loss for one record changed. This loss is charged."""
+        """The losses for one record changed, which are charged."""
         return self._lines(BOUNDED_FACTOR)
 
     def _lines(self, factor: int) -> tuple[Line, ...]:

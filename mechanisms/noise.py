@@ -1,8 +1,4 @@
-"""The two distributions of noise without a cap, and the output premetric in which each is charged.
-
-This module names them. `mechanisms.sampling` draws from them; each mechanism's package derives their scale from its
-sensitivity and its budget.
-"""
+"""The names of the two distributions of noise without a cap. `mechanisms.sampling` draws from them."""
 
 from enum import StrEnum
 from fractions import Fraction

@@ -1,8 +1,4 @@
-"""The six races and the combinations of them that a person may report, in the order of their codes.
-
-The race codes of the census files and the rows of the redistricting tables follow this order. Each file layout defines
-its own codes.
-"""
+"""The six races and the combinations of them that a person may report, in the order of census codes and tables."""
 
 from itertools import combinations
 

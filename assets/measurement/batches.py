@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from assets.measurement.method import GridError, NoisyCounts
 from assets.release.draw import Draw, Inputs
 from assets.release.release import Release
-from mechanisms.sampling.goodness import Binned, binned, misfits
+from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.noise import Distribution, Noise
 from resources.warehouse import Session
 
@@ -94,11 +94,11 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
             pairs: each batch of exact counts with the batch of its measurements.
         """
         distributions = self.distributions()
-        counted: dict[str, Binned] = {}
+        counted: dict[str, BinCounts] = {}
         for exact, noisy in pairs:
-            part = binned((noisy.values - exact.values).ravel(), distributions[exact.query])
+            part = bin_draws((noisy.values - exact.values).ravel(), distributions[exact.query])
             counted[exact.query] = counted[exact.query] + part if exact.query in counted else part
-        return misfits(counted)
+        return find_misfits(counted)
 
     def surplus(self, session: Session) -> list[str]:
         """Problems with stored measurements that `stored` does not read; none by default."""

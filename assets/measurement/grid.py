@@ -22,10 +22,7 @@ from assets.measurement.method import COUNTS, MEASUREMENTS, GridError
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.release import Release
 from assets.release.size import Size
-from mechanisms.sampling.capped_laplace import CappedLaplace
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.noise import Distribution, Perturbation
+from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution, Perturbation
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 from assets.measurement.grid import DISTRIBUTIONS, Query
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import PHSafeDesign
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 

@@ -20,7 +20,7 @@ from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease
 from assets.safetab.tables import T1, T2, person_table_recipes
 from assets.tabulation.asset import tables_gate
 from mechanisms.safetab.design import Measured
-from mechanisms.sampling.goodness import FALSE_ALARM, Binned, binned, misfits
+from mechanisms.sampling.goodness import FALSE_ALARM, BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.quantiles import Uncapped, quantile
 from resources.statements import Zone
 
@@ -58,7 +58,7 @@ def find_unlikely_noise(release: SafeTabPRelease, pairs: Iterable[tuple[KeptCell
     A total that suppression might have left out, and a number that clipping might have changed, says less about its
     noise than its distribution does. Only cells whose counts are far above both take part.
     """
-    draws: dict[str, Binned] = {}
+    draws: dict[str, BinCounts] = {}
     for exact, noisy in pairs:
         measured, total_only = noisy.measured, noisy.of_totals_only(release)
         for noise, rows, name in (
@@ -67,8 +67,8 @@ def find_unlikely_noise(release: SafeTabPRelease, pairs: Iterable[tuple[KeptCell
         ):
             chosen = rows & (exact.values[:, 4] >= _least_tested(release, measured, noise, noisy.values[:, 2]))
             differences = noisy.values[chosen, 4] - exact.values[chosen, 4]
-            draws[f"{measured.label}, {name}"] = binned(differences, noise)
-    return misfits(draws)
+            draws[f"{measured.label}, {name}"] = bin_draws(differences, noise)
+    return find_misfits(draws)
 
 
 def _least_tested(release: SafeTabPRelease, measured: Measured, noise: Uncapped, detail: np.ndarray) -> np.ndarray:

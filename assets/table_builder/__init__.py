@@ -1,5 +1,4 @@
-"""The stages that are the table builder's own: counts of a hypercube, their plan, and the tables that are built.
+"""The stages of the table builder: counts of a hypercube, their plan, and the tables that are built.
 
-`mechanisms.table_builder` has the mathematics. A hypercube is a release by itself: it has its own draw, charge and
-publication, so that another hypercube costs nothing but its own loss.
+`mechanisms.table_builder` has the mathematics. Every hypercube is a release with its own draw, charge and publication.
 """

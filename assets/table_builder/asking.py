@@ -1,7 +1,7 @@
 """Questions to a hypercube: any table that can be built from its published numbers, with errors and intervals.
 
 The release's own tables, the command `stirred table` and the function `sub_table` all use the same published numbers,
-so that everyone gets the same answer to the same question. Nothing confidential is read, and nothing is charged.
+so everyone gets the same answer to the same question. Nothing confidential is read, and nothing is charged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.table_builder.release import BETWEEN, NUMBER
-from mechanisms.refusal import RefusedError
-from mechanisms.table_builder.asking import Answer, CannotAnswerError, Question
+from mechanisms.table_builder.asking import Answer, Question, QuestionError
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
 from mechanisms.table_builder.means import means
@@ -36,27 +36,23 @@ PARTS_OF_ONE = 10**PLACES
 
 ESTIMATED = pa.decimal128(24, PLACES)
 _WHOLE = pa.decimal128(24, 0)
+_LISTED = 12
+"""The most categories that a message lists."""
 
 Where = Mapping[str, Sequence[Any]]
 
 
-class QuestionError(RefusedError, ValueError):
-    """A question that the hypercube cannot answer. The message names the variable and the rule."""
-
-
 @dataclass(frozen=True)
-class Published:
+class Publication:
     """The published numbers of a hypercube.
 
     Attributes:
-        design: the measured tables with their noise.
-        categories: by variable of the inner table, its categories in order.
-        grid: what one step stands for.
-        quantity: what the cells contain, in words.
+        grid: the size of a step, in records or in the unit of the amount.
+        quantity: the content of the cells, in words.
         numbers: by table, what sub-tables are added up from, in ten-thousandths, int64: the noisy cells; if the tables
             are fitted, only the fitted inner table.
         possible: the cells of the inner table that are no structural zeros.
-        missing: by table, the cells that are not published; empty if all are.
+        missing: by table, the cells that are not published, if there are any.
     """
 
     design: Hypercube
@@ -68,18 +64,11 @@ class Published:
     missing: Mapping[Table, NDArray[np.bool_]]
 
     def question(self, by: Sequence[str], where: Where) -> Question:
-        """The question for a table by some variables, in which only some categories of variables count.
-
-        Raises:
-            QuestionError: if the hypercube has no such variable or category, or something is named twice.
-        """
+        """The question for a table by some variables, in which only some categories of variables count."""
         if isinstance(by, str) or any(isinstance(values, str) for values in where.values()):
             raise QuestionError("variables and categories are given as lists")
-        try:
-            places = {name: [self._place(name, value) for value in values] for name, values in where.items()}
-            return Question(self.design, tuple(by), places, self.possible)
-        except CannotAnswerError as error:
-            raise QuestionError(str(error)) from None
+        places = {name: [self._place(name, value) for value in values] for name, values in where.items()}
+        return Question(self.design, tuple(by), places, self.possible)
 
     def ask(self, by: Sequence[str], where: Where) -> pa.Table:
         """The table by some variables, with the columns `estimate`, `standard_error`, `lower` and `upper`.
@@ -96,12 +85,8 @@ class Published:
         rows = np.flatnonzero(question.cells.ravel())
         return pa.table(self._columns(question, rows) | self.figures(answer, rows))
 
-    def means(self, per: "Published", by: Sequence[str], where: Where) -> pa.Table:
+    def means(self, per: "Publication", by: Sequence[str], where: Where) -> pa.Table:
         """The means by some variables: sums of this hypercube divided by the counts or weights of another one.
-
-        Args:
-            per: the denominators, drawn by themselves.
-            by, where: as for `ask`.
 
         Raises:
             QuestionError: as `ask`; if both have the same noise, are of different records or categories, or have other
@@ -113,11 +98,11 @@ class Published:
                 "means are taken per counts, or per weights that are declared to be at least one step of their grid: a "
                 "mean per weights that may be 0 has no bounds"
             )
-        if self.has_the_numbers_of(per):
+        if self._has_numbers_of(per):
             raise QuestionError("means need two hypercubes with noise of their own")
         if self.records != per.records:
             raise QuestionError(f"means are taken of one kind of records, not of {self.records} per {per.records}")
-        if any(each.design.p_table is not None and each.design.p_table.greatest_bias for each in (self, per)):
+        if any(p_table and p_table.greatest_bias for p_table in (self.design.p_table, per.design.p_table)):
             raise QuestionError("no means are taken of counts whose p-table changes their mean")
         above, below = self.question(by, where), per.question(by, where)
         for name in by:
@@ -129,17 +114,21 @@ class Published:
         step = float(self.grid / per.grid)
         least = self.design.least / (fewest if self.design.least < 0 else per.design.most)
         most = self.design.most / (fewest if self.design.most > 0 else per.design.most)
-        found = means(self.answer(above), per.answer(below), least, most)
-        figures = {"estimate": found.estimate, "lower": found.lower, "upper": found.upper}
-        columns = self._columns(above, rows)
-        return pa.table(columns | {name: rounded(each.ravel()[rows] * step) for name, each in figures.items()})
+        quotients = means(self.answer(above), per.answer(below), least, most)
+        return pa.table(
+            self._columns(above, rows)
+            | {
+                name: round_to_decimals(getattr(quotients, name).ravel()[rows] * step)
+                for name in ("estimate", "lower", "upper")
+            }
+        )
 
     def _columns(self, question: Question, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
-        chosen = [question.chosen[name] for name in question.by]
-        places = np.unravel_index(rows, [len(each) for each in chosen]) if chosen else []
+        chosen = [np.array(question.chosen[name]) for name in question.by]
+        places = np.unravel_index(rows, [len(numbers) for numbers in chosen]) if chosen else []
         return {
-            name: self.categories[name].take(pa.array(np.array(each)[place]))
-            for name, each, place in zip(question.by, chosen, places, strict=True)
+            name: self.categories[name].take(pa.array(numbers[place]))
+            for name, numbers, place in zip(question.by, chosen, places, strict=True)
         }
 
     def answer(self, question: Question) -> Answer:
@@ -159,16 +148,16 @@ class Published:
         estimates = answer.question.sums(self.numbers)
         if self.design.least >= 0 and self.design.margins is not Margins.FITTED:
             estimates = np.maximum(estimates, 0)
-        errors = {"standard_error": answer.standard_error, "lower": answer.lower, "upper": answer.upper}
-        return {"estimate": of_parts(estimates.ravel()[rows])} | {
-            name: rounded(each.ravel()[rows] * float(self.grid)) for name, each in errors.items()
+        return {"estimate": as_decimals(estimates.ravel()[rows])} | {
+            name: round_to_decimals(getattr(answer, name).ravel()[rows] * float(self.grid))
+            for name in ("standard_error", "lower", "upper")
         }
 
     @property
     def records(self) -> str:
         return self.quantity.rpartition(" of ")[2]
 
-    def has_the_numbers_of(self, other: "Published") -> bool:
+    def _has_numbers_of(self, other: "Publication") -> bool:
         """Whether both are one draw: two draws with noise of their own do not have the same numbers throughout."""
         return self.quantity == other.quantity and all(
             table in other.numbers and np.array_equal(numbers, other.numbers[table])
@@ -184,9 +173,9 @@ class Published:
         if text == "null" and text not in known:
             text = None
         if text not in known:
-            shown = ", ".join("null" if each is None else each for each in known[:_SHOWN])
+            first = ", ".join("null" if category is None else category for category in known[:_LISTED])
             raise QuestionError(
-                f"{name}: there is no category {value}; there are {shown}{', …' * (len(known) > _SHOWN)}"
+                f"{name}: there is no category {value}; there are {first}{', …' * (len(known) > _LISTED)}"
             )
         return known.index(text)
 
@@ -198,21 +187,18 @@ class Published:
         }
 
 
-_SHOWN = 12
+def round_to_decimals(values: NDArray[Any]) -> pa.Array:
+    return as_decimals(np.rint(np.asarray(values, dtype=np.float64) * PARTS_OF_ONE).astype(np.int64))
 
 
-def rounded(values: NDArray[Any]) -> pa.Array:
-    return of_parts(np.rint(np.asarray(values, dtype=np.float64) * PARTS_OF_ONE).astype(np.int64))
-
-
-def of_parts(parts: NDArray[np.int64]) -> pa.Array:
+def as_decimals(parts: NDArray[np.int64]) -> pa.Array:
     """Ten-thousandths as decimals with four places."""
     whole = pa.array(parts).cast(_WHOLE)
     # Moving the decimal point is exact; a cast from floats would round again.
     return pa.Array.from_buffers(ESTIMATED, len(whole), whole.buffers())
 
 
-def in_parts(numbers: pa.ChunkedArray) -> NDArray[np.int64]:
+def as_parts(numbers: pa.ChunkedArray) -> NDArray[np.int64]:
     """Whole numbers or decimals with four places as ten-thousandths; 0 for null."""
     decimals = pa.concat_arrays(numbers.cast(ESTIMATED).chunks)
     whole = pa.Array.from_buffers(_WHOLE, len(decimals), decimals.buffers(), offset=decimals.offset)
@@ -220,7 +206,7 @@ def in_parts(numbers: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def parts_of_step(grid: Fraction) -> int:
-    """How many ten-thousandths a step of a grid is: a grid has at most four decimals."""
+    """The ten-thousandths of a step of a grid, which has at most four decimals."""
     return int(grid * PARTS_OF_ONE)
 
 
@@ -234,12 +220,8 @@ def fitted_numbers(
     return {design.inner: np.rint(inner * float(grid) * PARTS_OF_ONE).astype(np.int64)}
 
 
-def read_publication(folder: Path) -> Published:
-    """The published numbers of a hypercube, from the folder of its publication.
-
-    Raises:
-        QuestionError: if the folder holds no publication of a hypercube.
-    """
+def read_publication(folder: Path) -> Publication:
+    """The publication in a folder. Raises QuestionError if the folder has none of a hypercube."""
     try:
         tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
         categories = _categories(pq.read_table(folder / f"{CATEGORIES}.parquet"))
@@ -252,14 +234,9 @@ def read_publication(folder: Path) -> Published:
 
 
 def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = None) -> "pd.DataFrame":
-    """A table built from the publication of a hypercube, with standard errors and 90% intervals.
+    """A table built from the publication of a hypercube in a folder, with standard errors and 90% intervals.
 
-    Args:
-        folder: the folder of the publication.
-        by, where: as for `Published.ask`.
-
-    Raises:
-        QuestionError: as `read_publication` and `Published.ask`.
+    `Publication.ask` explains `by` and `where`. Raises QuestionError as it and `read_publication` do.
     """
     return read_publication(Path(folder)).ask(by, where or {}).to_pandas()
 
@@ -279,24 +256,16 @@ def _categories(rows: pa.Table) -> dict[str, list[str]]:
 
 
 def _design(tables: list[dict[str, Any]], categories: Mapping[str, Sequence[str]], p_table: PTable | None) -> Hypercube:
-    sizes = {name: len(values) for name, values in categories.items()}
-    first, budgets = tables[0], {row["table_name"]: Fraction(row["budget"]) for row in tables}
+    first, budgets = tables[0], {tuple(row["table_name"].split(BETWEEN)): Fraction(row["budget"]) for row in tables}
     total, margins = sum(budgets.values(), Fraction(0)), Margins(first["margins"])
+    noise = NoiseFamily.GAUSSIAN if "Gaussian" in first["noise"] else NoiseFamily.LAPLACE
+    shares = {table: budget / total if total else Fraction(1, len(budgets)) for table, budget in budgets.items()}
     return Hypercube(
-        sizes,
+        {name: len(values) for name, values in categories.items()},
         total,
-        NoiseFamily.P_TABLE
-        if p_table
-        else NoiseFamily.GAUSSIAN
-        if "Gaussian" in first["noise"]
-        else NoiseFamily.LAPLACE,
+        NoiseFamily.P_TABLE if p_table else noise,
         margins,
-        {}
-        if margins is Margins.SUMMED
-        else {
-            tuple(name.split(BETWEEN)): budget / total if total else Fraction(1, len(budgets))
-            for name, budget in budgets.items()
-        },
+        {} if margins is Margins.SUMMED else shares,
         first["cap"],
         first["least"],
         first["most"],
@@ -306,7 +275,7 @@ def _design(tables: list[dict[str, Any]], categories: Mapping[str, Sequence[str]
 
 def _read(
     design: Hypercube, grid: Fraction, quantity: str, rows: pa.Table, texts: Mapping[str, Sequence[str]]
-) -> Published:
+) -> Publication:
     fitted = design.margins is Margins.FITTED
     numbers: dict[Table, NDArray[Any]] = {}
     missing: dict[Table, NDArray[np.bool_]] = {}
@@ -316,40 +285,36 @@ def _read(
         name: pa.array(values, pa.string()).cast(rows.schema.field(name).type) for name, values in texts.items()
     }
     for table in (design.inner,) if fitted else design.tables:
-        own = rows.filter(pa.compute.equal(rows["table_name"], BETWEEN.join(table)))
-        cells = own["cell"].to_numpy()
-        given = own["estimate" if fitted else "measured"]
-        flat = np.zeros(design.cells(table), dtype=np.int64)
-        flat[cells] = in_parts(given)
+        part = rows.filter(pc.equal(rows["table_name"], BETWEEN.join(table)))
+        cells, figures = part["cell"].to_numpy(), part["estimate" if fitted else "measured"]
+        flat, empty = np.zeros(design.cells(table), dtype=np.int64), np.zeros(design.cells(table), dtype=np.bool_)
+        flat[cells], empty[cells] = as_parts(figures), figures.is_null().to_numpy()
         numbers[table] = flat.reshape(design.shape(table))
-        gone = np.zeros(len(flat), dtype=np.bool_)
-        gone[cells] = given.is_null().to_numpy()
-        if gone.any():
-            missing[table] = gone.reshape(design.shape(table))
+        if empty.any():
+            missing[table] = empty.reshape(design.shape(table))
         if table == design.inner:
             possible[cells] = True
-    whole = bool(possible.all())
-    shaped = None if whole else possible.reshape(design.shape(design.inner))
-    return Published(design, categories, grid, quantity, numbers, shaped, missing)
+    shaped = None if possible.all() else possible.reshape(design.shape(design.inner))
+    return Publication(design, categories, grid, quantity, numbers, shaped, missing)
 
 
-def least_variance(published: Mapping[str, Published], by: Sequence[str], where: Where) -> str:
+def least_variance(published: Mapping[str, Publication], by: Sequence[str], where: Where) -> str:
     """The name of the hypercube that answers with the least variance; of equal ones, the first by name.
 
     Raises:
-        QuestionError: as `Published.ask` for the last hypercube, if none can answer; if several can that contain
+        QuestionError: as `Publication.ask` for the last hypercube, if none can answer; if several can that contain
             different quantities.
     """
-    able: dict[str, float] = {}
+    variances: dict[str, float] = {}
     refusal = QuestionError("there is no hypercube")
-    for name, each in sorted(published.items()):
+    for name, publication in sorted(published.items()):
         try:
-            able[name] = float(each.answer(each.question(by, where)).variance.sum())
+            variances[name] = float(publication.answer(publication.question(by, where)).variance.sum())
         except QuestionError as error:
             refusal = error
-    if not able:
+    if not variances:
         raise refusal
-    if len(quantities := {published[name].quantity for name in able}) > 1:
-        several = "; ".join(f"{name}: {published[name].quantity}" for name in able)
+    if len(quantities := {published[name].quantity for name in variances}) > 1:
+        several = "; ".join(f"{name}: {published[name].quantity}" for name in variances)
         raise QuestionError(f"name the hypercube: {len(quantities)} different quantities are published ({several})")
-    return min(able, key=lambda name: able[name])
+    return min(variances, key=lambda name: variances[name])

@@ -18,12 +18,8 @@ from mechanisms.table_builder.hypercube import Table
 from resources.warehouse import Recipe, Session
 
 
-class ImpossibleCellError(RefusedError, ValueError):
-    """Records lie in cells that the declaration calls structural zeros. The message contains only their number."""
-
-
-class TooLargeError(RefusedError, ValueError):
-    """Sums that the published tables could not hold. The message contains no sum."""
+class CountsError(RefusedError, ValueError):
+    """Records in structural zeros, or sums that the published tables could not hold. The message contains no sum."""
 
 
 _LARGEST = 2**63
@@ -34,21 +30,14 @@ _DEVIATIONS = 50
 
 
 def table_name(table: Table) -> str:
-    """The name of a table of the hypercube in stored and published tables: its variables."""
     return BETWEEN.join(table)
 
 
-def grid(release: HypercubeRelease) -> pa.Table:
+def list_cells(release: HypercubeRelease) -> pa.Table:
     """All cells of all measured tables in the order of the draw: the table's name and the number of the cell."""
-    possible = {table: release.possible_in(table) for table in release.design.tables}
-    return pa.table(
-        {
-            "table_name": pa.concat_arrays(
-                [pa.repeat(table_name(table), len(each)) for table, each in possible.items()]
-            ),
-            "cell": np.concatenate(list(possible.values())),
-        }
-    )
+    by_table = {table: release.possible_in(table) for table in release.design.tables}
+    names = [pa.repeat(table_name(table), len(cells)) for table, cells in by_table.items()]
+    return pa.table({"table_name": pa.concat_arrays(names), "cell": np.concatenate(list(by_table.values()))})
 
 
 def categories(release: HypercubeRelease) -> Iterator[tuple[str, pa.Array]]:
@@ -57,75 +46,48 @@ def categories(release: HypercubeRelease) -> Iterator[tuple[str, pa.Array]]:
 
 
 def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
-    """The recipe of the exact counts, in the order of the draw.
-
-    Raises:
-        ImpossibleCellError: if records lie in structural zeros.
-        TooLargeError: if the sums could not be published.
-    """
-    exact = exact_cells(session, release)
+    """The recipe of the exact counts, in the order of the draw. Raises CountsError."""
+    exact = add_up_cells(session, release, release.amount)
     design = release.design
     if outside := np.count_nonzero(exact[~release.possible]):
-        raise ImpossibleCellError(
+        raise CountsError(
             f"{release.schema}: structural_zeros: {outside:,} cells that are declared impossible have records; nothing "
             "was charged"
         )
     noise = max(sqrt(design.variance(table) * release.cells_of(table)) for table in design.tables)
     reach = float(np.abs(exact).sum(dtype=np.float64)) + _DEVIATIONS * noise
     if reach * release.unit_of_cells * PARTS_OF_ONE >= _LARGEST:
-        raise TooLargeError(
-            f"{release.schema}: the sums are too large to be published; declare a smaller grid or bounds"
-        )
+        raise CountsError(f"{release.schema}: the sums are too large to be published; declare a smaller grid or bounds")
     values = [design.margin(exact, table).ravel()[release.possible_in(table)] for table in design.tables]
-    cells = grid(release)
-    counted = cells.add_column(0, "draw_order", pa.array(np.arange(len(cells)))).append_column(
+    cells = list_cells(release)
+    counts = cells.add_column(0, "draw_order", pa.array(np.arange(len(cells)))).append_column(
         "count", pa.array(np.concatenate(values))
     )
-    return "warehouse/all", {}, {"source": session.register("counted", counted)}
+    return "warehouse/all", {}, {"source": session.register("counted", counts)}
 
 
-def exact_cells(session: Session, release: HypercubeRelease) -> NDArray[np.int64]:
-    """The exact inner table, in records or in steps of the grid; the inner table's shape.
-
-    Raises:
-        GridError: if a record has a value outside its domain.
-    """
-    return added_up(session, release, release.amount)
-
-
-def added_up(session: Session, release: HypercubeRelease, amount: Amount | None) -> NDArray[np.int64]:
-    """What the records of every inner cell add up to; the inner table's shape.
-
-    Args:
-        amount: what is added up; None for counts.
-
-    Raises:
-        GridError: if a record has a value outside its domain.
-    """
-    grid = amount.grid if amount else None
-    bounds = (
-        {"least": grid.least, "most": grid.most, "multiplier": grid.multiplier, "divisor": grid.divisor} if grid else {}
-    )
-    found = session.arrow("table_builder/inner", bounds, **records_read(session, release, amount))
-    if found["cell"].null_count:
-        raise GridError(
-            f"{release.schema}: {found['cell'].null_count:,} combinations of values are outside the domains"
-        )
+def add_up_cells(session: Session, release: HypercubeRelease, amount: Amount | None) -> NDArray[np.int64]:
+    """The exact inner table in records or in steps of a grid. Raises GridError for values outside the domains."""
+    grid = ("least", "most", "multiplier", "divisor")
+    bounds = {name: getattr(amount.grid, name) for name in grid} if amount else {}
+    occupied = session.arrow("table_builder/inner", bounds, **describe_records(session, release, amount))
+    if outside := occupied["cell"].null_count:
+        raise GridError(f"{release.schema}: {outside:,} combinations of values are outside the domains")
     cells = np.zeros(release.design.cells(release.design.inner), dtype=np.int64)
-    cells[found["cell"].to_numpy()] = found["count"].to_numpy()
+    cells[occupied["cell"].to_numpy()] = occupied["count"].to_numpy()
     return cells.reshape(release.design.shape(release.design.inner))
 
 
-def records_read(session: Session, release: HypercubeRelease, amount: Amount | None) -> dict[str, Any]:
-    """What the statements `inner` and `identifiers` take: the records, their columns and the variables' domains."""
+def describe_records(session: Session, release: HypercubeRelease, amount: Amount | None) -> dict[str, Any]:
+    """The parameters of the statements `inner` and `identifiers`: records, their columns and the variables' domains."""
     dataset, step, domains = release.dataset, 1, []
     for place, (name, values) in reversed(list(enumerate(categories(release)))):
         steps = pa.table({"category": values, "step": np.arange(len(values)) * step})
         domains.append({"column": name, "table": session.register(f"domain_{place}", steps)})
         step *= len(values)
     tables = dict(zip(dataset.tables, dataset.cef_tables(), strict=True))
-    counted, withheld = release.counted, release.withheld
-    key = counted.key if counted.key and not withheld else None
+    record_table, withheld = release.record_table, release.withheld
+    key = record_table.key if record_table.key and not withheld else None
     read = dict.fromkeys([*release.cube.variables, *([amount.column] if amount else [])])
     return {
         "columns": list(release.design.inner),
@@ -135,7 +97,7 @@ def records_read(session: Session, release: HypercubeRelease, amount: Amount | N
         "units": tables["units"],
         "own": [*([key] if key else []), *(name for name in read if name not in release.from_unit)],
         "from_unit": list(release.from_unit),
-        "unit": counted.unit if release.from_unit else None,
+        "unit": record_table.unit if release.from_unit else None,
         "key": dataset.units.key,
         "number": amount.column if amount else None,
     }

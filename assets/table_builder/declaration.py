@@ -1,24 +1,16 @@
 """The fields of a release by the table builder, and the hypercubes that follow from them.
 
-What a hypercube must satisfy is in `mechanisms.table_builder.hypercube`; what it must satisfy of the dataset, in
-`assets.table_builder.release`.
+The rules of hypercubes are in `mechanisms.table_builder.hypercube`, and those that concern the dataset in `release`.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.conventions import PROJECT
@@ -29,12 +21,13 @@ from assets.release.names import ProductName, ReleaseName, SourcePath
 from assets.release.numbers import FRACTION, LARGEST_NUMBER, Delta, Epsilon, Rho, Share, exact_fraction
 from assets.release.release import ReleaseDeclaration
 from assets.release.withheld import WithheldRecords
-from assets.table_builder.p_tables import load_p_table
 from mechanisms.accounting.specification import DELTA
+from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.entropy import MOST, ImpossibleTableError, Parameters, make
 from mechanisms.table_builder.grid_values import PLACES, Grid
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, HypercubeError, Margins, NoiseFamily, Table
 from mechanisms.table_builder.p_table import PTable
+from mechanisms.table_builder.reading import PTableError, read_ons, read_sdctools
 
 Number = Annotated[
     Fraction,
@@ -49,18 +42,23 @@ Number = Annotated[
     ),
 ]
 
+FORMS: Mapping[str, Callable[[str], PTable]] = {"sdctools": read_sdctools, "ons": read_ons}
+"""The export of sdcTools' `ptable`, and the CSV of the Office for National Statistics."""
+
+LARGEST_FILE = 1 << 28
+"""The greatest size of a file in bytes: a hundred times as much as the p-table that ONS publishes."""
+
 UNITS, PERSONS = "units", "persons"
 Counted = Literal["units", "persons"]
 
 
+class PTableFileError(RefusedError):
+    """The file of a p-table is missing, cannot be read, or holds none."""
+
+
 @dataclass(frozen=True)
 class Amount:
-    """A weight or a magnitude, of which a hypercube has sums instead of counts.
-
-    Attributes:
-        column: the column of the records. No value counts as 0.
-        grid: the grid to which an amount is rounded, with the bounds that a smaller or greater one is taken as.
-    """
+    """A weight or a magnitude, of which a hypercube has sums instead of counts: a column and its grid with bounds."""
 
     column: str
     grid: Grid
@@ -85,14 +83,10 @@ class AmountDeclaration(Part):
     most: Number = Field(description="What a greater amount is taken as; a multiple of the grid.")
 
     def amount(self, columns: Mapping[str, Column]) -> Amount:
-        """The amount, if it fits the columns of the records.
-
-        Raises:
-            ValueError: if it does not fit the column or the grid.
-        """
+        """The amount. Raises ValueError if it does not fit the columns of the records or the grid."""
         if self.column not in columns:
             raise ValueError(f"column: there is no column {self.column}; there are {', '.join(columns)}")
-        if not is_number(columns[self.column]):
+        if columns[self.column].type not in (ColumnType.INTEGER, ColumnType.DECIMAL):
             raise ValueError(f"column: {self.column} is no number")
         grid = Grid(self.grid, self.least, self.most)
         if columns[self.column].nullable and not grid.least <= 0 <= grid.most:
@@ -131,16 +125,9 @@ class MadePTable(Part):
 
     @property
     def table(self) -> PTable:
-        """The p-table.
-
-        Raises:
-            ValueError: if no p-table satisfies the constraints.
-        """
+        """The p-table. Raises ValueError if none satisfies the constraints."""
         try:
-            wanted = Parameters(
-                self.largest_change, self.variance, self.threshold, self.probability_to_stay, self.monotone
-            )
-            return make(wanted).table
+            return make(Parameters(**dict(self))).table
         except ImpossibleTableError as error:
             raise ValueError(f"p_table: {error}") from None
 
@@ -156,12 +143,21 @@ class GivenPTable(Part):
 
     @property
     def table(self) -> PTable:
-        """The p-table in the file.
-
-        Raises:
-            PTableFileError: if the file holds none.
-        """
         return load_p_table(PROJECT / self.path, self.form)
+
+
+def load_p_table(path: Path, form: str) -> PTable:
+    """The p-table in a file of one of the `FORMS`. Raises PTableFileError, which names file, line, field and rule."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise PTableFileError(f"{path}: the file of a p-table has at most {LARGEST_FILE:,} bytes")
+        return FORMS[form](path.read_text("utf-8-sig"))
+    except OSError as error:
+        raise PTableFileError(f"{path}: the p-table cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise PTableFileError(f"{path}: the p-table is not UTF-8 text") from None
+    except PTableError as error:
+        raise PTableFileError(f"{path}: {error}") from None
 
 
 def _form(value: object) -> str:
@@ -263,17 +259,12 @@ class HypercubeAttributes(Part):
 
     @property
     def noise(self) -> NoiseFamily:
-        """The family of the noise."""
         if self.p_table:
             return NoiseFamily.P_TABLE
         return NoiseFamily.LAPLACE if self.rho is None else NoiseFamily.GAUSSIAN
 
     def amount(self, columns: Mapping[str, Column]) -> Amount | None:
-        """What is added up instead of counting records; None for counts.
-
-        Raises:
-            ValueError: if it does not fit the columns of the records.
-        """
+        """The amount to add up instead of counting records. Raises ValueError if it does not fit the columns."""
         declared = self.weight or self.value
         try:
             return declared.amount(columns) if declared else None
@@ -282,11 +273,7 @@ class HypercubeAttributes(Part):
 
     @property
     def shares_by_table(self) -> dict[Table, Fraction]:
-        """The declared shares by table, whose variables are in alphabetical order.
-
-        Raises:
-            HypercubeError: if a table is there twice.
-        """
+        """The declared shares by table, whose variables are in alphabetical order."""
         shares: dict[Table, Fraction] = {}
         for declared in self.shares:
             table = tuple(sorted(declared.by))
@@ -302,15 +289,9 @@ class HypercubeDeclaration(ReleaseDeclaration):
     hypercube: HypercubeAttributes
 
     def design(self, dataset: DatasetDeclaration, *, withheld: WithheldRecords | None = None, **_: Any) -> Hypercube:
-        """The measured tables with their noise.
+        """The measured tables with their noise; withheld are the records that `swapped` names.
 
-        Args:
-            dataset: the dataset.
-            withheld: the records that `swapped` names.
-            _: nothing else.
-
-        Raises:
-            ValueError: if the declaration contradicts itself or the dataset.
+        Raises ValueError if the declaration contradicts itself or the dataset.
         """
         cube = self.hypercube
         if cube.of == PERSONS and dataset.persons is None:
@@ -357,11 +338,6 @@ def columns_to_count(
     return {**dataset.units.variables, **own}
 
 
-def is_number(column: Column) -> bool:
-    """Whether the values of a column can be added up."""
-    return column.type in (ColumnType.INTEGER, ColumnType.DECIMAL)
-
-
 class TableBuilderDeclaration(ReleaseDeclaration):
     """The YAML declaration of a release by the table builder."""
 
@@ -379,19 +355,16 @@ class TableBuilderDeclaration(ReleaseDeclaration):
 
     def by_hypercube(self) -> list[HypercubeDeclaration]:
         """The declarations of the hypercubes, which are releases by themselves."""
-        common: dict[str, Any] = {
-            "dataset": self.dataset,
-            "custody": self.custody,
-            "schedule": self.schedule,
-            "watch_source": self.watch_source,
-        }
         return [
             HypercubeDeclaration(
                 name=f"{self.name}_{cube.name}",
+                dataset=self.dataset,
                 title=cube.title or f"{self.title}: {cube.name.replace('_', ' ')}",
                 description=cube.description or self.description,
+                custody=self.custody,
+                schedule=self.schedule,
+                watch_source=self.watch_source,
                 hypercube=cube,
-                **common,
             )
             for cube in self.hypercubes
         ]

@@ -1,4 +1,4 @@
-"""The gates of a hypercube: what its tables must satisfy besides what all noisy counts must."""
+"""The gates that a hypercube has besides those of all noisy counts."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import COUNTS
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import PLAN
-from assets.table_builder.asking import HYPERCUBE, in_parts
+from assets.table_builder.asking import HYPERCUBE, as_parts
 from assets.table_builder.counting import table_name
 from assets.table_builder.plan import planned_tables
 from assets.table_builder.release import HypercubeRelease
@@ -18,13 +18,12 @@ from assets.table_builder.tables import FIGURES
 from assets.tabulation.asset import TABLES
 from mechanisms.table_builder.hypercube import Margins
 from resources.statements import Zone
-from resources.warehouse import Recipe, Session
+from resources.warehouse import Recipe
 
 Context = ReleaseContext[HypercubeRelease]
 
 
 def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease]]:
-    """The gates of a hypercube; that on margins only where margins are published."""
     gates = [
         Gate("plan_as_declared", PLAN, "The stored plan is the one that follows from the declaration.", _planned),
         Gate(
@@ -34,9 +33,9 @@ def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease
             _complete,
         ),
     ]
-    if release.withheld:
-        words = f"The records that are counted are those that {release.withheld.name} made of the current CEF."
-        gates.append(Gate("withheld_as_made", COUNTS, words, _withheld))
+    if withheld := release.withheld:
+        words = f"The records that are counted are those that {withheld.name} made of the current CEF."
+        gates.append(Gate("withheld_as_made", COUNTS, words, withheld.problems))
     if release.cube.suppress_below:
         words = "No figure is published for an estimate below the threshold."
         gates.append(Gate("small_estimates_absent", TABLES, words, _small))
@@ -45,11 +44,6 @@ def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease
             Gate("margins_agree", TABLES, "Every published margin is exactly the sum of its inner cells.", _agree)
         )
     return gates
-
-
-def _withheld(context: Context) -> list[str]:
-    assert context.release.withheld is not None
-    return context.release.withheld.problems(context)
 
 
 def _planned(context: Context) -> list[str]:
@@ -61,14 +55,13 @@ def _planned(context: Context) -> list[str]:
     return problems
 
 
-def _rows(session: Session, release: HypercubeRelease) -> pa.Table:
-    return session.arrow("warehouse/all", source=release.public(HYPERCUBE))
+def _read(context: Context, name: str) -> pa.Table:
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        return session.arrow("warehouse/all", source=context.release.public(name))
 
 
 def _complete(context: Context) -> list[str]:
-    release, problems = context.release, []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        rows = _rows(session, release)
+    release, rows, problems = context.release, _read(context, HYPERCUBE), []
     for table in release.design.tables:
         name = table_name(table)
         cells = rows.filter(pc.equal(rows["table_name"], name))["cell"].to_numpy()
@@ -80,29 +73,25 @@ def _complete(context: Context) -> list[str]:
 
 
 def _small(context: Context) -> list[str]:
-    release, problems = context.release, []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for name in (HYPERCUBE, *(f"product_{product.name}" for product in release.cube.products)):
-            rows = session.arrow("warehouse/all", source=release.public(name))
-            small = pc.less(rows["estimate"].cast(pa.float64()), float(release.cube.suppress_below))
-            shown = sum(
-                pc.sum(pc.and_(rows["suppressed"], pc.is_valid(rows[column]))).as_py() or 0
-                for column in FIGURES
-                if column in rows.column_names
-            )
-            problems += count_problem((pc.sum(small).as_py() or 0) + shown, f"{name}: figures below the threshold")
+    cube, problems = context.release.cube, []
+    for name in (HYPERCUBE, *(f"product_{product.name}" for product in cube.products)):
+        rows = _read(context, name)
+        small = pc.less(rows["estimate"].cast(pa.float64()), float(cube.suppress_below))
+        shown = sum(
+            pc.sum(pc.and_(rows["suppressed"], pc.is_valid(rows[column]))).as_py() or 0
+            for column in FIGURES
+            if column in rows.column_names
+        )
+        problems += count_problem((pc.sum(small).as_py() or 0) + shown, f"{name}: figures below the threshold")
     return problems
 
 
 def _agree(context: Context) -> list[str]:
-    release, design, problems = context.release, context.release.design, []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        rows = _rows(session, release)
-    published = {}
+    design, rows, published, problems = context.release.design, _read(context, HYPERCUBE), {}, []
     for table in design.tables:
-        own = rows.filter(pc.equal(rows["table_name"], table_name(table)))
+        part = rows.filter(pc.equal(rows["table_name"], table_name(table)))
         cells = np.zeros(design.cells(table), dtype=np.int64)
-        cells[own["cell"].to_numpy()] = in_parts(own["estimate"])
+        cells[part["cell"].to_numpy()] = as_parts(part["estimate"])
         published[table] = cells.reshape(design.shape(table))
     for table in design.tables:
         wrong = np.count_nonzero(design.margin(published[design.inner], table) != published[table])

@@ -18,7 +18,7 @@ from assets.release.method import CHARGE, PLAN
 from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
-from assets.table_builder.counting import categories, counts_recipe, grid, table_name
+from assets.table_builder.counting import categories, counts_recipe, list_cells, table_name
 from assets.table_builder.gates import hypercube_gates
 from assets.table_builder.perturbation import noise_of, perturbed_cells, unlikely_results
 from assets.table_builder.plan import hypercube_plan, planned_tables
@@ -110,7 +110,7 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         return super().unlikely(pairs) if design.p_table is None else unlikely_results(design, pairs)
 
     def build_grid(self) -> pa.Table:
-        return grid(self.release)
+        return list_cells(self.release)
 
     def described_cells(self) -> Iterable[pa.Table]:
         return [pa.table({name: values}) for name, values in categories(self.release)]

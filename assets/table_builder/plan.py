@@ -21,8 +21,7 @@ from assets.table_builder.counting import categories, table_name
 from assets.table_builder.perturbation import noise_of
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.accounting.losses import PureLoss, format_loss
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.noise import Distribution, Perturbation
+from mechanisms.sampling.noise import DiscreteGaussian, Distribution, Perturbation
 from mechanisms.table_builder.asking import margin_of_one
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import LARGEST_RATE, Hypercube, HypercubeError, Margins, NoiseFamily

@@ -1,5 +1,8 @@
 """The published tables of a hypercube, as the data dictionary describes them. `tables` and `plan` make them."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from assets.release.columns import described
 from assets.release.published import ERRORS, PublishedColumn, PublishedTable, error_columns
 from assets.table_builder.asking import CATEGORIES, HYPERCUBE, P_TABLE, TABLES
@@ -27,10 +30,7 @@ def published_tables(release: HypercubeRelease) -> tuple[PublishedTable, ...]:
             "The measured tables and their noise",
             "Which tables were measured, with which budget and noise. It follows from the declaration alone.",
             release.public(TABLES),
-            tuple(
-                PublishedColumn(name, kind, words, required=name not in OPTIONAL)
-                for name, (kind, words, _) in TABLE_COLUMNS.items()
-            ),
+            _planned(TABLE_COLUMNS),
             ("table_name",),
         ),
         PublishedTable(
@@ -39,10 +39,7 @@ def published_tables(release: HypercubeRelease) -> tuple[PublishedTable, ...]:
             "By variable, its categories in the order in which cells are numbered: the last variable of a table varies "
             "fastest.",
             release.public(CATEGORIES),
-            tuple(
-                PublishedColumn(name, kind, words, required=name not in OPTIONAL)
-                for name, (kind, words, _) in CATEGORY_COLUMNS.items()
-            ),
+            _planned(CATEGORY_COLUMNS),
             ("variable", "number"),
         ),
         *(() if release.design.p_table is None else (_p_table(release),)),
@@ -55,6 +52,12 @@ def column_descriptions(release: HypercubeRelease) -> dict[str, str]:
     }
 
 
+def _planned(columns: Mapping[str, tuple[str, str, Any]]) -> tuple[PublishedColumn, ...]:
+    return tuple(
+        PublishedColumn(name, kind, words, required=name not in OPTIONAL) for name, (kind, words, _) in columns.items()
+    )
+
+
 def _p_table(release: HypercubeRelease) -> PublishedTable:
     cycle = release.design.p_table.cycle if release.design.p_table else 1
     rest = "the last one" if cycle == 1 else f"the last {cycle} in turn"
@@ -63,7 +66,7 @@ def _p_table(release: HypercubeRelease) -> PublishedTable:
         "The p-table",
         f"With which probability each count was changed by how much. Greater counts use {rest}.",
         release.public(P_TABLE),
-        tuple(PublishedColumn(name, kind, words) for name, (kind, words, _) in P_TABLE_COLUMNS.items()),
+        _planned(P_TABLE_COLUMNS),
         ("count", "change"),
     )
 
@@ -72,7 +75,6 @@ def _hypercube(release: HypercubeRelease) -> PublishedTable:
     amount = release.amount
     totals = release.design.margins is not Margins.SUMMED
     measured = f"Noisy sum of {amount.column}" if amount else "Noisy count"
-    shown = not release.cube.suppress_below
     return PublishedTable(
         HYPERCUBE,
         release.title,
@@ -93,7 +95,7 @@ def _hypercube(release: HypercubeRelease) -> PublishedTable:
                 "measured",
                 "decimal" if amount else "integer",
                 f"{measured}, as drawn; it may be negative",
-                required=shown,
+                required=not release.cube.suppress_below,
             ),
             *_figures(release),
         ),

@@ -1,7 +1,6 @@
-"""A hypercube as one value, which all its stages receive: what is counted, by which variables, with which noise.
+"""A hypercube as one value, which all its stages receive, and the rules that it satisfies before anything runs.
 
-The rules that a declaration must satisfy of its dataset are checked here, before anything runs. Those that need no
-dataset are in `assets.table_builder.declaration` and `mechanisms.table_builder.hypercube`.
+Rules that need no dataset are in `assets.table_builder.declaration` and `mechanisms.table_builder.hypercube`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +17,7 @@ from assets.release.columns import Column, ColumnType, RecordTable, Value
 from assets.release.names import COLUMNS_OF_HYPERCUBES
 from assets.release.release import Release
 from assets.release.withheld import WithheldRecords
-from assets.table_builder.declaration import (
-    UNITS,
-    Amount,
-    HypercubeAttributes,
-    HypercubeDeclaration,
-    columns_to_count,
-)
+from assets.table_builder.declaration import UNITS, Amount, HypercubeAttributes, HypercubeDeclaration, columns_to_count
 from mechanisms.accounting.losses import Loss, format_loss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.table_builder.grid_values import LARGEST_STEPS
@@ -40,26 +33,19 @@ TABLES_OF_ALL = frozenset({"hypercube", "measured_tables", "categories", "p_tabl
 """The names of the tables that hypercubes publish besides their products."""
 
 NUMBER = "number of"
-"""How the words begin that say what the cells of a hypercube contain, if it counts records."""
+"""The beginning of the `quantity` of a hypercube that counts records."""
 
 
 @dataclass(frozen=True)
 class HypercubeRelease(Release):
-    """A declared hypercube.
-
-    Attributes:
-        withheld: the records that are counted instead of the dataset's own; None if it is these.
-
-    Raises:
-        DeclarationError: if the declaration contradicts itself or the dataset.
-    """
+    """A declared hypercube. Withheld records are counted instead of the dataset's own."""
 
     declaration: HypercubeDeclaration
     design: Hypercube
     withheld: WithheldRecords | None = None
 
     def __post_init__(self) -> None:
-        # First, because whatever follows lists the categories or the cells.
+        # First, because all other rules list the categories or the cells.
         if (cells := sum(map(self.design.cells, self.design.tables))) > MOST_CELLS:
             self.refuse(f"variables: {cells:,} cells in all tables; at most {MOST_CELLS:,} are allowed")
         self._check_names()
@@ -117,7 +103,7 @@ class HypercubeRelease(Release):
                 self.refuse("record_keys: keys of records are used with consistency: cell only")
         elif name is not None:
             self._check_given_keys(name)
-        elif self.counted.key is None:
+        elif self.record_table.key is None:
             self.refuse(f"consistency: {of} have no column of role key, from which the keys of records follow")
 
     def _check_given_keys(self, name: str) -> None:
@@ -150,16 +136,14 @@ class HypercubeRelease(Release):
 
     @property
     def known_columns(self) -> Mapping[str, Column]:
-        """The columns that records can be tabulated by: their own and, for persons, those of their unit."""
         return columns_to_count(self.cube, self.dataset, self.withheld)
 
     @cached_property
     def amount(self) -> Amount | None:
-        """What is added up instead of counting records; None for counts."""
         return self.cube.amount(self.known_columns)
 
     @property
-    def counted(self) -> RecordTable:
+    def record_table(self) -> RecordTable:
         records = self.dataset.units if self.cube.of == UNITS else self.dataset.persons
         assert records is not None
         return records
@@ -175,12 +159,12 @@ class HypercubeRelease(Release):
 
     @cached_property
     def domains(self) -> Mapping[str, tuple[Value | None, ...]]:
-        """By variable, its categories in order; null comes last if the column is nullable."""
+        """By variable, its categories in order; null comes last."""
         return {name: tuple(self.columns[name].domain()) for name in self.design.inner}
 
     @cached_property
     def possible(self) -> NDArray[np.bool_]:
-        """Which cells of the inner table are no structural zeros; the inner table's shape."""
+        """The cells of the inner table that are no structural zeros, as a mask of the inner table's shape."""
         possible = np.ones(self.design.shape(self.design.inner), dtype=np.bool_)
         for zeros in self.cube.structural_zeros:
             places = [
@@ -190,16 +174,12 @@ class HypercubeRelease(Release):
         return possible
 
     def possible_in(self, table: Table) -> NDArray[np.int64]:
-        """The numbers of a table's cells that are no structural zeros, in ascending order.
-
-        Cells are numbered from 0 in the order of the categories; the table's last variable varies fastest.
-        """
+        """The numbers, from 0, of cells that are no structural zeros; the table's last variable varies fastest."""
         if not self.cube.structural_zeros:
             return np.arange(self.design.cells(table))
         return np.flatnonzero(self.design.margin(self.possible, table))
 
     def cells_of(self, table: Table) -> int:
-        """How many cells of a table are no structural zeros."""
         return len(self.possible_in(table)) if self.cube.structural_zeros else self.design.cells(table)
 
     @property
@@ -208,7 +188,7 @@ class HypercubeRelease(Release):
 
     @property
     def grid_step(self) -> Fraction:
-        """What one in a cell stands for: one record, or a step of the grid."""
+        """The amount of a step in a cell: one record, or the step of the grid."""
         return self.amount.grid.step if self.amount else Fraction(1)
 
     @property
@@ -217,7 +197,7 @@ class HypercubeRelease(Release):
 
     @property
     def counted_with(self) -> dict[str, Any]:
-        """What the exact cells follow from besides the records, as plain values."""
+        """The plain values that, besides the records, decide the exact cells."""
         amount, zeros = self.amount, self.cube.structural_zeros
         return {
             "of": self.cube.of,
@@ -241,14 +221,14 @@ class HypercubeRelease(Release):
 
     @cached_property
     def from_unit(self) -> tuple[str, ...]:
-        """Those of the columns read that a person's unit has."""
+        """The columns read that a person's unit has."""
         if self.withheld or self.cube.of == UNITS or self.dataset.persons is None:
             return ()
         return tuple(name for name in self.columns_read if name not in self.dataset.persons.variables)
 
     @property
     def unit(self) -> str:
-        """Whose change the loss is for: a unit, a person, or only a person's record (`PERSON_RECORD`)."""
+        """The unit of the loss: a unit of the dataset, a person, or only a person's record (`PERSON_RECORD`)."""
         if self.withheld:
             return self.withheld.unit
         if self.cube.of == UNITS:
@@ -258,7 +238,7 @@ class HypercubeRelease(Release):
 
     @cached_property
     def specification(self) -> Specification:
-        """The DP specification: the loss for one record changed, with a line for each measured table."""
+        """The loss for one record changed, with a line for each measured table."""
         if self.withheld:
             specification = self.withheld.specification(self.design.bounded)
             flavor = specification.flavor
@@ -270,10 +250,7 @@ class HypercubeRelease(Release):
         return ", without those that the declared structural zeros exclude" if self.cube.structural_zeros else ""
 
     def charged(self, loss: Loss) -> Loss:
-        """The loss for one record of the dataset changed, from that for one counted record changed.
-
-        They differ if the counted records are those of a withheld swap, of which two may change.
-        """
+        """The loss for one record of the dataset changed: if one changes, two records of a withheld swap may change."""
         return self.withheld.specification(loss).charge if self.withheld else loss
 
     def flavor(self, names: Sequence[str]) -> Flavor:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from assets.conventions import preview
 from assets.measurement.grid import GridCounts
-from assets.table_builder.asking import HYPERCUBE, Published, fitted_numbers, of_parts, parts_of_step
+from assets.table_builder.asking import HYPERCUBE, Publication, as_decimals, fitted_numbers, parts_of_step
 from assets.table_builder.counting import categories, table_name
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.table_builder.hypercube import Margins
@@ -25,10 +25,14 @@ FIGURES = ("measured", "estimate", "standard_error", "lower", "upper")
 def table_recipes(session: Session, method: GridCounts[HypercubeRelease]) -> Mapping[Table, Recipe]:
     """By published table: its rows, computed from the stored measurements."""
     release = method.release
-    measured = _measured(session, method)
+    measured = {}
+    for table, batch in zip(release.design.tables, method.stored(session), strict=True):
+        cells = np.zeros(release.design.cells(table), dtype=np.int64)
+        cells[release.possible_in(table)] = batch.values
+        measured[table] = cells.reshape(release.design.shape(table))
     grid, possible = release.grid_step, release.possible if release.cube.structural_zeros else None
     numbers = fitted_numbers(release.design, measured, possible, grid)
-    published = Published(release.design, dict(categories(release)), grid, release.quantity, numbers, possible, {})
+    published = Publication(release.design, dict(categories(release)), grid, release.quantity, numbers, possible, {})
     made = {HYPERCUBE: _hypercube(release, published, measured)}
     for product in release.cube.products:
         made[f"product_{product.name}"] = _without_suppressed(release, published.ask(product.by, product.where))
@@ -38,18 +42,8 @@ def table_recipes(session: Session, method: GridCounts[HypercubeRelease]) -> Map
     }
 
 
-def _measured(session: Session, method: GridCounts[HypercubeRelease]) -> dict[Variables, NDArray[np.int64]]:
-    release = method.release
-    found = {}
-    for table, batch in zip(release.design.tables, method.stored(session), strict=True):
-        cells = np.zeros(release.design.cells(table), dtype=np.int64)
-        cells[release.possible_in(table)] = batch.values
-        found[table] = cells.reshape(release.design.shape(table))
-    return found
-
-
 def _hypercube(
-    release: HypercubeRelease, published: Published, measured: Mapping[Variables, NDArray[np.int64]]
+    release: HypercubeRelease, published: Publication, measured: Mapping[Variables, NDArray[np.int64]]
 ) -> pa.Table:
     parts = []
     for table in release.design.tables:
@@ -62,13 +56,10 @@ def _hypercube(
             part[name] = values.take(pa.array(places[name])) if name in places else pa.nulls(len(cells), values.type)
         for name in release.cube.variables if release.design.margins is not Margins.SUMMED else ():
             part[f"{name}_total"] = pa.repeat(name not in places, len(cells))
-        part["measured"] = _in_units(release, measured[table].ravel()[cells])
+        steps = measured[table].ravel()[cells]
+        part["measured"] = as_decimals(steps * parts_of_step(published.grid)) if release.amount else pa.array(steps)
         parts.append(_without_suppressed(release, pa.table(part | published.figures(answer, cells))))
     return pa.concat_tables(parts)
-
-
-def _in_units(release: HypercubeRelease, steps: NDArray[np.int64]) -> pa.Array:
-    return pa.array(steps) if release.amount is None else of_parts(steps * parts_of_step(release.grid_step))
 
 
 def _without_suppressed(release: HypercubeRelease, rows: pa.Table) -> pa.Table:
@@ -86,25 +77,14 @@ def _without_suppressed(release: HypercubeRelease, rows: pa.Table) -> pa.Table:
 def shown_first(session: Session, release: HypercubeRelease) -> Mapping[str, Any]:
     columns = list(session.columns(release.public(HYPERCUBE)))
     first = session.rows("warehouse/first_rows", {"rows": 8}, columns=columns, source=release.public(HYPERCUBE))
-    rows = [dict(zip(columns, row, strict=True)) for row in first]
-    return {
-        "first cells": preview(
-            ["cell", "estimate", "standard error", "90% interval"],
-            [
-                (
-                    ", ".join(f"{name} {row[name]}" for name in release.cube.variables if not row.get(f"{name}_total")),
-                    *(
-                        ("not published", "", "")
-                        if row["estimate"] is None
-                        else (f"{row['estimate']:,.1f}", f"{row['standard_error']:,.2f}", _interval(row))
-                    ),
-                )
-                for row in rows
-            ],
-        )
-    }
+    rows = [_show(release, dict(zip(columns, row, strict=True))) for row in first]
+    return {"first cells": preview(["cell", "estimate", "standard error", "90% interval"], rows)}
 
 
-def _interval(row: Mapping[str, Any]) -> str:
+def _show(release: HypercubeRelease, row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    cell = ", ".join(f"{name} {row[name]}" for name in release.cube.variables if not row.get(f"{name}_total"))
+    if row["estimate"] is None:
+        return cell, "not published", "", ""
     # Without a break in the middle of an interval.
-    return f"{row['lower']:,.1f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{row['upper']:,.1f}"
+    interval = f"{row['lower']:,.1f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{row['upper']:,.1f}"
+    return cell, f"{row['estimate']:,.1f}", f"{row['standard_error']:,.2f}", interval

@@ -31,7 +31,7 @@ from assets.topdown.release import TopDownRelease
 from assets.topdown.spine import codes_of, stage_ancestry
 from assets.topdown.streams import Stream, streams_of
 from assets.topdown.threads import Stopped, in_threads, threads_of
-from mechanisms.sampling.goodness import Binned, binned, misfits
+from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.stream import RandomStream
 from resources.parts import open_part
 from resources.statements import Fragment
@@ -106,25 +106,25 @@ class Drawing:
 def noise_found(session: Session, release: TopDownRelease) -> tuple[list[str], str]:
     """The queries whose noise does not fit the declared distribution, and the version of the measurements read."""
 
-    def differences(counted: _Counted, stopped: Stopped) -> tuple[dict[str, Binned], dict[str, str]]:
-        part, digests, found = counted.part, Digests(counted.part), dict[str, Binned]()
+    def differences(counted: _Counted, stopped: Stopped) -> tuple[dict[str, BinCounts], dict[str, str]]:
+        part, digests, found = counted.part, Digests(counted.part), dict[str, BinCounts]()
         with session.open_sibling() as own:
             for run in stored_runs(own, release, part, stopped):
                 digests.add(run.stream, run.first, run.answers)
                 noise = run.answers.astype(np.int64).ravel()
                 place, count = counted.exact.answers(run.stream, run.first, run.first + len(run.answers))
                 np.subtract.at(noise, place, count)
-                of_run, label = binned(noise, run.stream.measured.noise), run.stream.measured.label
+                of_run, label = bin_draws(noise, run.stream.measured.noise), run.stream.measured.label
                 found[label] = of_run if run.first == run.stream.first else found[label] + of_run
         return found, digests.found()
 
     streams = streams_of(session, release)
     found = in_threads(differences, _counted(session, release, streams), threads_of(release.declaration.processes))
-    drawn: dict[str, Binned] = {}
+    drawn: dict[str, BinCounts] = {}
     for of_part, _ in found:
         for label, counted in of_part.items():
             drawn[label] = drawn[label] + counted if label in drawn else counted
-    unlikely = misfits({each.label: drawn[each.label] for each in release.design.measured})
+    unlikely = find_misfits({each.label: drawn[each.label] for each in release.design.measured})
     return unlikely, version_of_parts(streams, (digests for _, digests in found))
 
 

@@ -16,8 +16,8 @@ from mechanisms.accounting.conversions import canonne_kamath_steinke
 from mechanisms.accounting.losses import format_loss
 from mechanisms.accounting.rounding import format_decimal
 from mechanisms.design import LARGEST_BUDGET
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import LARGEST_DENOMINATOR
+from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.topdown.design import SCHEMAS, Measured, TopDownDesign, words
 
 _PLACES = 4

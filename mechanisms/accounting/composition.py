@@ -1,6 +1,6 @@
 """The total loss of several releases on one data set, in each output premetric in which there is one.
 
-This module adds losses for the same unit. `specification` determines which releases protect which unit.
+All losses are for the same unit; `specification` determines which releases protect which unit.
 
 Pure DP implies zCDP, and both imply approximate DP at any δ; the converses are false. A total in one of the three
 therefore accepts the losses that imply it and rejects the others with the reason. An infinite loss has no finite total.
@@ -19,7 +19,6 @@ NOT_FINITE = "no finite loss holds for it (ε = ∞)"
 NOT_PURE = {
     ConcentratedLoss: "ρ-zCDP lets probabilities differ by any factor, if rarely: no ε holds without a δ",
     ApproximateLoss: "(ε, δ) lets anything happen with probability δ: no ε holds without a δ",
-    InfiniteLoss: NOT_FINITE,
 }
 NOT_CONCENTRATED = "(ε, δ) lets anything happen with probability δ, which no ρ bounds"
 
@@ -32,34 +31,38 @@ def drop_infinite(losses: Iterable[Loss]) -> list[Loss]:
     return [loss for loss in losses if not isinstance(loss, InfiniteLoss)]
 
 
-def compose_pure(losses: Iterable[Loss]) -> PureLoss:
-    """ε of all releases together, ε₁ + ε₂ + …, exactly.
+def explain_exclusion(loss: Loss, limit: Loss) -> str | None:
+    """Why a loss implies none in the output premetric of a limit; None if it implies one."""
+    if isinstance(limit, InfiniteLoss):
+        return None
+    if isinstance(loss, InfiniteLoss):
+        return NOT_FINITE
+    if isinstance(limit, PureLoss):
+        return NOT_PURE.get(type(loss))
+    return NOT_CONCENTRATED if isinstance(limit, ConcentratedLoss) and isinstance(loss, ApproximateLoss) else None
 
-    Raises:
-        DoesNotCompose: if a loss is not in pure DP.
-    """
-    total = PureLoss()
-    for loss in losses:
-        if not isinstance(loss, PureLoss):
-            raise DoesNotCompose(NOT_PURE[type(loss)])
-        total += loss
-    return total
+
+def _require_included(losses: Iterable[Loss], limit: Loss) -> list[Loss]:
+    parts = list(losses)
+    for loss in parts:
+        if reason := explain_exclusion(loss, limit):
+            raise DoesNotCompose(reason)
+    return parts
+
+
+def compose_pure(losses: Iterable[Loss]) -> PureLoss:
+    """ε of all releases together, ε₁ + ε₂ + …, exactly. Raises DoesNotCompose if a loss is not in pure DP."""
+    return reduce(add, _require_included(losses, PureLoss()), PureLoss())
 
 
 def compose_concentrated(losses: Iterable[Loss]) -> ConcentratedLoss:
     """ρ of all releases together. Each pure ε counts as ε²/2, which adds up to less than (ε₁ + ε₂ + …)²/2.
 
-    Raises:
-        DoesNotCompose: if a loss is in approximate DP, or infinite.
+    Raises DoesNotCompose if a loss is in approximate DP, or infinite.
     """
-    total = ConcentratedLoss()
-    for loss in losses:
-        if isinstance(loss, ApproximateLoss):
-            raise DoesNotCompose(NOT_CONCENTRATED)
-        if isinstance(loss, InfiniteLoss):
-            raise DoesNotCompose(NOT_FINITE)
-        total += ConcentratedLoss.of_pure(loss) if isinstance(loss, PureLoss) else loss
-    return total
+    parts = _require_included(losses, ConcentratedLoss())
+    converted = [ConcentratedLoss.of_pure(loss) if isinstance(loss, PureLoss) else loss for loss in parts]
+    return reduce(add, converted, ConcentratedLoss())
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,7 @@ class Conversion:
     """The part of a total in approximate DP that is converted from zCDP. Every other ε is added to it unchanged.
 
     Attributes:
-        loss: ρ of everything that is converted.
-        epsilon: the ε of that ρ, at the δ that the releases' own δs leave.
+        epsilon: the ε of the converted ρ, at the δ that the releases' own δs leave.
         takes_pure: whether pure losses are converted too, each as ε²/2.
     """
 
@@ -79,37 +81,31 @@ class Conversion:
 
 def convert(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> Conversion:
     """The conversion that gives the least ε for a total in approximate DP."""
-    parts = list(losses)
-    if any(isinstance(part, InfiniteLoss) for part in parts):
-        raise DoesNotCompose(NOT_FINITE)
+    parts = _require_included(losses, ApproximateLoss(PureLoss(), delta))
     pure = [part for part in parts if isinstance(part, PureLoss)]
     concentrated = compose_concentrated(part for part in parts if isinstance(part, ConcentratedLoss))
     left = delta - sum(part.delta for part in parts if isinstance(part, ApproximateLoss))
     if left < 0 or (left == 0 and concentrated.rho > 0):
         raise DoesNotCompose("the releases' own δs add up to all of the total's δ or more")
 
-    def converted(loss: ConcentratedLoss, takes_pure: bool) -> Conversion:
+    def convert_loss(loss: ConcentratedLoss, takes_pure: bool) -> Conversion:
         epsilon = PureLoss(Fraction(canonne_kamath_steinke(loss, left, places))) if loss.rho > 0 else PureLoss()
         return Conversion(loss, epsilon, takes_pure)
 
-    apart = converted(concentrated, takes_pure=False)
+    without_pure = convert_loss(concentrated, takes_pure=False)
     if pure and left > 0:
-        together = converted(concentrated + compose_concentrated(pure), takes_pure=True)
-        if together.epsilon <= apart.epsilon + compose_pure(pure):
-            return together
-    return apart
+        with_pure = convert_loss(concentrated + compose_concentrated(pure), takes_pure=True)
+        if with_pure.epsilon <= without_pure.epsilon + compose_pure(pure):
+            return with_pure
+    return without_pure
 
 
 def compose_approximate(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> ApproximateLoss:
-    """ε of all releases together for a given δ.
+    """ε of all releases together for a given δ; a converted ε is rounded up to some decimal places.
 
     The δs of releases in approximate DP are subtracted from the given δ. The rest is used for the conversion from
-    zCDP, by Canonne, Kamath and Steinke. Pure losses either add their ε to the result or are converted as ε²/2,
-    whichever gives less. The former suits a few large ε, the latter many small ones.
-
-    Args:
-        delta: δ of the total, strictly between 0 and 1.
-        places: decimals to which a converted ε is rounded up.
+    zCDP, by Canonne, Kamath and Steinke. Pure losses either add their ε to the result, which suits a few large ones, or
+    are converted as ε²/2.
 
     Raises:
         DoesNotCompose: if the releases' own δs use up the given δ, or a loss is infinite.
@@ -123,12 +119,9 @@ def compose_approximate(losses: Iterable[Loss], delta: Fraction, places: int = P
 
 
 def compose_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
-    """The total of losses in the output premetric of a limit, at the limit's δ if it has one.
+    """The total of losses in the output premetric of a limit, at the limit's δ if it has one; ∞ under a limit of ∞.
 
-    Under a limit of ∞, every total is ∞.
-
-    Raises:
-        DoesNotCompose: if a loss implies none in that premetric.
+    Raises DoesNotCompose if a loss implies none in that premetric.
     """
     if isinstance(limit, PureLoss):
         return compose_pure(losses)
@@ -140,22 +133,14 @@ def compose_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
 
 
 def fits(total: Loss, limit: Loss) -> bool:
-    """Whether a total is within a limit of the same output premetric. The comparison is exact.
-
-    Raises:
-        DoesNotCompose: if the two are of different kinds.
-    """
-    if isinstance(total, PureLoss) and isinstance(limit, PureLoss):
-        return total <= limit
-    if isinstance(total, ConcentratedLoss) and isinstance(limit, ConcentratedLoss):
-        return total <= limit
-    if isinstance(total, ApproximateLoss) and isinstance(limit, ApproximateLoss):
-        return total <= limit
-    raise DoesNotCompose("losses in different output premetrics do not compare")
+    """Whether a total is within a limit of the same output premetric, exactly. Raises DoesNotCompose for others."""
+    if type(total) is not type(limit) or isinstance(limit, InfiniteLoss):
+        raise DoesNotCompose("losses in different output premetrics do not compare")
+    return total <= limit  # type: ignore[operator]
 
 
 def warn_of_infinite(charges: int) -> str:
-    """What a finite total of a population leaves out, as a sentence; "" if no charge of it is infinite."""
+    """The sentence on infinite charges that a finite total of a population leaves out; "" if there are none."""
     if not charges:
         return ""
     which = "one charge has" if charges == 1 else f"{charges} charges have"

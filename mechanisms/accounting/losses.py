@@ -1,7 +1,6 @@
 """Protection losses as exact values: pure DP (ε), zCDP (ρ), approximate DP (ε, δ), and none that is finite (ε = ∞).
 
-This module does arithmetic on losses of one kind. `composition` adds losses of several kinds, `conversions` computes an
-ε for a ρ and a δ, and each mechanism's package derives its loss from its parameters.
+`composition` adds losses of several kinds, and `conversions` computes an ε for a ρ and a δ.
 
 Swapping's ε is the logarithm of a rational number and a cap is rational, so ε is stored as a rational number plus the
 logarithm of one. Sums are then exact, and every comparison is decided.
@@ -12,10 +11,15 @@ from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from mechanisms.accounting.rounding import DECIMALS, bound_exponential, format_decimal, format_decimal_above, round_up
+from mechanisms.accounting.rounding import (
+    DECIMALS,
+    as_decimal,
+    bound_exponential,
+    format_decimal,
+    format_decimal_above,
+    round_up,
+)
 
-GENERAL_FACTOR = Fraction(4)
-"""The largest factor from unbounded to bounded ρ: a change is a removal and an addition, a group of two."""
 _PLACES_OF_EPSILON = 20
 _DIGITS = 40
 INFINITY = "∞"
@@ -23,14 +27,7 @@ INFINITY = "∞"
 
 @dataclass(frozen=True)
 class PureLoss:
-    """ε = `rational` + ln(`argument`), a loss in the multiplicative distance (pure ε-DP).
-
-    Attributes:
-        argument: the number whose logarithm is added; greater than 0.
-
-    Raises:
-        ValueError: if the argument is not positive, or ε is negative.
-    """
+    """ε = `rational` + ln(`argument`) >= 0, a loss in the multiplicative distance (pure ε-DP)."""
 
     symbol: ClassVar[str] = "ε"
     output_premetric: ClassVar[str] = "multiplicative distance (pure DP)"
@@ -58,20 +55,18 @@ class PureLoss:
     def __le__(self, other: "PureLoss") -> bool:
         return _sign(other.rational - self.rational, other.argument / self.argument) >= 0
 
-    def exceeds(self, limit: Fraction) -> bool:
-        return not self <= PureLoss(limit)
-
     def round_up(self, places: int = DECIMALS) -> Decimal:
         """The smallest decimal with `places` places that is not below ε."""
         unit = Decimal(1).scaleb(-places)
-        candidate = _value(self, places + 30).quantize(unit, rounding=ROUND_CEILING, context=Context(prec=200))
+        nearly, _ = _evaluate(self.rational, self.argument, places + 30)
+        candidate = nearly.quantize(unit, rounding=ROUND_CEILING, context=Context(prec=200))
         below = candidate - unit
         if below >= 0 and self <= PureLoss(Fraction(below)):
             return below
         return candidate if self <= PureLoss(Fraction(candidate)) else candidate + unit
 
     def __float__(self) -> float:
-        return float(_value(self, 30))
+        return float(_evaluate(self.rational, self.argument, 30)[0])
 
     def __str__(self) -> str:
         """ε without rounding, such as `ln(264332)`, `3/2` or `1 + ln(7/2)`."""
@@ -90,15 +85,9 @@ class PureLoss:
 
 @dataclass(frozen=True)
 class ConcentratedLoss:
-    """ρ, a loss in the normalized Rényi metric: D_α(P ‖ Q) <= ρα for every α > 1.
+    """ρ >= 0, a loss in the normalized Rényi metric: D_α(P ‖ Q) <= ρα for every α > 1.
 
     Bun and Steinke (2016), Definition 1.1. Bailie, Gong and Meng write ρ² for it.
-
-    Attributes:
-        rho: ρ; not negative.
-
-    Raises:
-        ValueError: if ρ is negative.
     """
 
     symbol: ClassVar[str] = "ρ"
@@ -112,10 +101,7 @@ class ConcentratedLoss:
 
     @classmethod
     def of_pure(cls, loss: PureLoss) -> Self:
-        """ρ = ε²/2 for pure ε-DP (Bun and Steinke, Proposition 1.4).
-
-        Exact if ε is rational. If ε contains a logarithm, it is first rounded up at its 20th decimal.
-        """
+        """ρ = ε²/2 for pure ε-DP (Bun and Steinke, Proposition 1.4); a logarithm is rounded up at its 20th decimal."""
         epsilon = loss.rational if loss.argument == 1 else Fraction(loss.round_up(_PLACES_OF_EPSILON))
         return cls(epsilon**2 / 2)
 
@@ -129,20 +115,6 @@ class ConcentratedLoss:
     def of_group(self, size: int) -> "ConcentratedLoss":
         """Group privacy: a group of `size` units loses size²ρ (Bun and Steinke, Proposition 1.9)."""
         return ConcentratedLoss(self.rho * size**2)
-
-    def bounded(self, factor: Fraction = GENERAL_FACTOR) -> "ConcentratedLoss":
-        """The loss of changing one unit (bounded neighbors), where ρ is that of adding or removing one (unbounded).
-
-        Args:
-            factor: 4 in general. A mechanism known to lose less when a unit changes gives a smaller one: PHSafe
-                loses 2ρ (Sexton et al., Theorems 3 and 4).
-
-        Raises:
-            ValueError: if the factor is not between 0 and 4.
-        """
-        if not 0 <= factor <= GENERAL_FACTOR:
-            raise ValueError(f"the factor from unbounded to bounded ρ lies between 0 and {GENERAL_FACTOR}: {factor}")
-        return ConcentratedLoss(self.rho * factor)
 
     def round_up(self, places: int = DECIMALS) -> Decimal:
         return round_up(self.rho, places)
@@ -163,15 +135,7 @@ class ConcentratedLoss:
 
 @dataclass(frozen=True)
 class ApproximateLoss:
-    """(ε, δ): P(S) <= exp(ε) Q(S) + δ for every event S (Dwork et al., 2006).
-
-    Attributes:
-        epsilon: ε, exactly.
-        delta: δ, strictly between 0 and 1. A loss with δ = 0 is a `PureLoss`.
-
-    Raises:
-        ValueError: if δ is not strictly between 0 and 1.
-    """
+    """(ε, δ), 0 < δ < 1: P(S) <= exp(ε) Q(S) + δ for every event S (Dwork et al., 2006)."""
 
     symbol: ClassVar[str] = "ε"
     output_premetric: ClassVar[str] = "multiplicative distance but for δ (approximate DP)"
@@ -183,11 +147,7 @@ class ApproximateLoss:
         require_delta(self.delta)
 
     def __add__(self, other: "ApproximateLoss") -> "ApproximateLoss":
-        """Basic composition: both ε and δ add up (Dwork and Roth, 2014, Theorem 3.16).
-
-        Raises:
-            ValueError: if the δs add up to 1 or more, which guarantees nothing.
-        """
+        """Basic composition (Dwork and Roth, 2014, Theorem 3.16). Raises ValueError if the δs add up to 1 or more."""
         return ApproximateLoss(self.epsilon + other.epsilon, self.delta + other.delta)
 
     def __le__(self, other: "ApproximateLoss") -> bool:
@@ -197,10 +157,8 @@ class ApproximateLoss:
     def of_group(self, size: int) -> "ApproximateLoss":
         """Group privacy: ε becomes kε and δ becomes δ(1 + e^ε + … + e^((k-1)ε)), rounded up, for a size k.
 
-        By induction on the size: each further unit multiplies the δ so far by e^ε and adds δ.
-
-        Raises:
-            ValueError: if the size is below 1, or δ grows to 1 or more, which guarantees nothing.
+        By induction: each further unit multiplies the δ so far by e^ε and adds δ. If δ grows to 1 or more, which
+        guarantees nothing, it raises ValueError.
         """
         if size < 1:
             raise ValueError(f"a group has at least one unit, not {size}")
@@ -249,11 +207,6 @@ class InfiniteLoss:
 
     @classmethod
     def from_record(cls, record: dict[str, str]) -> Self:
-        """The inverse of `as_record`.
-
-        Raises:
-            ValueError: if the record is that of another loss.
-        """
         if record != cls().as_record():
             raise ValueError("the record is not that of an infinite loss")
         return cls()
@@ -279,10 +232,13 @@ def require_delta(delta: Fraction) -> None:
         raise ValueError(f"δ must lie strictly between 0 and 1 (from 1 on nothing is guaranteed), not {float(delta)}")
 
 
-def _value(loss: PureLoss, precision: int) -> Decimal:
+def _evaluate(rational: Fraction, argument: Fraction, precision: int) -> tuple[Decimal, Decimal]:
+    """rational + ln(argument) in a precision, and a bound of its error."""
     with localcontext(Context(prec=precision)):
-        rational = Decimal(loss.rational.numerator) / Decimal(loss.rational.denominator)
-        return rational + Decimal(loss.argument.numerator).ln() - Decimal(loss.argument.denominator).ln()
+        first, second = as_decimal(rational), Decimal(argument.numerator).ln()
+        third = Decimal(argument.denominator).ln()
+        # Both logarithms and the division are correctly rounded: five ulps cover all four roundings.
+        return first + second - third, 5 * max(abs(first), abs(second), abs(third)).scaleb(1 - precision)
 
 
 def _sign(rational: Fraction, argument: Fraction) -> int:
@@ -295,13 +251,7 @@ def _sign(rational: Fraction, argument: Fraction) -> int:
         return (rational > 0) - (rational < 0)
     precision = 30
     while True:
-        with localcontext(Context(prec=precision)):
-            # Both logarithms and the division are correctly rounded: five ulps cover all four roundings.
-            first = Decimal(rational.numerator) / Decimal(rational.denominator)
-            second = Decimal(argument.numerator).ln()
-            third = Decimal(argument.denominator).ln()
-            total = first + second - third
-            error = 5 * max(abs(first), abs(second), abs(third)).scaleb(1 - precision)
-            if abs(total) > error:
-                return 1 if total > 0 else -1
+        total, error = _evaluate(rational, argument, precision)
+        if abs(total) > error:
+            return 1 if total > 0 else -1
         precision *= 2

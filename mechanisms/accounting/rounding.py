@@ -1,22 +1,25 @@
 """Directed rounding: rational bounds of irrational numbers, and decimals that are not below a given number.
 
-Everything else in the accounting is exact. Decimal's ln and exp are correctly rounded to nearest, so the true value
-lies between the two decimals next to the result.
+Decimal's ln and exp are correctly rounded to nearest, so the true value lies between the two decimals next to the
+result.
 """
 
 import math
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 
-DECIMALS = 4
-"""To how many decimals a loss is rounded up wherever people read it."""
-LINE_DECIMALS = 6
-"""The same for the lines that a loss is the sum of, many of which are below 0.0001."""
+DECIMALS, LINE_DECIMALS = 4, 6
+"""The decimals of a loss wherever people read it, and of the lines that it is the sum of: many are below 0.0001."""
 
 
 def round_up(number: Fraction, places: int) -> Decimal:
     """The smallest decimal with `places` places that is not below the number."""
     return Decimal(f"{math.ceil(number * 10**places)}E-{places}")
+
+
+def as_decimal(number: Fraction) -> Decimal:
+    """The number in the precision and the rounding of the decimal context."""
+    return Decimal(number.numerator) / Decimal(number.denominator)
 
 
 def format_decimal(number: Fraction) -> str:
@@ -30,16 +33,12 @@ def format_decimal_above(number: Fraction) -> str:
     text = format_decimal(number)
     if "/" not in text:
         return text
-    upwards = Context(prec=6, rounding=ROUND_CEILING)
-    return format_decimal(Fraction(upwards.divide(Decimal(number.numerator), Decimal(number.denominator))))
+    with localcontext(Context(prec=6, rounding=ROUND_CEILING)):
+        return format_decimal(Fraction(as_decimal(number)))
 
 
 def bound_logarithm(number: Fraction, digits: int) -> tuple[Fraction, Fraction]:
-    """A rational number below ln(number) and one above it, from logarithms of `digits` significant digits.
-
-    Args:
-        number: greater than 0.
-    """
+    """A rational number below ln(number) and one above it, from logarithms of `digits` significant digits."""
     above, below = _whole_logarithm(number.numerator, digits), _whole_logarithm(number.denominator, digits)
     return above[0] - below[1], above[1] - below[0]
 

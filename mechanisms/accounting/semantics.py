@@ -1,15 +1,11 @@
 """The loss for part of a person's record: one attribute, or where within a place the person lives.
 
-This module computes such losses from a budget that is divided over geographic levels and queries, as TopDown's is.
-`conversions` converts a ρ into (ε, δ); the mechanism defines the queries.
 Source: the certificate that the Census Bureau's production system writes for the 2020 Census.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
-from operator import add
 
 from mechanisms.accounting.losses import ConcentratedLoss
 
@@ -26,15 +22,11 @@ class Allocation:
     times the level's share times the query's share.
 
     Attributes:
-        loss: ρ of the whole, for a change of one record.
-        levels: the share of each geographic level, from the widest to the finest.
-        queries: by level, the share of each of its queries.
+        loss: for a change of one record.
+        levels: from the widest to the finest.
         involved: by query, the attributes that define its cells, as they are or recoded. Only a change of one of
             these can change its counts. Empty for a total.
 
-    Raises:
-        AllocationError: if a share is negative, shares do not add up to 1, the levels of the two maps differ, or
-            `involved` lacks a query.
     """
 
     loss: ConcentratedLoss
@@ -62,35 +54,24 @@ class Allocation:
         return ConcentratedLoss(self.loss.rho * self.levels[level])
 
     def of_query(self, query: str) -> ConcentratedLoss:
-        return _total(self.part(level, query) for level in self.levels)
+        return sum((self.part(level, query) for level in self.levels), ConcentratedLoss())
 
     def of_attribute(self, attribute: str) -> ConcentratedLoss:
-        """ρ for a change of one attribute of one record: the sum over the queries that involve it.
-
-        Raises:
-            AllocationError: if no query involves it.
-        """
+        """ρ for a change of one attribute of one record: the sum over the queries that involve it."""
         queries = [query for query, attributes in self.involved.items() if attribute in attributes]
         if not queries:
             raise AllocationError(f"no query involves the attribute {attribute}")
-        return _total(self.of_query(query) for query in queries)
+        return sum(map(self.of_query, queries), ConcentratedLoss())
 
     def of_move_within(self, level: str) -> ConcentratedLoss:
         """ρ for a record's move within one unit of a level: the sum over the levels below it.
 
         The move stays within the same units at this level and above, so the counts there do not change.
-
-        Raises:
-            AllocationError: if there is no such level.
         """
         order = list(self.levels)
         if level not in order:
             raise AllocationError(f"there is no level {level}; the levels are {', '.join(order)}")
-        return _total(self.of_level(below) for below in order[order.index(level) + 1 :])
-
-
-def _total(losses: Iterable[ConcentratedLoss]) -> ConcentratedLoss:
-    return reduce(add, losses, ConcentratedLoss())
+        return sum(map(self.of_level, order[order.index(level) + 1 :]), ConcentratedLoss())
 
 
 def _require_whole(name: str, shares: Mapping[str, Fraction]) -> None:

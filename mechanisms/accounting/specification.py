@@ -1,7 +1,4 @@
-"""DP specifications: the five building blocks, and the composition of several specifications.
-
-Source: Bailie, Gong and Meng, Section 2. This module does not depend on any mechanism.
-"""
+"""DP specifications, the five building blocks of Bailie, Gong and Meng, Section 2, and the composition of several."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +6,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Self
 
-from mechanisms.accounting.composition import NOT_CONCENTRATED, NOT_FINITE, NOT_PURE, compose_like
+from mechanisms.accounting.composition import compose_like, explain_exclusion
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 
 BOUNDED = "bounded"
@@ -33,21 +30,16 @@ _LOSSES: dict[str, type[Loss]] = {
 
 @dataclass(frozen=True)
 class Flavor:
-    """What kind of protection a release gives: the first four building blocks.
+    """The kind of protection that a release gives: the first four building blocks.
 
     Attributes:
         domain: who is eligible for protection: the data sets considered.
-        multiverse: how far protection extends: the invariants, each in words. Data sets are compared only if they
-            agree on all of them.
+        multiverse: the invariants in words. Data sets are compared only if they agree on all of them.
         unit: the granularity of the input premetric (Hamming distance): "household", "person" or "person record".
         changes_per_person: the most units that a change of one person's characteristics can change, or None if the
             unit is the person, or if there is no bound, as for person records. A move from one unit to another is not
             such a change.
-        output_premetric: how changes of the output's distribution are measured.
         neighbors: "bounded" if the loss is for a change of one unit, "unbounded" if for adding or removing one.
-
-    Raises:
-        ValueError: if `neighbors` is neither of the two.
     """
 
     domain: str
@@ -72,14 +64,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Specification:
-    """A DP flavor and its protection-loss budget (PLB), the fifth building block.
-
-    Attributes:
-        lines: the parts that add up to the loss; empty if it is not divided.
-
-    Raises:
-        ValueError: if the loss is not in the flavor's output premetric, or not the sum of its lines.
-    """
+    """A DP flavor and its protection-loss budget (PLB), the fifth building block, which is the sum of its lines."""
 
     flavor: Flavor
     loss: Loss
@@ -138,10 +123,8 @@ class Total:
     """The composition of specifications for one unit and one output premetric.
 
     Attributes:
-        unit: whose change is measured.
-        output_premetric: the premetric in which the losses were added.
         multiverse: all invariants involved; the total holds within the universes that share every one.
-        left_out: how many specifications the total does not include, and why: one sentence for each reason.
+        left_out: one sentence for each reason why specifications are not included.
     """
 
     unit: str
@@ -155,14 +138,11 @@ class Total:
 def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) -> tuple[Total, ...]:
     """Total losses of one dataset's releases for a change of one unit, by unit and output premetric.
 
-    In a total for persons, a guarantee for another unit counts as a group of `changes_per_person` units. A guarantee
-    for adding or removing units counts as a group of two. A total includes all losses that imply one in its output
-    premetric, and lists what it leaves out and why. There is a total in each output premetric in which some release
-    is stated, and one in (ε, δ) next to each one in zCDP. If a loss is infinite, there is a total of ∞, which counts
-    every release; no other total counts that loss.
-
-    Args:
-        delta: δ available to a conversion from zCDP; the releases' own δs are added to it.
+    In a total for persons, a guarantee for another unit counts as a group of `changes_per_person` units. A total
+    includes all losses that imply one in its output premetric, and lists what it leaves out and why. There is a total
+    in each output premetric in which some release is stated, and one in (ε, δ) next to each one in zCDP. If a loss is
+    infinite, there is a total of ∞, which counts every release; no other total counts that loss. The releases' own δs
+    are added to the δ for the conversion.
     """
     composed = list(specifications)
     units = {specification.flavor.unit for specification in composed}
@@ -173,26 +153,13 @@ def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) ->
 
 
 def explain_omission(specification: Specification, unit: str, limit: Loss) -> str | None:
-    """Why a specification does not count in a total; None if it does.
-
-    Args:
-        unit: whose change the total measures.
-        limit: any loss in the total's output premetric.
-    """
+    """Why a specification does not count in a unit's total, in the output premetric of a limit; None if it does."""
     loss = specification.loss_for(unit)
     if loss is None:
         own = specification.flavor.unit
         because = f": {RECORDS_OF_OTHERS}" if (own, unit) == (PERSON_RECORD, PERSON) else ""
         return f"a guarantee for one {own} bounds no change of a {unit}{because}"
-    if isinstance(limit, InfiniteLoss):
-        return None
-    if isinstance(loss, InfiniteLoss):
-        return NOT_FINITE
-    if isinstance(limit, PureLoss) and not isinstance(loss, PureLoss):
-        return NOT_PURE[type(loss)]
-    if isinstance(limit, ConcentratedLoss) and isinstance(loss, ApproximateLoss):
-        return NOT_CONCENTRATED
-    return None
+    return explain_exclusion(loss, limit)
 
 
 def _totals(unit: str, specifications: Sequence[Specification], delta: Fraction) -> Iterator[Total]:
@@ -217,10 +184,6 @@ def _totals(unit: str, specifications: Sequence[Specification], delta: Fraction)
                 limit, [loss for specification in group if (loss := specification.loss_for(unit)) is not None]
             ),
             len(group),
-            _refinement(group),
+            tuple(dict.fromkeys(invariant for member in group for invariant in member.flavor.multiverse)),
             tuple(f"{count} release{'s' * (count > 1)}: {reason}" for reason, count in sorted(left_out.items())),
         )
-
-
-def _refinement(group: Sequence[Specification]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(invariant for specification in group for invariant in specification.flavor.multiverse))

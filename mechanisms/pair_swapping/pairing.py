@@ -17,8 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mechanisms.sampling.stream import RandomStream
-from mechanisms.sampling.types import Words
+from mechanisms.sampling.stream import RandomStream, Words
 
 VERSION = 1
 """The mechanism's version. Increase it only when the same stream would give another result."""

@@ -24,8 +24,7 @@ from mechanisms.design import DesignError, LinesDesign
 from mechanisms.noise import Noise
 from mechanisms.phsafe.margins import budget_for_margin, noise_of_count
 from mechanisms.phsafe.runs import RUN, RUNS, Geography, Iterations, Level, Run
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.states import PUERTO_RICO, STATES
 
 LARGEST_VARIANCE = 10**18

@@ -14,9 +14,8 @@ import math
 from fractions import Fraction
 
 from mechanisms.noise import Noise
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.margins import LARGEST_SEARCHED_VARIANCE
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.quantiles import half_width, laplace_budget
 
 Z = Fraction(1645, 1000)

@@ -33,8 +33,7 @@ from mechanisms.noise import Noise
 from mechanisms.safetab.details import DETAILS, HOUSEHOLD_TABLES
 from mechanisms.safetab.lists import LEVELS, MOST_RACE_CODES
 from mechanisms.safetab.regions import RegionType
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.quantiles import Uncapped, quantile
 from mechanisms.states import PUERTO_RICO, STATES
 

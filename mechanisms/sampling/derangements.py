@@ -1,19 +1,25 @@
-"""Uniform derangements: permutations without a fixed point.
-
-Source: Martínez, Panholzer and Prodinger, "Generating random derangements" (ANALCO 2008), the rejection method with
-early refusal.
+"""Uniform derangements, permutations without a fixed point: the rejection method with early refusal of Martínez,
+Panholzer and Prodinger, "Generating random derangements" (ANALCO 2008).
 
 A Fisher-Yates shuffle from the top down makes every permutation equally likely and settles one position in each step.
-The shuffle starts again as soon as a position keeps its own element, so a finished shuffle is uniform over the
-permutations without a fixed point.
+It starts again as soon as a position keeps its own element.
 """
 
 import numpy as np
 from numba import njit
-
-from mechanisms.sampling.integers import remainder_is_fair
+from numba.extending import register_jitable
 
 FINISHED = 0
+
+
+@register_jitable(inline="always")
+def remainder_is_fair(word, remainder, bound, top):  # type: ignore[no-untyped-def]
+    """Whether a word's remainder modulo `bound` may be used as a uniform integer below `bound`.
+
+    The word belongs to a run of `bound` words, one for each remainder. A run that `top` cuts short is rejected.
+    All arguments are uint64, with 1 <= bound <= top.
+    """
+    return word - remainder <= top - (bound - np.uint64(1))
 
 
 @njit(cache=True, nogil=True)
@@ -22,11 +28,9 @@ def derange(permutation, size, unsettled, words, cursor, top):  # type: ignore[n
 
     Args:
         permutation: int32, shape (at least size,): the shuffle so far, changed in place.
-        size: how many positions are permuted; at least 2.
+        size: how many positions are permuted, at least 2.
         unsettled: how many positions, from the first, are not settled yet; `size + 1` to begin.
-        words: uint64: random words from 0 to `top`.
-        cursor: index of the first unused word.
-        top: uint64: the greatest word.
+        words: uint64, random from 0 to `top`, of which `cursor` is the first unused one.
 
     Returns:
         (unsettled, cursor) after the last word used. `unsettled` is `FINISHED` once `permutation[:size]` is a

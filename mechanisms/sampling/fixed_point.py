@@ -1,8 +1,7 @@
 """Rigorous bounds of irrational numbers, in integers.
 
-This module does arithmetic with directed rounding. At a precision p, two integers enclose a real number v:
-low / 2^p <= v <= high / 2^p. Every step rounds the lower bound down and the upper bound up. The bounds therefore hold
-at every precision, and a greater precision only brings them closer. No floats are used.
+At a precision p, two integers enclose a real number v: low / 2^p <= v <= high / 2^p. Every step rounds the lower bound
+down and the upper bound up. So the bounds hold at every precision, and a greater one only brings them closer.
 """
 
 from collections.abc import Callable
@@ -45,22 +44,15 @@ def exponential(exponent: Fraction, precision: int) -> Bounds:
     return low >> (places - precision), shift_up(high, places - precision)
 
 
-def rounded(bounds: Callable[[int], Bounds], digits: int = 40) -> Decimal:
-    """A positive number, rounded to `digits` significant digits, with an error below one unit of the last.
-
-    Args:
-        bounds: the number's bounds at a precision. The lower one must become positive as the precision grows.
-    """
+def round_bounds(bounds: Callable[[int], Bounds], digits: int = 40) -> Decimal:
+    """A positive number, rounded to `digits` significant digits, with an error below one unit of the last."""
     precision, low, _ = _close(bounds, digits)
     with localcontext(Context(prec=digits)):
         return Decimal(low) / Decimal(1 << precision)
 
 
-def rounded_up(bounds: Callable[[int], Bounds], digits: int) -> Decimal:
-    """A decimal with `digits` significant digits that is not below a positive number, by at most two of the last units.
-
-    Arguments are those of `rounded`.
-    """
+def round_bounds_up(bounds: Callable[[int], Bounds], digits: int) -> Decimal:
+    """A decimal with `digits` significant digits that is at most two of the last units above a positive number."""
     precision, _, high = _close(bounds, digits)
     # The division is the only rounding: a power of two has more digits than the context.
     with localcontext(Context(prec=digits, rounding=ROUND_CEILING)):

@@ -1,7 +1,4 @@
-"""A chi-square test of whether draws fit their stated distributions.
-
-Gates use it to check the draws of a release. The tests show that the samplers are exact.
-"""
+"""A chi-square test of whether draws fit their stated distributions, for the gates on the draws of a release."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +7,9 @@ from math import erf, exp, inf, log, sqrt
 from operator import add
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from mechanisms.sampling.capped_laplace import CappedLaplace
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.noise import Distribution
+from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution
 
 FALSE_ALARM = 1e-9
 """The probability that correct noise raises an alarm, as far as Pearson's statistic is chi-square distributed."""
@@ -26,7 +19,7 @@ FEWEST = 10
 """The least expected number of draws in a bin. Bins that expect fewer are merged with their neighbors."""
 
 REACH = 12
-"""How many standard deviations are tabulated on either side. The probability beyond them is less than 10^-31."""
+"""The standard deviations that are tabulated on either side. The probability beyond them is less than 10^-31."""
 
 WIDEST_TABULATED = 2**18
 """The largest standard deviation that is tabulated: a table of six million probabilities. Beyond it, the quantiles are
@@ -41,7 +34,7 @@ class Fit:
         statistic: the sum of (observed − expected)² / expected over the bins.
         threshold: k + 2√(kt) + 2t with k degrees of freedom and t = ln(1 / probability) (Laurent and Massart, 2000,
             Lemma 1).
-        bins: how many there were. With fewer than two, nothing is tested.
+        bins: with fewer than two, nothing is tested.
     """
 
     statistic: float
@@ -54,74 +47,52 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Binned:
-    """Numbers of draws in bins: those observed, and those that their distributions make expect.
-
-    Attributes:
-        observed, expected: shape (`BINS`,).
-        impossible: how many draws have a value of probability 0. One is enough for an alarm.
-    """
+class BinCounts:
+    """Observed and expected numbers of draws in bins, shape (`BINS`,), and the number of impossible draws."""
 
     observed: NDArray[np.float64]
     expected: NDArray[np.float64]
     impossible: int = 0
 
-    def __add__(self, other: "Binned") -> "Binned":
-        return Binned(
+    def __add__(self, other: "BinCounts") -> "BinCounts":
+        return BinCounts(
             self.observed + other.observed, self.expected + other.expected, self.impossible + other.impossible
         )
 
 
-def binned(values: NDArray[np.int64], distribution: Distribution) -> Binned:
+def bin_draws(values: NDArray[np.int64], distribution: Distribution) -> BinCounts:
     """Draws counted into bins of nearly equal probability. The distribution's quantiles separate the bins."""
+    from mechanisms.sampling.kernels import count_by_bin
+
     edges, probabilities = _cut(distribution)
-    observed = _observed(values, edges, BINS)
+    observed = count_by_bin(values, edges, BINS)
     beyond = np.count_nonzero(np.abs(values) > distribution.cap) if isinstance(distribution, CappedLaplace) else 0
-    return Binned(observed.astype(np.float64), len(values) * probabilities, int(beyond))
+    return BinCounts(observed.astype(np.float64), len(values) * probabilities, int(beyond))
 
 
-@njit(cache=True, nogil=True)
-def _observed(values, edges, bins):  # type: ignore[no-untyped-def]
-    """The number of values in each bin, shape (bins,): bin b has those that are greater than b of the edges."""
-    found = np.zeros(bins, dtype=np.int64)
-    for value in values:
-        place = 0
-        for edge in edges:
-            place += edge < value
-        found[place] += 1
-    return found
-
-
-def misfits(draws: Mapping[str, Binned]) -> list[str]:
-    """The noises that do not fit their distributions: each is tested separately, then all together.
+def find_misfits(draws: Mapping[str, BinCounts]) -> list[str]:
+    """The names of the noises whose draws do not fit their distributions; "all together" for the test of all draws.
 
     The false-alarm rate is divided among the tests. A noise with few draws is tested only with the others.
-
-    Args:
-        draws: by name of a noise, all its draws, added up.
-
-    Returns:
-        The names of those that raise an alarm; "all together" for the test of all.
     """
     rate = FALSE_ALARM / (len(draws) + 1)
-    found = [name for name, counted in draws.items() if fit([counted], rate).alarm]
-    return [*found, *(["all together"] if fit(list(draws.values()), rate).alarm else [])]
+    alarms = [name for name, counts in draws.items() if fit([counts], rate).alarm]
+    return [*alarms, "all together"] if fit(list(draws.values()), rate).alarm else alarms
 
 
-def fit(draws: Sequence[Binned], false_alarm: float = FALSE_ALARM) -> Fit:
-    """How well draws fit their distributions, all taken together.
+def fit(draws: Sequence[BinCounts], false_alarm: float = FALSE_ALARM) -> Fit:
+    """The test of draws of several distributions, all taken together.
 
-    The draws in bins of the same rank are added up, and so are the exact probabilities. The sums vary less than they
-    would if all draws came from one distribution, so the false-alarm rate still holds.
+    Draws in bins of the same rank are added up, and so are the exact probabilities. The sums vary less than if all
+    draws came from one distribution, so the false-alarm rate still holds.
     """
-    every = reduce(add, draws, Binned(np.zeros(BINS), np.zeros(BINS)))
-    observed, expected = every.observed, every.expected
-    if every.impossible:
+    total = reduce(add, draws, BinCounts(np.zeros(BINS), np.zeros(BINS)))
+    if total.impossible:
         return Fit(inf, 0.0, BINS)
-    first = _first_of_bins(expected)
+    first = _first_of_bins(total.expected)
     if len(first) < 2:
         return Fit(0.0, 0.0, len(first))
-    observed, expected = np.add.reduceat(observed, first), np.add.reduceat(expected, first)
+    observed, expected = np.add.reduceat(total.observed, first), np.add.reduceat(total.expected, first)
     freedom, rarity = len(first) - 1, log(1 / false_alarm)
     return Fit(
         float(np.sum((observed - expected) ** 2 / expected)),
@@ -177,5 +148,5 @@ def _cut_wide(
 
 
 def _normal(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Φ, the cumulative distribution function of the standard normal distribution."""
+    """Φ of the standard normal distribution."""
     return np.array([(1 + erf(value / sqrt(2))) / 2 for value in values.tolist()])

@@ -1,28 +1,12 @@
-"""Exact choices from whole words: uniform integers, and coins of rational bias.
-
-All other samplers are made of these two. Both reject some words and draw again, which makes the rest exactly uniform:
-no remainder favors small numbers, and no floats are compared.
-
-The greatest word, `top`, is a parameter: 2**64 - 1 in use, and small in tests, which try every word.
-"""
+"""Coins of exactly rational bias, shown by whole words: some words are rejected, so that no float is compared."""
 
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numba.extending import register_jitable
 
 TOP_WORD = np.uint64(2**64 - 1)
-
-
-@register_jitable(inline="always")
-def remainder_is_fair(word, remainder, bound, top):  # type: ignore[no-untyped-def]
-    """Whether a word's remainder modulo `bound` may be used as a uniform integer below `bound`.
-
-    The word belongs to a run of `bound` words, one for each remainder. A run that `top` cuts short is rejected.
-    All arguments are uint64, with 1 <= bound <= top.
-    """
-    return word - remainder <= top - (bound - np.uint64(1))
+"""The greatest word. Tests use smaller ones and try every word."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +21,7 @@ class Coin:
 
     @classmethod
     def of(cls, probability: Fraction, top: int = int(TOP_WORD)) -> "Coin":
-        """The coin for words from 0 to `top`.
-
-        Raises:
-            ValueError: if the probability is not strictly between 0 and 1, or its denominator is too large
-                for the words.
-        """
+        """The coin for words from 0 to `top`."""
         if not 0 < probability < 1:
             raise ValueError("a coin's probability lies strictly between 0 and 1")
         run = (top + 1) // probability.denominator

@@ -1,7 +1,6 @@
 """Lazy inversion: exact draws from a symmetric distribution on the integers, with about one word per draw.
 
-This module builds the table, looks words up in it, and reads further words where one does not decide. The module of
-each distribution gives rigorous bounds of its cumulative distribution function F.
+The module of each distribution gives rigorous bounds of its cumulative distribution function F.
 
 **The guarantee.** Consecutive words are the digits of a real number U, uniform on [0, 1), in base 2^64. A draw is the
 integer x with F(x − 1) <= U < F(x), which has probability F(x) − F(x − 1) exactly. Nothing is rounded; digits are read
@@ -9,14 +8,13 @@ only as far as they are needed.
 
 **Why one word is nearly always enough.** After one word u, U is only known to satisfy u <= 2^64·U < u + 1. Let
 c(x) = floor(2^64·F(x)). No F(x) is a multiple of 2^−64 (its bounds are tightened until they show this), so F(x) lies
-strictly between c(x)/2^64 and (c(x) + 1)/2^64. If u equals no c(x), then no F(x) lies in the interval of U: F(x) is
-below it if c(x) < u, and above it if c(x) > u. So x is the first integer with c(x) > u, whatever digits follow. If u
-equals some c(x), the draw is undecided. The same comparison is then made between the number formed by two words and
-the floors of 2^128·F(x), then with three words, and so on. The words 0 and 2^64 − 1 equal c(x) for all x far out in
-the tails, so values beyond the table need no special treatment.
+strictly between c(x)/2^64 and (c(x) + 1)/2^64. If u equals no c(x), then no F(x) lies in the interval of U, and x is
+the first integer with c(x) > u, whatever digits follow. If u equals some c(x), the draw is undecided. The number formed
+by two words is then compared with the floors of 2^128·F(x), then by three words, and so on. The words 0 and 2^64 − 1
+equal c(x) for all x far out in the tails, so values beyond the table need no special treatment.
 
-The probability that a draw is undecided is about the table's size over 2^64: for σ² = 92,416, one in 3·10^15. The
-number of bits in a word is a parameter, so that tests can run the same code with frequent undecided draws.
+A draw is undecided with a probability of about the table's size over 2^64: for σ² = 92,416, one in 3·10^15. Tests use
+words of few bits.
 """
 
 from bisect import bisect_left
@@ -26,12 +24,10 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from mechanisms.sampling.fixed_point import Bounds
-from mechanisms.sampling.reader import WordReader, WordSource
-from mechanisms.sampling.types import Words
+from mechanisms.sampling.stream import WordReader, Words, WordSource
 
 WORD_BITS = 64
 
@@ -40,10 +36,7 @@ _FINEST_GUIDE = 20
 
 
 class Symmetric(Hashable, Protocol):
-    """A hashable distribution on the integers with P(−x) = P(x), as far as inversion needs to know it.
-
-    F(x) is irrational wherever it is neither 0 nor 1.
-    """
+    """A hashable distribution on the integers with P(−x) = P(x). F(x) is irrational where it is neither 0 nor 1."""
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:
         """Bounds of F(0), F(1), … at `precision` binary places, without end. A greater precision tightens them.
@@ -73,23 +66,21 @@ class Table:
 
 
 def sample(distribution: Symmetric, count: int, source: WordSource, word_bits: int = WORD_BITS) -> NDArray[np.int64]:
-    """Independent exact draws.
+    """Independent exact draws, shape (count,).
 
     Args:
-        source: the draw's randomness. Words are used in order: one for each draw, and further ones while a draw is
-            undecided. No word is read after the last draw, so drawing a and then b values gives the same values as
-            drawing a + b.
+        source: words are used in order: one for each draw, and further ones while a draw is undecided. No word is read
+            after the last draw, so drawing a and then b values gives the same values as drawing a + b.
         word_bits: words are 0 .. 2^word_bits − 1, equally likely.
-
-    Returns:
-        Shape (count,), int64.
     """
+    from mechanisms.sampling.kernels import look_up
+
     table = tabulate(distribution, word_bits)
     values = np.empty(count, dtype=np.int64)
     reader, done = WordReader(source), 0
     while done < count:
         words = reader.ahead(count - done)
-        settled = _look_up(words, table.floors, table.guide, table.shift, table.half, values[done:])
+        settled = look_up(words, table.floors, table.guide, table.shift, table.half, values[done:])
         reader.use(settled)
         done += settled
         if settled < len(words):
@@ -111,20 +102,6 @@ def tabulate(distribution: Symmetric, word_bits: int = WORD_BITS) -> Table:
     return Table(floors, guide, shift, np.int64(len(floors) // 2))
 
 
-@njit(cache=True, nogil=True)
-def _look_up(words, floors, guide, shift, half, values):  # type: ignore[no-untyped-def]
-    """Decide words in order, into `values`. Returns how many were decided before the first undecided one."""
-    for place in range(words.size):
-        word = words[place]
-        index = np.int64(guide[word >> shift])
-        while floors[index] < word:
-            index += 1
-        if floors[index] == word:
-            return place
-        values[place] = index - half
-    return words.size
-
-
 def _decide(distribution: Symmetric, reader: WordReader, word_bits: int) -> int:
     number, bits = reader.one(), word_bits
     while True:
@@ -136,11 +113,6 @@ def _decide(distribution: Symmetric, reader: WordReader, word_bits: int) -> int:
             return index - len(floors) // 2
 
 
-@lru_cache(maxsize=_TABLES_KEPT)
-def _finer_floors(distribution: Symmetric, bits: int) -> list[int]:
-    return _floors(distribution, bits)
-
-
 def _floors(distribution: Symmetric, bits: int) -> list[int]:
     """floor(2^bits · F(x)) for all x for which it is neither 0 nor 2^bits − 1, and for one more at each end."""
     precision = 2 * bits + 64
@@ -149,6 +121,9 @@ def _floors(distribution: Symmetric, bits: int) -> list[int]:
     greatest = (1 << bits) - 1
     # F(−x − 1) = 1 − F(x), and 2^bits · F(x) is not whole.
     return [greatest - floor for floor in reversed(upper)] + upper
+
+
+_finer_floors = lru_cache(maxsize=_TABLES_KEPT)(_floors)
 
 
 def _certain_floors(distribution: Symmetric, bits: int, precision: int) -> list[int] | None:

@@ -1,20 +1,20 @@
-"""Margins of error of 90%: that of one noise, and the least budget that keeps it within a wanted one.
+"""Margins of error of 90%: the margin of one noise, and the least budget that keeps it within a wanted one.
 
-Plans of all mechanisms use these. A mechanism relates budgets to noise.
+The plans relate budgets to noise.
 """
 
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.quantiles import Uncapped, half_width
 
 COVERAGE = Fraction(9, 10)
 """The share of draws in which noise is within its margin of error."""
 
 LARGEST_SEARCHED_VARIANCE = 2**28
-"""Up to this σ², the stepwise search for a discrete Gaussian's exact margin takes tenths of a second."""
+"""Up to this σ², the search for a discrete Gaussian's exact margin takes tenths of a second."""
 
 QUANTILE = 1.6448536269514722
 """The normal distribution's 95% quantile."""
@@ -43,9 +43,7 @@ def least_budget(
 
     Args:
         margin_of: the margin of error that a budget gives; it does not grow with the budget.
-        wanted: the wanted margin, greater than 0.
         start: any budget, from which the search starts.
-        unit: greater than 0.
 
     Raises:
         ValueError: if even the largest budget gives a greater margin.

@@ -1,8 +1,6 @@
-"""The noise of a sum of basis cells that were measured independently with the same noise.
+"""The noise of a sum of basis cells that were measured independently with the same noise, as a table of probabilities.
 
-This module tabulates the probabilities of such a sum, from which mechanisms estimate the true count. The only inputs
-are the noise's distribution and variance, which are published with the measurements, so any user of the
-measurements can do the same.
+The inputs are the noise's distribution and variance, which are published, so any user can compute the same table.
 """
 
 import math
@@ -30,13 +28,7 @@ _LEAST_PARAMETER = 1e-4
 
 @dataclass(frozen=True)
 class NoiseSum:
-    """The distribution of a sum of independent noises.
-
-    Attributes:
-        noise: the distribution of each summand's noise.
-        variance: of the sum: that of one summand, times their number.
-        cells: how many basis cells are added up.
-    """
+    """The distribution of a sum of independent noises of some basis cells. The variance is that of the sum."""
 
     noise: Noise
     variance: float

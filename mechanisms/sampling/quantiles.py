@@ -1,7 +1,4 @@
-"""Quantiles of noise: the value that it seldom exceeds, and how far a sum of noises reaches to either side.
-
-`noise_sums` tabulates the sums.
-"""
+"""Quantiles of noise, and half-widths of intervals around noisy sums. `noise_sums` tabulates the sums."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,9 +8,8 @@ from itertools import count
 import numpy as np
 
 from mechanisms.noise import Noise
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.fixed_point import exponential
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.noise_sums import NoiseSum
 
 Uncapped = DiscreteGaussian | DiscreteLaplace
@@ -29,12 +25,6 @@ def quantile(noise: Uncapped, chance: Fraction) -> int:
     """The least integer k with P(X <= k) >= a chance, decided with rigorous bounds.
 
     The discrete Gaussian is searched step by step from 0, which takes tenths of a second if σ² is 2^28.
-
-    Args:
-        chance: strictly between 0 and 1.
-
-    Raises:
-        ValueError: if the chance is out of range.
     """
     if not 0 < chance < 1:
         raise ValueError("the chance of a quantile is strictly between 0 and 1")
@@ -57,14 +47,7 @@ def _first(noise: Uncapped, chance: Fraction) -> int:
 
 
 def laplace_budget(sensitivity: int, margin: int, coverage: Fraction, unit: Fraction) -> Fraction:
-    """The least multiple b of a unit with P(|X| <= m) >= a coverage, for X of the discrete Laplace of scale Δ/b.
-
-    Args:
-        sensitivity: Δ.
-        margin: m, 0 or more.
-        coverage: strictly between 0 and 1.
-        unit: greater than 0.
-    """
+    """The least multiple b of a unit with P(|X| <= margin) >= coverage, for X of the discrete Laplace of scale Δ/b."""
     return (1 + _least(lambda fewer: _seldom_beyond(margin, sensitivity / ((fewer + 1) * unit), 1 - coverage))) * unit
 
 
@@ -105,22 +88,14 @@ def noise_sum(noise: Uncapped, cells: int) -> NoiseSum:
 
 @lru_cache(maxsize=_KEPT)
 def half_width(noise: Uncapped, cells: int, coverage: Fraction) -> int:
-    """The least m with P(|X| <= m) >= a coverage, for the sum X of independent noises.
+    """The least m with P(|X| <= m) >= a coverage, for the sum X of independent noises of some cells.
 
-    So the interval from a noisy sum − m to the noisy sum + m contains the true sum with at least this probability,
-    whatever the true sum is.
+    So the interval from a noisy sum − m to the noisy sum + m contains the true sum with at least this probability.
 
     For one noise, rigorous bounds decide. For a sum, m follows from a table in double precision, whose probabilities
     have errors below 10^−12: the true m can differ only if P(|X| <= m) or P(|X| <= m − 1) is as near to the coverage as
     that. If σ of the sum is above 2^14, the table has steps of more than 1 but less than σ/8192, and m is a whole
     number of steps.
-
-    Args:
-        cells: how many are added up; at least 1.
-        coverage: strictly between 0 and 1.
-
-    Raises:
-        ValueError: if the coverage is out of range, or nothing is added up.
     """
     if not 0 < coverage < 1:
         raise ValueError("the coverage of an interval is strictly between 0 and 1")

@@ -1,8 +1,5 @@
-"""Exact draws by rejection, for distributions too wide for a table.
-
-The samplers are Algorithms 1 to 3 of Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy"
-(2020), in integers of any size. They use two exact choices, an integer below a bound and a coin of rational bias. All
-the rest is integer arithmetic.
+"""Exact draws by rejection, for distributions too wide for a table: Algorithms 1 to 3 of Canonne, Kamath and Steinke,
+"The Discrete Gaussian for Differential Privacy" (2020), in integers of any size.
 """
 
 from collections.abc import Callable
@@ -14,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.sampling.inversion import WORD_BITS
-from mechanisms.sampling.reader import WordReader, WordSource
+from mechanisms.sampling.stream import WordReader, WordSource
 
 
 class Choices(Protocol):
@@ -28,12 +25,7 @@ class Choices(Protocol):
 
 
 class WordChoices:
-    """Choices made with random words.
-
-    Args:
-        reader: the words.
-        word_bits: words are 0 .. 2^word_bits − 1, equally likely.
-    """
+    """Choices made with random words, which are 0 .. 2^word_bits − 1, equally likely."""
 
     def __init__(self, reader: WordReader, word_bits: int = WORD_BITS) -> None:
         self._reader = reader

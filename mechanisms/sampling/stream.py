@@ -1,16 +1,28 @@
-"""A draw's random stream: AES-256-CTR read as 64-bit words.
+"""A draw's random stream: AES-256-CTR read as 64-bit words, in blocks, and never too far.
 
-This module turns a key into words. `resources.custody` derives the key.
+`resources.custody` derives the key; samplers turn words into draws.
 """
+
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
 
-from mechanisms.sampling.types import Words
+Words: TypeAlias = NDArray[np.uint64]
+
+WORDS_AT_A_TIME = 1 << 15
 
 _ZEROS = bytes(1 << 20)
+
+
+class WordSource(Protocol):
+    """A source of random words in order, such as `RandomStream`."""
+
+    def words(self, count: int) -> Words:
+        """The next `count` words, shape (count,), uint64."""
 
 
 class RandomStream:
@@ -21,7 +33,6 @@ class RandomStream:
 
     Args:
         key: 32 bytes, secret.
-        label: the use of this stream.
     """
 
     def __init__(self, key: bytes, label: str) -> None:
@@ -39,3 +50,30 @@ class RandomStream:
             stop = min(start + len(_ZEROS), size)
             self._keystream.update_into(_ZEROS[: stop - start], view[start:stop])
         return np.frombuffer(buffer, dtype="<u8")
+
+
+class WordReader:
+    """The words of a source one after the other, for draws that take one word or more.
+
+    A block is never longer than the number of draws to come, and each draw takes at least one word. So no word is left
+    over after the last draw, and the words that a draw uses do not depend on the size of the blocks.
+    """
+
+    def __init__(self, source: WordSource) -> None:
+        self._source = source
+        self._block: Words = np.empty(0, dtype=np.uint64)
+        self._used = 0
+
+    def ahead(self, most: int) -> Words:
+        """Unused words, at least one: the rest of the last block, or else up to `most` new ones."""
+        if self._used == len(self._block):
+            self._block, self._used = self._source.words(min(most, WORDS_AT_A_TIME)), 0
+        return self._block[self._used :]
+
+    def use(self, count: int) -> None:
+        self._used += count
+
+    def one(self) -> int:
+        word = int(self.ahead(1)[0])
+        self.use(1)
+        return word

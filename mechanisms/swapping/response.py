@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.sampling.integers import TOP_WORD
-from mechanisms.sampling.stream import RandomStream
-from mechanisms.sampling.types import Words
+from mechanisms.sampling.stream import RandomStream, Words
 
 _RECORDS_AT_A_TIME = 1 << 20
 

@@ -1,25 +1,21 @@
 """The answer to a question for a sub-table, from the published tables of a hypercube, with its error.
 
-This module computes answers from published numbers and declared noise alone, so everyone gets the same answer to the
-same question. It uses no confidential number and costs no budget.
-
-A question names the variables by which the sub-table is tabulated, and, for any variable, the categories that count.
+The answer follows from published numbers and declared noise alone, so it is the same for everyone and costs no budget.
 Every cell of the sub-table is a sum of published cells.
 
 - `summed`: of inner cells.
-- `independent`: of cells of the measured table that gives the least variance. Which one that is follows from the
-  declared noise and structural zeros, never from the values.
+- `independent`: of cells of the measured table that gives the least variance, which follows from the declared noise
+  and structural zeros, never from the values.
 - `fitted`: of fitted inner cells, whose errors depend on each other; `fitting` has their variance.
 
-The intervals contain the true number in at least 90% of draws (`intervals`). For sums of independent noises they are
-the shortest sets. For fitted cells they are symmetric, and exact up to 2% of a standard deviation; if there are
-structural zeros, they follow from Chebyshev's inequality and from an upper bound of the variance, so they cover more.
-So do those of p-tables, with the variance and the bias of their widest rows; standard errors include the bias.
-If no record can add less than 0, negative numbers are left out of an interval; it is 0 alone if nothing else is left.
+The intervals contain the true number in at least 90% of draws (`intervals`). For fitted cells under structural zeros
+they follow from Chebyshev's inequality and from an upper bound of the variance, so they cover more. So do the intervals
+of p-tables, with the variance and the bias of their widest rows; standard errors include the bias. If no record can add
+less than 0, negative numbers are left out of an interval; it is 0 alone if nothing else is left.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import sqrt
@@ -28,17 +24,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.fitting import Fit, Floats, Term
 from mechanisms.table_builder.hypercube import Hypercube, Margins, Table
 from mechanisms.table_builder.intervals import COVERAGE, bound, shortest_set
 
 
-class CannotAnswerError(ValueError):
-    """A question that a hypercube does not answer. The message names the variable and the rule."""
+class QuestionError(RefusedError, ValueError):
+    """A question that a hypercube cannot answer. The message names the variable and the rule."""
 
 
 def margin_of_one(hypercube: Hypercube, table: Table) -> float:
-    """A number that the noise of one cell of a measured table exceeds in at most 10% of draws, in steps."""
+    """A number of steps that the noise of one cell of a measured table exceeds in at most 10% of draws."""
     if hypercube.p_table is not None:
         return float(hypercube.p_table.greatest_bias) + sqrt(float(hypercube.p_table.exact_variance) / (1 - COVERAGE))
     return -shortest_set(hypercube.distribution(table), 1)[0]
@@ -56,60 +53,47 @@ class Question:
 
     Attributes:
         by: the variables of the sub-table, in the order of its dimensions.
-        where: by variable, the places of the categories that count, each from 0 to the variable's size − 1. All
-            categories of other variables count. For a variable of `by`, they are the sub-table's categories.
+        where: by variable, the places of the categories that count, from 0; all categories of other variables count.
         possible: shape of the inner table, bool: the cells that are no structural zeros; None if all are possible.
 
     Raises:
-        CannotAnswerError: for a variable that the hypercube does not have or that is named twice, and for categories
-            that do not exist, are named twice, or are none.
+        QuestionError: for variables and categories that the hypercube does not have, are named twice, or are none.
     """
 
     hypercube: Hypercube
     by: Table = ()
-    where: Mapping[str, Sequence[int]] | None = None
+    where: Mapping[str, Sequence[int]] = field(default_factory=dict)
     possible: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
-        for name in (*self.by, *self._where):
+        for name in (*self.by, *self.where):
             if name not in self.hypercube.sizes:
-                raise CannotAnswerError(f"{name}: the hypercube is by {', '.join(self.hypercube.sizes)}")
+                raise QuestionError(f"{name}: the hypercube is by {', '.join(self.hypercube.sizes)}")
         if len(set(self.by)) < len(self.by):
-            raise CannotAnswerError("a sub-table names each variable once")
-        for name, places in self._where.items():
+            raise QuestionError("a sub-table names each variable once")
+        for name, places in self.where.items():
             if not places:
-                raise CannotAnswerError(f"{name}: at least one category counts")
+                raise QuestionError(f"{name}: at least one category counts")
             if len(set(places)) < len(places):
-                raise CannotAnswerError(f"{name}: a category is named twice")
+                raise QuestionError(f"{name}: a category is named twice")
             if not all(0 <= place < self.hypercube.sizes[name] for place in places):
-                raise CannotAnswerError(f"{name}: the hypercube does not have all of these categories")
-
-    @property
-    def _where(self) -> Mapping[str, Sequence[int]]:
-        return self.where or {}
+                raise QuestionError(f"{name}: the hypercube does not have all of these categories")
 
     @cached_property
     def chosen(self) -> dict[str, tuple[int, ...]]:
-        return {name: tuple(self._where.get(name, range(size))) for name, size in self.hypercube.sizes.items()}
+        return {name: tuple(self.where.get(name, range(size))) for name, size in self.hypercube.sizes.items()}
 
     @cached_property
     def source(self) -> Table:
-        """The published table whose cells are added up: of those that can answer, the one with the least variance.
-
-        The variances of all cells of the sub-table are added up. If two tables are equal, it is the smaller one.
-        """
+        """The published table that answers with the least sum of variances, and of equal ones the smaller."""
         if self.hypercube.margins is not Margins.INDEPENDENT:
             return self.hypercube.inner
-        needed = {*self.by, *(name for name, places in self.chosen.items() if len(places) < self._size(name))}
+        needed = {*self.by, *(name for name, places in self.chosen.items() if len(places) < self.hypercube.sizes[name])}
         able = [table for table in self.hypercube.tables if needed <= set(table)]
         return min(reversed(able), key=self._variance_from)
 
     def answer(self, published: Mapping[Table, NDArray[Any]]) -> "Answer":
-        """The sub-table, in steps of the hypercube's grid.
-
-        Args:
-            published: the table `source`: its noisy counts, or the fitted inner table. Others may be left out.
-        """
+        """The sub-table in steps of the grid, from the table `source`: its noisy counts, or fitted ones."""
         values = self.sums(published)
         variance, least, greatest = self._errors
         lower, upper = values - greatest, values - least
@@ -122,16 +106,12 @@ class Question:
         values = np.asarray(published[self.source])
         if self.possible is not None:
             values = np.where(self.hypercube.margin(self.possible, self.source), values, 0)
-        return self._added_up(self.source, values)
+        return self._add_up(self.source, values)
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
         """By cell of the sub-table, how many published cells that are no structural zeros are added up."""
         return self._cells_of(self.source)
-
-    @cached_property
-    def fit(self) -> Fit:
-        return Fit(self.hypercube, self.possible)
 
     def error(self, cells: int) -> tuple[Term, ...] | None:
         """The error of a cell as a linear combination of noises; None if it is not known, only its variance."""
@@ -143,7 +123,7 @@ class Question:
             return (Term(self.hypercube.distribution(self.source), 1.0, cells),)
         if self.possible is not None:
             return None
-        return tuple(self.fit.error([1 if name in self.by else len(places) for name, places in self.chosen.items()]))
+        return tuple(self._fit.error([1 if name in self.by else len(places) for name, places in self.chosen.items()]))
 
     @cached_property
     def _errors(self) -> tuple[Floats, NDArray[Any], NDArray[Any]]:
@@ -171,7 +151,11 @@ class Question:
         weights = {name: np.zeros(size) for name, size in self.hypercube.sizes.items()}
         for name, places in self.chosen.items():
             weights[name][list(places[:1] if name in self.by else places)] = 1.0
-        return self.fit.variance(weights)
+        return self._fit.variance(weights)
+
+    @cached_property
+    def _fit(self) -> Fit:
+        return Fit(self.hypercube, self.possible)
 
     def _variance_from(self, table: Table) -> Fraction:
         counts, p_table = self._cells_of(table), self.hypercube.p_table
@@ -182,16 +166,13 @@ class Question:
         possible = np.ones(self.hypercube.shape(table), dtype=np.int64)
         if self.possible is not None:
             possible = self.hypercube.margin(self.possible, table).astype(np.int64)
-        return self._added_up(table, possible)
+        return self._add_up(table, possible)
 
-    def _added_up(self, table: Table, values: NDArray[Any]) -> NDArray[Any]:
+    def _add_up(self, table: Table, values: NDArray[Any]) -> NDArray[Any]:
         picked = values[np.ix_(*(self.chosen[name] for name in table))]
         summed = picked.sum(axis=tuple(place for place, name in enumerate(table) if name not in self.by))
         kept = [name for name in table if name in self.by]
         return np.asarray(summed).transpose([kept.index(name) for name in self.by])
-
-    def _size(self, name: str) -> int:
-        return self.hypercube.sizes[name]
 
 
 @dataclass(frozen=True)
@@ -200,8 +181,8 @@ class Answer:
 
     Attributes:
         values: the sums of published cells, int64, or float64 of fitted ones; possibly negative.
-        variance: of each; under structural zeros, an upper bound of it for fitted cells; of p-tables, an upper bound
-            of the mean squared error, as some change the mean.
+        variance: an upper bound of it for fitted cells under structural zeros; for p-tables, an upper bound of the mean
+            squared error, as some change the mean.
         lower, upper: the limits of the 90% interval.
     """
 

@@ -3,25 +3,23 @@
 For every count a, the probabilities p(v) of the changes v solve a convex program: maximize −Σ p log p subject to
 Σ p = 1, Σ p·v = 0 and Σ p·v² <= V, over the changes with |v| <= D whose result a + v is neither negative nor blocked
 (1 … js). Further, p(0) may have a lower bound, and p may have to fall with |v| on either side. Zero stays zero. All
-counts from D + js + 1 on have the same changes, and share a row.
+counts from D + js + 1 on share a row.
 
 Sources: Giessing (2016); the parameters and the lower bound of p(0) are those of sdcTools' R package `ptable`.
 
-**What holds exactly.** The probabilities are whole multiples of 2^-64. They sum to 1, their mean is 0, and every
-inequality holds, all exactly. Only the entropy is approximate: `Made.gaps` bounds by how much the greatest entropy of
-the program may exceed that of a row.
+**Exactness.** The probabilities are whole multiples of 2^-64, and every constraint holds exactly. Only the entropy is
+approximate: `MadeTable.gaps` bounds by how much the greatest entropy of the program may exceed that of a row.
 
-**How.** Newton's method with a logarithmic barrier minimizes the dual; its probabilities satisfy the constraints up to
-rounding errors. They are drawn back a little to a rational point that satisfies every inequality strictly, and rounded;
-what is left of the sum and the mean is moved between 0 and the changes next to it. Then every constraint is checked
-exactly. If one does not hold, they are drawn back further, by a 10^-10 part at most.
+**Method.** Newton's method with a logarithmic barrier minimizes the dual; its probabilities satisfy the constraints up
+to rounding errors. They are drawn back a little to a rational point that satisfies every inequality strictly, and
+rounded; the rest of the sum and of the mean is moved between 0 and the changes next to it. Then every constraint is
+checked exactly. If one does not hold, they are drawn back further, by a 10^-10 part at most.
 
 **The certificate.** For any multipliers m >= 0 of the inequalities Gp <= h and any k of the mean, the entropy of every
-p that satisfies the constraints is at most log Σ exp(−k·v − (Gᵀm)(v)) + h·m (weak duality). This bound is computed in
-40 decimals from the multipliers that were found.
+p that satisfies the constraints is at most log Σ exp(−k·v − (Gᵀm)(v)) + h·m (weak duality), computed in 40 decimals.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -30,6 +28,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.accounting.rounding import as_decimal
 from mechanisms.table_builder.p_table import PTable, Row
 
 PLACES = 64
@@ -37,7 +36,7 @@ PLACES = 64
 MOST = 25
 """The greatest D."""
 
-_DRAWN_BACK = [Fraction(1, 10**places) for places in (14, 13, 12, 11, 10)]
+_PARTS_DRAWN_BACK = [Fraction(1, 10**places) for places in (14, 13, 12, 11, 10)]
 _CERTAIN = 40
 _SHARPEST, _SHARPER = 1e13, 10.0
 _STEPS, _SETTLED, _VISIBLE = 100, 0.1, 1e-12
@@ -50,18 +49,14 @@ class ImpossibleTableError(ValueError):
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a p-table is to satisfy.
+    """The constraints of a p-table.
 
     Attributes:
         largest_change: D, from 1 to 25.
         variance: V, the greatest variance of every row, greater than 0.
-        threshold: js: results from 1 to js do not occur. From 0 to D.
-        probability_to_stay: the least probability that a count is published as it is, from 0 to 1. It does not concern
-            counts from 1 to js, which cannot stay.
+        threshold: js, from 0 to D: results from 1 to js do not occur.
+        probability_to_stay: the least probability that a count is published as it is, if js allows it.
         monotone: whether a greater change to the same side is never more probable.
-
-    Raises:
-        ImpossibleTableError: if a parameter is out of its range, or the variance is too small for the threshold.
     """
 
     largest_change: int
@@ -94,36 +89,26 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Made:
-    """A p-table with the certificate of its entropies.
+class MadeTable:
+    """A p-table with the gaps of its rows: bounds, in nats, of how much more entropy another row could have.
 
-    Attributes:
-        entropies: of each row, in nats.
-        gaps: for each row, a bound of how much greater the entropy of another row may be that satisfies the same
-            constraints; exactly 0 for rows that have no other.
+    A gap is exactly 0 if no other row satisfies the constraints.
     """
 
     table: PTable
-    entropies: tuple[float, ...]
     gaps: tuple[float, ...]
 
 
-def make(parameters: Parameters) -> Made:
-    """The p-table of greatest entropy; its certified gaps are below 10^-9.
-
-    Raises:
-        ImpossibleTableError: if a row's gap is greater, or its probabilities do not satisfy a constraint exactly: the
-            solver came not close enough to the greatest entropy. This needs parameters that nobody uses.
-    """
-    rows, entropies, gaps = [Row((0,), (1,))], [0.0], [0.0]
+def make(parameters: Parameters) -> MadeTable:
+    """The p-table of greatest entropy. Raises ImpossibleTableError if a gap exceeds 10^-9."""
+    rows, gaps = [Row((0,), (1,))], [0.0]
     for count in range(1, parameters.largest_change + parameters.threshold + 2):
         row, gap = _row(parameters, count)
         if not gap <= 1e-9:
             raise ImpossibleTableError(f"count {count}: the solver came no nearer to the greatest entropy than {gap}")
         rows.append(row)
-        entropies.append(float(_entropy(list(row.probabilities.values()))))
         gaps.append(gap)
-    return Made(PTable(tuple(rows)), tuple(entropies), tuple(gaps))
+    return MadeTable(PTable(tuple(rows)), tuple(gaps))
 
 
 def _row(parameters: Parameters, count: int) -> tuple[Row, float]:
@@ -136,9 +121,9 @@ def _row(parameters: Parameters, count: int) -> tuple[Row, float]:
         return Row((-count, threshold + 1 - count), (threshold + 1 - count, count)), 0.0
     program = _Program.of(parameters, changes)
     start = _interior(parameters, changes)
-    found, multipliers, of_mean = program.solve()
-    tries = (_rounded(program, found, start, part) for part in _DRAWN_BACK)
-    exact = next((each for each in tries if each is not None), None)
+    optimum, multipliers, of_mean = program.solve()
+    tries = (_round_exactly(program, optimum, start, part) for part in _PARTS_DRAWN_BACK)
+    exact = next((chances for chances in tries if chances is not None), None)
     if exact is None:
         raise ImpossibleTableError(
             f"variance: V = {parameters.variance} is too small for D = {largest}: in multiples of 2^-{PLACES}, no "
@@ -151,13 +136,7 @@ def _row(parameters: Parameters, count: int) -> tuple[Row, float]:
 
 @dataclass(frozen=True)
 class _Program:
-    """The constraints of a row: Σ p = 1, Σ p·v = 0 and Gp <= h.
-
-    Attributes:
-        changes: v.
-        left: G, a row for each inequality.
-        right: h.
-    """
+    """The constraints of a row: Σ p = 1, Σ p·v = 0 over the changes v, and Gp <= h with G = `left` and h = `right`."""
 
     changes: list[int]
     left: list[list[int]]
@@ -177,10 +156,7 @@ class _Program:
 
     def slack(self, chances: Sequence[Fraction]) -> list[Fraction]:
         """h − Gp, exactly."""
-        sums = (
-            sum((each * chance for each, chance in zip(line, chances, strict=True)), Fraction(0)) for line in self.left
-        )
-        return [right - total for right, total in zip(self.right, sums, strict=True)]
+        return [right - _dot(line, chances) for line, right in zip(self.left, self.right, strict=True)]
 
     def solve(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
         """Nearly the optimum, with nearly optimal multipliers of the inequalities and of the mean.
@@ -199,16 +175,16 @@ class _Program:
 
     def bound(self, multipliers: NDArray[np.float64], of_mean: float) -> Decimal:
         """No entropy is greater, whatever the multipliers; they only have to be 0 or more."""
-        exact = [Fraction(max(0.0, float(each))) for each in multipliers]
-        weights = []
-        for place, change in enumerate(self.changes):
-            pull = sum((line[place] * each for line, each in zip(self.left, exact, strict=True)), Fraction(0))
-            weights.append(-Fraction(of_mean) * change - pull)
-        paid = sum((each * right for each, right in zip(exact, self.right, strict=True)), Fraction(0))
+        exact = [Fraction(max(0.0, float(multiplier))) for multiplier in multipliers]
+        columns = zip(*self.left, strict=True)
+        weights = [
+            -Fraction(of_mean) * change - _dot(column, exact)
+            for change, column in zip(self.changes, columns, strict=True)
+        ]
         with localcontext(Context(prec=_CERTAIN)):
             greatest = max(weights)
-            total = sum((_decimal(weight - greatest).exp() for weight in weights), Decimal(0))
-            return total.ln() + _decimal(greatest + paid)
+            total = sum((as_decimal(weight - greatest).exp() for weight in weights), Decimal(0))
+            return total.ln() + as_decimal(greatest + _dot(exact, self.right))
 
 
 def _centered(
@@ -261,13 +237,13 @@ def _newton(curvature: NDArray[np.float64], gradient: NDArray[np.float64]) -> ND
 
 def _softmax(exponents: NDArray[np.float64]) -> NDArray[np.float64]:
     weights = np.exp(exponents - exponents.max())
-    chances: NDArray[np.float64] = weights / weights.sum()
-    return chances
+    return np.asarray(weights / weights.sum())
 
 
 def _chains(changes: list[int]) -> list[tuple[int, int]]:
     """Neighboring changes of one side, the nearer to 0 first; 0 is on both sides."""
-    positive, negative = [each for each in changes if each >= 0], [each for each in reversed(changes) if each <= 0]
+    positive = [change for change in changes if change >= 0]
+    negative = [change for change in reversed(changes) if change <= 0]
     return [*pairwise(positive), *pairwise(negative)]
 
 
@@ -287,7 +263,7 @@ def _interior(parameters: Parameters, changes: list[int]) -> list[Fraction]:
         least, base = Fraction(0), {0: Fraction(1)}
         share = min(Fraction(1, 4), (1 - parameters.probability_to_stay) / 2)
     else:
-        down, up = max(each for each in changes if each < 0), min(each for each in changes if each > 0)
+        down, up = _nearest(changes)
         least, base = Fraction(-down * up), {down: Fraction(up, up - down), up: Fraction(-down, up - down)}
         share = Fraction(1, 4)
     if variance > least:
@@ -295,22 +271,18 @@ def _interior(parameters: Parameters, changes: list[int]) -> list[Fraction]:
     return [share * spread.get(change, 0) + (1 - share) * base.get(change, 0) for change in changes]
 
 
-def _rounded(
-    program: _Program, found: NDArray[np.float64], start: Sequence[Fraction], part: Fraction
+def _round_exactly(
+    program: _Program, optimum: NDArray[np.float64], start: Sequence[Fraction], part: Fraction
 ) -> list[Fraction] | None:
     """Multiples of 2^-64 near the optimum that satisfy every constraint exactly; None if these do not.
 
-    Args:
-        found: nearly the optimum.
-        start: a point that satisfies every inequality strictly.
-        part: how far the optimum is drawn back to this point.
+    The optimum is drawn back by a part to a start that satisfies every inequality strictly.
     """
     changes, whole = program.changes, 2**PLACES
-    mixed = [(1 - part) * Fraction(float(p)) + part * q for p, q in zip(found, start, strict=True)]
+    mixed = [(1 - part) * Fraction(float(p)) + part * q for p, q in zip(optimum, start, strict=True)]
     units = {change: int(chance * whole) for change, chance in zip(changes, mixed, strict=True)}
-    down = max(change for change in changes if change < 0)
-    up = min(change for change in changes if change > 0)
-    rest, moment = whole - sum(units.values()), -sum(change * each for change, each in units.items())
+    down, up = _nearest(changes)
+    rest, moment = whole - sum(units.values()), -sum(change * number for change, number in units.items())
     if 0 in changes:
         lowered = max(0, -(moment // -down))
         raised = moment - lowered * down
@@ -322,16 +294,20 @@ def _rounded(
         for change, more in ((down, rest - both), (up, both - beyond), (up + 1, beyond)):
             units[change] += more
     exact = [Fraction(units[change], whole) for change in changes]
-    mean = sum((change * chance for change, chance in zip(changes, exact, strict=True)), Fraction(0))
-    sound = sum(exact) == 1 and mean == 0 and min(exact) >= 0 and min(program.slack(exact)) >= 0
+    sound = sum(exact) == 1 and _dot(changes, exact) == 0 and min(exact) >= 0 and min(program.slack(exact)) >= 0
     return exact if sound else None
+
+
+def _nearest(changes: Iterable[int]) -> tuple[int, int]:
+    """The changes next to 0 on either side."""
+    return max(change for change in changes if change < 0), min(change for change in changes if change > 0)
+
+
+def _dot(factors: Iterable[Fraction | int], others: Iterable[Fraction]) -> Fraction:
+    return sum((factor * other for factor, other in zip(factors, others, strict=True)), Fraction(0))
 
 
 def _entropy(chances: Sequence[Fraction]) -> Decimal:
     with localcontext(Context(prec=_CERTAIN)):
-        return -sum((_decimal(chance) * _decimal(chance).ln() for chance in chances if chance), Decimal(0))
-
-
-def _decimal(number: Fraction) -> Decimal:
-    with localcontext(Context(prec=_CERTAIN)):
-        return Decimal(number.numerator) / Decimal(number.denominator)
+        decimals = [as_decimal(chance) for chance in chances if chance]
+        return -sum((chance * chance.ln() for chance in decimals), Decimal(0))

@@ -1,6 +1,5 @@
 """The weighted least-squares fit of a hypercube: the inner table that agrees best with all measured tables.
 
-This module gives the fitted inner table, whose margins are its sums, and the variance of what is computed from it.
 Measured tables, structural zeros and variances are public, so the fit is post-processing.
 
 **The problem.** Let M_T sum the inner table x to the table T, and y_T = M_T x + noise of variance σ_T² be measured.
@@ -14,28 +13,25 @@ if S is part of T, and by 0 otherwise. So
 
     H = Σ_S λ_S P_S with λ_S = Σ_{T ⊇ S} c_T / σ_T²,   and   H⁻¹ = Σ_S P_S / λ_S,
 
-which is the covariance matrix of the fit (Gauss and Markov; the inner table is measured, so no λ_S is 0). The
-interaction S of the fit is the mean of those of all tables that contain S, each spread evenly over the inner cells of
-its margin, weighted by their precision there, c_T / σ_T².
+which is the covariance matrix of the fit (Gauss and Markov; the inner table is measured, so no λ_S is 0).
 
 For a *product query*, q = the product of one vector v_i for each variable, such as a margin's cell or the sum over
 chosen categories, qᵀP_S q is the product of |v_i|² − (Σv_i)²/n_i for i in S and (Σv_i)²/n_i for the others. So its
 variance qᵀH⁻¹q takes 2^k terms.
 
-**The calculation.** All tables fit into one array with an additional place on each axis, which stands for the sum over
-the axis. `_join` adds that place to all others of its axis, which is Mᵀ for one variable; `_split` takes an axis apart
-into deviations and their mean. H⁻¹ is: split all axes, divide each interaction by its λ, join all axes. So the fit
-takes time proportional to the number of cells of all tables, times the number of variables.
+**The calculation.** All tables fit into one array with an additional place on each axis for the sum over the axis.
+`_join` adds that place to all others of its axis, which is Mᵀ for one variable; `_split` takes an axis apart into
+deviations and their mean. H⁻¹ is: split all axes, divide each interaction by its λ, join all axes.
 
-**Structural zeros** are cells that cannot have records. They are left out of x, which has no closed form. The reduced
-normal equations are solved by conjugate gradients, preconditioned by the closed form. The variance of a query is then
-at most that of the closed form: it is the least value of qᵀH⁻¹q over all values that q can have at the zeros.
+**Structural zeros** are left out of x, which has no closed form. The reduced normal equations are solved by conjugate
+gradients, preconditioned by the closed form. The variance of a query is then at most that of the closed form: it is the
+least value of qᵀH⁻¹q over all values that q can have at the zeros.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import compress, product
 from typing import NamedTuple
 
 import numpy as np
@@ -51,15 +47,10 @@ ITERATIONS = 10_000
 """The iterations after which the fit gives up: a hundred times as many as the tested masks take."""
 
 Floats = NDArray[np.float64]
-Place = tuple[slice | int, ...]
 
 
 class Term(NamedTuple):
-    """Independent noises with one distribution and one coefficient in a linear combination.
-
-    Attributes:
-        coefficient: by which each is multiplied.
-    """
+    """Independent noises with one distribution and one coefficient in a linear combination."""
 
     noise: Distribution
     coefficient: float
@@ -72,33 +63,23 @@ class NotFittedError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Fit:
-    """The fit of one hypercube.
-
-    Attributes:
-        hypercube: which tables are measured, with which noise.
-        possible: shape of the inner table, bool: the cells that are no structural zeros; None if all are possible.
-    """
+    """The fit of one hypercube. `possible` marks the inner cells that are no structural zeros, if there are any."""
 
     hypercube: Hypercube
     possible: NDArray[np.bool_] | None = None
 
     def inner(self, measured: Mapping[Table, NDArray[np.int64]]) -> Floats:
-        """The fitted inner table, in steps of the grid like the measurements.
+        """The fitted inner table, in steps of the grid like the measurements, of shape `hypercube.shape(table)`.
 
-        Args:
-            measured: by table, its noisy counts, shape `hypercube.shape(table)`. Those of structural zeros do not
-                matter.
-
-        Raises:
-            KeyError: if a measured table is missing.
-            NotFittedError: if there are structural zeros and conjugate gradients do not converge.
+        Raises NotFittedError if there are structural zeros and conjugate gradients do not converge.
         """
         cube = np.zeros(tuple(size + 1 for size in self._sizes))
         for table in self.hypercube.tables:
             counts = np.asarray(measured[table], dtype=np.float64)
             if self.possible is not None:
                 counts = np.where(self.hypercube.margin(self.possible, table), counts, 0.0)
-            cube[self._place(table)] = counts * self._precision[table]
+            place = tuple(slice(size) if name in table else size for name, size in self.hypercube.sizes.items())
+            cube[place] = counts * self._precision[table]
         right = _each_axis(_join, cube)
         if self.possible is None:
             return self._through(right, self._inverse)
@@ -107,8 +88,7 @@ class Fit:
     def variance(self, weights: Mapping[str, Floats]) -> float:
         """The variance of a product query of the fitted inner table; with structural zeros, an upper bound of it.
 
-        Args:
-            weights: by variable, a vector with a weight for each category. A variable that is left out is summed over.
+        By variable, `weights` has a vector with a weight for each category; other variables are summed over.
         """
         squares, sums = np.ones(len(self._sizes)), np.ones(len(self._sizes))
         for place, (name, size) in enumerate(self.hypercube.sizes.items()):
@@ -125,9 +105,8 @@ class Fit:
     def error(self, chosen: Sequence[int]) -> Iterator[Term]:
         """The error of a sum of fitted cells, as a linear combination of the measurements' noises.
 
-        The sum is over some categories of each variable, which ones does not matter. The coefficient of the cell c of
-        y_T is 1/σ_T² times (M_T H⁻¹ q)_c. It depends only on whether c is among the chosen categories of each variable,
-        so there are at most 3^k different ones.
+        The coefficient of the cell c of y_T is 1/σ_T² times (M_T H⁻¹ q)_c. It depends only on whether c is among the
+        chosen categories of each variable, so there are at most 3^k different ones.
 
         Args:
             chosen: by variable, in the hypercube's order, how many categories are added up, at least one.
@@ -161,19 +140,18 @@ class Fit:
 
     @cached_property
     def _subsets(self) -> list[tuple[bool, ...]]:
-        """All subsets S of the variables: for each variable, whether it is in S."""
+        """By subset S of the variables, whether it has each variable."""
         return list(product((False, True), repeat=len(self._sizes)))
 
     @cached_property
     def _eigenvalues(self) -> list[float]:
-        """λ_S for each of them."""
-        contained = {table: {name for name in self.hypercube.sizes if name in table} for table in self.hypercube.tables}
+        """λ_S by subset."""
         inner = self.hypercube.cells(self.hypercube.inner)
         return [
             sum(
                 self._precision[table] * (inner // self.hypercube.cells(table))
-                for table, variables in contained.items()
-                if variables >= {name for name, taken in zip(self.hypercube.sizes, inside, strict=True) if taken}
+                for table in self.hypercube.tables
+                if set(table).issuperset(compress(self.hypercube.sizes, inside))
             )
             for inside in self._subsets
         ]
@@ -181,9 +159,6 @@ class Fit:
     @cached_property
     def _inverse(self) -> list[float]:
         return [1 / eigenvalue for eigenvalue in self._eigenvalues]
-
-    def _place(self, table: Table) -> Place:
-        return tuple(slice(size) if name in table else size for name, size in self.hypercube.sizes.items())
 
     def _through(self, inner: Floats, factors: list[float]) -> Floats:
         """Σ_S f_S P_S, applied to an inner table."""

@@ -2,19 +2,13 @@
 
 Noise that is a multiple of a cell's average weight never hides a record's weight: a change by a weight that is no such
 multiple leads to other results, so no ε holds. Therefore every number is rounded to steps of a public grid before it
-is added up, and noise is added in steps. The bounds limit what one record adds, hence the sensitivity (`hypercube`).
-Grid and bounds are declared before anyone looks at the data; how many numbers a bound changes is confidential.
-
-All arithmetic is in whole numbers. `sql/table_builder/steps.sql` computes the same in the warehouse.
+is added up (`sql/table_builder/steps.sql`), and noise is added in steps. The bounds limit what one record adds, hence
+the sensitivity (`hypercube`). Grid and bounds are declared before anyone looks at the data; how many numbers a bound
+changes is confidential.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
-
-import numpy as np
-from numpy.typing import NDArray
 
 PLACES = 4
 """Decimals of the numbers that are rounded: those of a decimal column of the CEF."""
@@ -36,10 +30,7 @@ class Grid:
 
     Attributes:
         step: g, exact and greater than 0.
-        lower, upper: the bounds of a record's number, each a multiple of g. Numbers beyond are moved to the nearer one.
-
-    Raises:
-        GridError: if the step is not positive or too fine, a bound is no multiple of it, or bounds are not in order.
+        lower, upper: the bounds of a record's number, multiples of g. Numbers beyond are moved to the nearer one.
     """
 
     step: Fraction
@@ -74,30 +65,9 @@ class Grid:
     @property
     def multiplier(self) -> int:
         """The numerator of a ten-thousandth in steps."""
-        return self._ten_thousandth.numerator
+        return (1 / (10**PLACES * self.step)).numerator
 
     @property
     def divisor(self) -> int:
-        """Its denominator."""
-        return self._ten_thousandth.denominator
-
-    @property
-    def _ten_thousandth(self) -> Fraction:
-        return 1 / (10**PLACES * self.step)
-
-    def steps(self, numbers: Iterable[Decimal | int]) -> NDArray[np.int64]:
-        """The nearest number of steps to each number, halves away from 0, moved into the bounds; shape (numbers,).
-
-        Args:
-            numbers: with at most four decimals.
-
-        Raises:
-            GridError: if a number has more decimals.
-        """
-        return np.array([self._steps(Fraction(number) * 10**PLACES) for number in numbers], dtype=np.int64)
-
-    def _steps(self, ten_thousandths: Fraction) -> int:
-        if ten_thousandths.denominator != 1:
-            raise GridError(f"a number has more than {PLACES} decimals")
-        size = (2 * abs(ten_thousandths.numerator) * self.multiplier + self.divisor) // (2 * self.divisor)
-        return max(self.least, min(self.most, -size if ten_thousandths < 0 else size))
+        """The denominator of a ten-thousandth in steps."""
+        return (1 / (10**PLACES * self.step)).denominator

@@ -1,8 +1,7 @@
-"""A hypercube: which tables it measures, the distribution of each table's noise, and the loss.
+"""A hypercube: its measured tables, the distribution of each table's noise, and the loss.
 
 A hypercube of k variables has an inner table by all of them, and a margin by every other nonempty subset: 2^k − 1
-tables. `fitting` makes measured tables agree, and `asking` builds other tables from them. Source: the report on the
-SIPP, Appendix C, which counts 15 tables for k = 4.
+tables (the report on the SIPP, Appendix C). `fitting` makes measured tables agree, and `asking` builds other tables.
 
 **Loss.** The budget is the loss for adding or removing one record (unbounded neighbors). A record adds a whole number x
 with least <= x <= most to one cell of every table: 1 to a count, its weight or magnitude in steps of a grid otherwise
@@ -11,10 +10,8 @@ with least <= x <= most to one cell of every table: 1 to a count, its weight or 
 - Discrete Laplace noise of scale L/ε loses ε: it is the exponential mechanism with utility −|a − b|/L, without the
   general factor of 2, as its normalizer is the same for all a.
 - With a cap D, the L greatest noises lead to sums that are possible for one of the neighbors alone. All others are
-  within e^ε. So it loses (ε, δ), where δ is the probability of the L greatest noises, q^D/Z for counts. No smaller δ
-  suffices.
+  within e^ε. So it loses (ε, δ), where the least δ is the probability of the L greatest noises, q^D/Z for counts.
 - Discrete Gaussian noise of variance L²/2ρ loses ρ (Canonne, Kamath and Steinke, 2020, Theorem 4).
-
 - A p-table loses (ε, δ) with the least δ that its probabilities give at a declared ε (`judging`).
 
 The tables' noises are independent, so their losses add up; a share of the budget is that of a table. Under cell
@@ -25,8 +22,7 @@ Changing one record (bounded neighbors) changes at most two cells of a table, by
 most − least. The L1 distance is at most 2L, so ε becomes 2ε. The squared L2 distance is at most
 max(2L², (most − least)²), so ρ becomes 2ρ unless a magnitude can be of either sign; it never exceeds the 4ρ of group
 privacy. With a cap, δ becomes 2δ by basic composition of the two cells, or the probability of the most − least greatest
-noises if that is more. Both are stated as bounded losses, because group privacy of two would give (2ε, (1 + e^ε)δ) and
-4ρ.
+noises if that is more. Group privacy of two would give (2ε, (1 + e^ε)δ) and 4ρ.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +30,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, reduce
 from itertools import combinations
 from math import prod
 from operator import add
@@ -45,18 +41,12 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Line
-from mechanisms.sampling.capped_laplace import CappedLaplace
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.noise import Distribution
-from mechanisms.table_builder.judging import Judgment, judge
+from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution
+from mechanisms.table_builder.judging import judge
 from mechanisms.table_builder.p_table import PTable
 
-MECHANISM = "table builder"
-"""The name of the mechanism, in draw ids and in the names of random streams."""
-
-VERSION = 1
-"""Increased when the same stream would give other noise, because earlier draws could no longer be replayed."""
+MECHANISM, VERSION = "table builder", 1
+"""The name in draw ids and random streams, and the number that increases when a stream would give other noise."""
 
 MOST_VARIABLES = 8
 """The most variables of a hypercube: its 255 tables share one budget."""
@@ -74,8 +64,6 @@ class HypercubeError(ValueError):
 
 
 class Margins(StrEnum):
-    """How the margins of a hypercube are made."""
-
     SUMMED = "summed"
     """Only the inner table is measured; margins are sums of its cells."""
     INDEPENDENT = "independent"
@@ -85,8 +73,6 @@ class Margins(StrEnum):
 
 
 class NoiseFamily(StrEnum):
-    """The distribution of the noise, which determines the output premetric."""
-
     LAPLACE = "laplace"
     """Discrete Laplace; the budget is ε in pure DP, or in approximate DP with a cap."""
     GAUSSIAN = "gaussian"
@@ -110,16 +96,12 @@ class Hypercube:
 
     Attributes:
         sizes: by variable, how many categories it has, in the order of the inner table's dimensions.
-        budget: ε or ρ of all tables together, for adding or removing one record; exact and greater than 0.
-        shares: by table, its share of the budget, exact; together 1. Tables that are left out are not measured. By
+        budget: exact ε or ρ of all tables together, for adding or removing one record. It may be 0 for p-tables, of
+            which no finite loss is then claimed, and is 0 with cell consistency.
+        shares: by table, its exact share of the budget; together 1. Tables that are left out are not measured. By
             default, all tables have equal shares. If margins are summed, the inner table has the whole budget.
-        cap: D, the greatest noise in steps of the grid, for discrete Laplace noise; None for no cap.
+        cap: D, the greatest discrete Laplace noise in steps of the grid; None for no cap.
         least, most: the least and the greatest number of steps of the grid that a record can add to its cell.
-        consistency: what the noise is a function of. With cell consistency no loss is finite, and the budget is 0. It
-            may be 0 for any p-table, of which then no finite loss is claimed.
-
-    Raises:
-        HypercubeError: if a field is out of range, or fields do not go together.
     """
 
     sizes: Mapping[str, int]
@@ -211,7 +193,6 @@ class Hypercube:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether a finite loss holds."""
         return self.budget > 0
 
     @cached_property
@@ -237,12 +218,9 @@ class Hypercube:
         return prod(self.shape(table))
 
     def margin(self, inner: NDArray[Any], table: Table) -> NDArray[Any]:
-        """The margin of a table by all variables, as an array of the margin's shape.
+        """The margin of an inner table by the variables of a table, shape `shape(table)`.
 
-        Args:
-            inner: shape `shape(inner)`. Numbers are added up. A cell of a mask is True if any of its inner cells is, so
-                that the margin of the possible cells (those that are no structural zeros) says which are possible.
-            table: the margin's variables.
+        Numbers are added up. A cell of a mask is True if any of its inner cells is.
         """
         others = tuple(place for place, name in enumerate(self.sizes) if name not in table)
         return np.asarray(inner.any(axis=others) if inner.dtype == np.bool_ else inner.sum(axis=others))
@@ -254,16 +232,11 @@ class Hypercube:
 
     @property
     def total_sensitivity(self) -> int:
-        """The L1 distance of all measured tables together, for adding or removing one record: 15 for the counts of a
-        hypercube of four variables with all its margins."""
+        """The L1 distance of all measured tables together, for adding or removing one record."""
         return self.sensitivity * len(self.tables)
 
     def budget_of(self, table: Table) -> Fraction:
-        """ε or ρ of a measured table.
-
-        Raises:
-            KeyError: if the table is not measured.
-        """
+        """ε or ρ of a measured table."""
         if table not in self.tables:
             raise KeyError(f"the table by {', '.join(table)} is not measured")
         return self.budget * (self.shares[table] if self.shares else Fraction(1, len(self.tables)))
@@ -279,18 +252,18 @@ class Hypercube:
         return DiscreteLaplace(scale) if self.cap is None else CappedLaplace(scale, self.cap)
 
     def variance(self, table: Table) -> Decimal:
-        """The variance of the noise of a cell of a measured table, in squared steps; that of a p-table's widest row."""
+        """The variance of the noise of a cell of a measured table, in squared steps; for p-tables, the widest row's."""
         return self.p_table.exact_variance if self.p_table else self.distribution(table).exact_variance
 
     @cached_property
     def unbounded_lines(self) -> tuple[Line, ...]:
         """By measured table, the loss for one record added or removed; empty if it is infinite."""
-        return self._lines(self._unbounded_of)
+        return self._lines(self._find_unbounded)
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
         """By measured table, the loss for one record changed; empty if it is infinite. This loss is charged."""
-        return self._lines(self._bounded_of)
+        return self._lines(self._find_bounded)
 
     @cached_property
     def unbounded(self) -> Loss:
@@ -307,14 +280,12 @@ class Hypercube:
         """The least δ of all tables together at the ε of `bounded`, by the exact hockey-stick divergence; None without
         a cap or the δ of a p-table.
 
-        With a cap, the ratio of the probabilities of any result that is possible under both neighbors is at most e^2ε.
-        So δ is the probability that some noise leads to a sum that is possible under one alone: 1 − Π (1 − δ_T)² over
-        the tables, where δ_T is that of one cell. It is at most the δ of `bounded`. For several tables of magnitudes of
-        either sign it is an upper bound, as no change is the worst one for every table. So it is for several tables
-        of a p-table.
+        With a cap, δ is the probability that some noise leads to a sum that is possible under one neighbor alone:
+        1 − Π (1 − δ_T)² over the tables, where δ_T is that of one cell. It is an upper bound for several tables of
+        p-tables or of magnitudes of either sign, as no change is the worst one for every table.
         """
         if self.p_table is not None and self.is_bounded:
-            deltas = [_judged(self.p_table, self.budget_of(table)).changed_exactly for table in self.tables]
+            deltas = [judge(self.p_table, PureLoss(self.budget_of(table))).changed_exactly for table in self.tables]
         elif self.cap is not None:
             deltas = [self._far(table, lambda one: 1 - (1 - one) ** 2) for table in self.tables]
         else:
@@ -322,7 +293,7 @@ class Hypercube:
         return 1 - prod((1 - delta for delta in deltas), start=Fraction(1))
 
     def as_record(self) -> dict[str, Any]:
-        """The hypercube as exact plain values, equal for hypercubes with the same draws."""
+        """Exact plain values, equal for hypercubes with the same draws."""
         return {
             "sizes": dict(self.sizes),
             "noise": self.noise.value,
@@ -335,21 +306,21 @@ class Hypercube:
     def _lines(self, loss: Callable[[Table], Loss]) -> tuple[Line, ...]:
         return tuple(Line(" × ".join(table), loss(table)) for table in self.tables if self.is_bounded)
 
-    def _unbounded_of(self, table: Table) -> Loss:
+    def _find_unbounded(self, table: Table) -> Loss:
         budget = self.budget_of(table)
         if self.p_table is not None:
-            judged = _judged(self.p_table, budget)
-            return _with_delta(judged.epsilon, judged.delta)
+            judgment = judge(self.p_table, PureLoss(budget))
+            return _with_delta(judgment.epsilon, judgment.delta)
         noise = self.distribution(table)
         if isinstance(noise, CappedLaplace):
             return ApproximateLoss(PureLoss(budget), noise.greatest(self.sensitivity))
         return PureLoss(budget) if self.noise is NoiseFamily.LAPLACE else ConcentratedLoss(budget)
 
-    def _bounded_of(self, table: Table) -> Loss:
+    def _find_bounded(self, table: Table) -> Loss:
         budget = self.budget_of(table)
         if self.p_table is not None:
-            judged = _judged(self.p_table, budget)
-            return _with_delta(judged.changed_epsilon, judged.changed_delta)
+            judgment = judge(self.p_table, PureLoss(budget))
+            return _with_delta(judgment.changed_epsilon, judgment.changed_delta)
         if self.cap is not None:
             return ApproximateLoss(PureLoss(2 * budget), self._far(table, lambda one: 2 * one))
         if self.noise is NoiseFamily.LAPLACE:
@@ -370,14 +341,9 @@ def _total(lines: tuple[Line, ...]) -> Loss:
     pure = [loss for loss in losses if isinstance(loss, PureLoss)]
     approximate = [loss for loss in losses if isinstance(loss, ApproximateLoss)]
     if approximate:
-        together = reduce(add, approximate)
-        return ApproximateLoss(reduce(add, pure, together.epsilon), together.delta)
+        total = reduce(add, approximate)
+        return ApproximateLoss(reduce(add, pure, total.epsilon), total.delta)
     return reduce(add, losses) if losses else InfiniteLoss()
-
-
-@lru_cache(maxsize=64)
-def _judged(table: PTable, epsilon: Fraction) -> Judgment:
-    return judge(table, PureLoss(epsilon))
 
 
 def _with_delta(epsilon: PureLoss, delta: Fraction) -> Loss:

@@ -1,9 +1,7 @@
 """90% intervals: the sets in which the error of a sum of noisy counts lies with a probability of 0.9 or more.
 
 The error's distribution follows from the declared noise alone, and so do these sets. An interval that consists of all
-true values whose error is in the set covers every true value in at least 90% of draws. (The intervals of the S-DHC
-are credible intervals: also the shortest sets of probability 0.9, of the posterior given a flat prior. For counts far
-above 0 both are the same; near 0 a credible interval is shorter, and covers some true counts in 86% of draws only.)
+true values whose error is in the set covers every true value in at least 90% of draws.
 
 **Sums of independent noises of one distribution** are whole numbers. `shortest_set` tabulates the probabilities of the
 sum, by Fourier transform of a power of the characteristic function, and takes the shortest set.
@@ -11,8 +9,7 @@ sum, by Fourier transform of a power of the characteristic function, and takes t
 **Linear combinations of noises** (`fitting`) are real. `bound` inverts their characteristic function numerically. The
 noise is discrete, so the function does not fall to 0. Therefore a small random number G of at most δ = σ/100 is added
 to the error E, a sum of eight uniform ones, whose characteristic function falls like t^−8. If |E + G| <= m has
-probability 0.9, then |E| <= m + δ has at least that. So the bound is exact up to 2% of σ, on the safe side, for few
-noises as for many. No normal approximation is used.
+probability 0.9, then |E| <= m + δ has at least that. So the bound is exact up to 2% of σ, on the safe side.
 
 Both add 10^−7 to the probability, far more than the errors of double precision and of tails that are left out.
 """
@@ -23,9 +20,7 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from mechanisms.sampling.capped_laplace import CappedLaplace
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.noise import Distribution
+from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, Distribution
 from mechanisms.table_builder.fitting import Floats, Term
 
 COVERAGE = 0.9
@@ -48,22 +43,13 @@ _FREQUENCIES = 3_200
 _LARGE_VARIANCE = 1
 
 
-def shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
-    """The shortest set of consecutive integers that has a sum of noises with a probability of at least 0.9.
-
-    Args:
-        cells: how many are added up, 1 or more.
-
-    Returns:
-        The least and the greatest integer of the set. If it has an even number of elements, the least is the one of
-        larger size. If the sum's standard deviation is above `WIDEST_TABULATED`, the set is symmetric and up to 2% of σ
-        longer on either side than the shortest.
-    """
-    return _shortest_set(noise, cells)
-
-
 @lru_cache(maxsize=4096)
-def _shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
+def shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
+    """The ends of the shortest set of consecutive integers that has a sum of noises with a probability of 0.9 or more.
+
+    If the set has an even number of elements, the least is the one of larger size. If the sum's standard deviation is
+    above `WIDEST_TABULATED`, the set is symmetric and up to 2% of σ longer on either side than the shortest.
+    """
     deviation = sqrt(cells * float(noise.exact_variance))
     if deviation > WIDEST_TABULATED:
         most = int(bound([Term(noise, 1.0, cells)]))
@@ -79,39 +65,37 @@ def _shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
 
 def bound(terms: Iterable[Term]) -> float:
     """A number m with P(|E| <= m) >= 0.9 for a linear combination E of independent noises; 0 if there are none."""
-    parts = sorted(((abs(term.coefficient) * _deviation(term), term) for term in terms), reverse=True, key=_first)
-    sigma = sqrt(sum(size**2 for size, _ in parts))
+    parts = sorted(terms, key=_deviation, reverse=True)
+    sigma = sqrt(sum(_deviation(term) ** 2 for term in parts))
     if not sigma:
         return 0.0
-    steepest = max(abs(term.coefficient) for _, term in parts)
+    steepest = max(abs(term.coefficient) for term in parts)
     reach = REACH if steepest <= 2 * sigma else RARE_REACH
-    risk = sum(
-        term.times * float(term.noise.exact_variance) for _, term in parts if abs(term.coefficient) > REACH * sigma
-    )
+    risk = sum(term.times * float(term.noise.exact_variance) for term in parts if abs(term.coefficient) > REACH * sigma)
     period, spread = 2 * reach * sigma, sigma / _ROUND
     multiples = np.arange(1, _FREQUENCIES * reach + 1)
     angles = 2 * np.pi / period * multiples
     values = np.sinc(spread / _UNIFORMS * angles / np.pi) ** _UNIFORMS
-    for _, term in parts:
+    for term in parts:
         # No factor is greater than 1, so what is negligible once remains so.
         left = np.abs(values) > _FALLEN
         multiples, angles, values = multiples[left], angles[left], values[left]
         values = values * characteristic(term.noise, term.coefficient * angles) ** term.times
     shares = 2 * values / (np.pi * multiples)
 
-    def covered(most: float) -> bool:
+    def covers(most: float) -> bool:
         # The Fourier series of the probability that E + G, on a circle of one period, is within ±most.
         return 2 * most / period + float((shares * np.sin(angles * most)).sum()) >= COVERAGE + risk + _SPARE
 
     low, high = 0.0, 4 * sigma
     while high - low > spread / _ROUND:
         middle = (low + high) / 2
-        low, high = (low, middle) if covered(middle) else (middle, high)
+        low, high = (low, middle) if covers(middle) else (middle, high)
     return high + spread
 
 
 def characteristic(noise: Distribution, angles: Floats) -> Floats:
-    """The characteristic function of a noise: the mean of cos(t·X) for each t of `angles`."""
+    """The characteristic function of a noise: the mean of cos(t·X) for the angles t."""
     if isinstance(noise, DiscreteGaussian):
         return _gaussian(float(noise.variance), angles)
     rate = float(1 / noise.scale)
@@ -140,8 +124,4 @@ def _gaussian(variance: float, angles: Floats) -> Floats:
 
 
 def _deviation(term: Term) -> float:
-    return sqrt(term.times * float(term.noise.exact_variance))
-
-
-def _first(pair: tuple[float, Term]) -> float:
-    return pair[0]
+    return abs(term.coefficient) * sqrt(term.times * float(term.noise.exact_variance))

@@ -1,4 +1,4 @@
-"""What a p-table guarantees: its exact loss, computed from its probabilities.
+"""The exact loss of a p-table, computed from its probabilities.
 
 One record is in one cell of a table. Adding or removing it changes that cell from a to a ± 1; changing it takes it from
 one cell to another, so that one count falls by 1 and another rises by 1. For two neighbors P and Q, the hockey-stick
@@ -8,15 +8,13 @@ holds exactly if δ >= H(P, Q, e^ε) for all neighbors, in both directions.
 Everything is exact for a rational t = e^ε. If ε is rational, t is rounded down to a rational number, and since H falls
 in t, δ is rounded up. ε is infinite as soon as a result is possible for a count and impossible for its neighbor: if
 zeros stay zero, if results are blocked, or if the change has a greatest size.
-
-Neighbors in all pairs of rows are visited, the pairs (last row, first row of the cycle) included.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -35,11 +33,7 @@ _NEAR = 1e-9
 
 @dataclass(frozen=True)
 class _Pair:
-    """The distributions of the results of a count and of its neighbor.
-
-    Attributes:
-        points: for each result that is possible for the count, its probability, and that for the neighbor.
-    """
+    """By result that is possible for a count, its probability for the count and for its neighbor."""
 
     points: tuple[tuple[Fraction, Fraction], ...]
 
@@ -73,10 +67,8 @@ class Judgment:
     """The loss of a p-table at a given ε, in one table.
 
     Attributes:
-        epsilon: ε for adding or removing one record.
-        delta: the least δ, exact or rounded up in its 38th digit, for adding or removing one record.
-        changed_epsilon: 2ε, for changing one record: two cells.
-        changed_delta: 2δ, by basic composition.
+        epsilon, delta: for adding or removing one record; the least δ, exact or rounded up in its 38th digit.
+        changed_epsilon, changed_delta: 2ε and 2δ for changing one record, by basic composition of two cells.
         changed_exactly: the least δ that holds with 2ε for changing one record: the hockey-stick divergence of the
             product of both cells.
     """
@@ -88,24 +80,18 @@ class Judgment:
     changed_exactly: Fraction
 
 
+@lru_cache(maxsize=64)
 def judge(table: PTable, epsilon: PureLoss) -> Judgment:
-    """The loss of a p-table when ε is declared: what is charged, and what is stated beside it.
-
-    A δ of 0 means pure ε-DP; with 1 or more, nothing is guaranteed.
-    """
+    """The loss of a p-table at a declared ε. A δ of 0 means pure ε-DP; with 1 or more, nothing is guaranteed."""
     ratio, twice = ratio_below(epsilon), ratio_below(epsilon.of_group(2))
     delta = curve(table, [ratio])[0]
     return Judgment(epsilon, delta, epsilon.of_group(2), 2 * delta, divergence_of_two_cells(table, twice))
 
 
 def curve(table: PTable, ratios: Iterable[Fraction]) -> list[Fraction]:
-    """δ(ε) for adding or removing one record, exactly, at each ratio t = e^ε.
-
-    Raises:
-        ValueError: if a ratio is below 1.
-    """
+    """δ(ε) for adding or removing one record, exactly, at ratios t = e^ε of 1 or more."""
     pairs = _neighbors(table)
-    return [max(pair.divergence(_checked(ratio)) for pair in pairs[0] | pairs[1]) for ratio in ratios]
+    return [max(pair.divergence(_require_ratio(ratio)) for pair in pairs[0] | pairs[1]) for ratio in ratios]
 
 
 def smallest_epsilon(table: PTable) -> PureLoss | None:
@@ -118,13 +104,9 @@ def smallest_epsilon(table: PTable) -> PureLoss | None:
 def divergence_of_two_cells(table: PTable, ratio: Fraction) -> Fraction:
     """The least δ at e^ε = `ratio` for changing one record, exactly: one count falls by 1, and another rises by 1.
 
-    It is the greatest divergence over all pairs of cells. All pairs are computed in floats, and exactly those whose
-    value in floats is near the greatest.
-
-    Raises:
-        ValueError: if the ratio is below 1.
+    It is the greatest divergence over all pairs of cells. Only pairs near the greatest in floats are computed exactly.
     """
-    _checked(ratio)
+    _require_ratio(ratio)
     falling, rising = map(list, _neighbors(table))
     nearly = _products_nearly(falling, rising, float(ratio))
     candidates = np.argwhere(nearly >= nearly.max() - _NEAR)
@@ -137,13 +119,12 @@ def discrete_laplace_delta(variance: Fraction, ratio: Fraction) -> Fraction:
     With q = exp(−1/scale), the variance is 2q / (1 − q)², and δ = (1 − t·q) / (1 + q) for t < 1/q, and 0 otherwise.
     """
     least = _rate_below(variance)
-    return max(Fraction(0), (1 - _checked(ratio) * least) / (1 + least))
+    return max(Fraction(0), (1 - _require_ratio(ratio) * least) / (1 + least))
 
 
 def discrete_laplace_epsilon(variance: Fraction) -> PureLoss:
     """ε = −ln q of the discrete Laplace distribution with this variance, rounded up."""
-    least = _rate_below(variance)
-    return PureLoss.logarithm(1 / least)
+    return PureLoss.logarithm(1 / _rate_below(variance))
 
 
 def ratio_below(epsilon: PureLoss) -> Fraction:
@@ -158,10 +139,7 @@ def ratio_below(epsilon: PureLoss) -> Fraction:
 
 
 def _neighbors(table: PTable) -> tuple[frozenset[_Pair], frozenset[_Pair]]:
-    """All different pairs (a, a − 1), and all pairs (a, a + 1).
-
-    The counts up to the last row and its successor meet every pair of rows that are used for neighboring counts.
-    """
+    """All different pairs (a, a − 1), and all pairs (a, a + 1), of which (last row, first row of the cycle) is one."""
     chances = [table.row(count).probabilities for count in range(table.last + 2)]
     falling, rising = set(), set()
     for less, more in pairwise(chances):
@@ -173,23 +151,17 @@ def _neighbors(table: PTable) -> tuple[frozenset[_Pair], frozenset[_Pair]]:
 
 def _product(first: _Pair, second: _Pair, ratio: Fraction) -> Fraction:
     """H of two independent results: Σ P(b)·H₂(t·Q(b) / P(b))."""
-    total = Fraction(0)
-    for here, there in first.points:
-        total += here * second.divergence(ratio * there / here)
-    return total
+    return sum((here * second.divergence(ratio * there / here) for here, there in first.points), Fraction(0))
 
 
 def _products_nearly(first: Sequence[_Pair], second: Sequence[_Pair], ratio: float) -> NDArray[np.float64]:
-    """The products' H in floats, shape (first, second).
-
-    Sums of a million terms, which add up to at most 1, err by far less than `_NEAR`.
-    """
+    """The products' H in floats, shape (first, second). Their errors are far below `_NEAR`."""
     here, there = _in_floats(second)
-    found = np.zeros((len(first), len(second)))
+    products = np.zeros((len(first), len(second)))
     for number, (ours, others) in enumerate(zip(*_in_floats(first), strict=True)):
         for p, q in zip(ours[ours > 0], others[ours > 0], strict=True):
-            found[number] += np.maximum(0, p * here - ratio * q * there).sum(axis=1)
-    return found
+            products[number] += np.maximum(0, p * here - ratio * q * there).sum(axis=1)
+    return products
 
 
 def _in_floats(pairs: Sequence[_Pair]) -> NDArray[np.float64]:
@@ -205,7 +177,7 @@ def _rate_below(variance: Fraction) -> Fraction:
     return (variance + 1 - bound_square_root(2 * variance + 1, _DIGITS)) / variance
 
 
-def _checked(ratio: Fraction) -> Fraction:
+def _require_ratio(ratio: Fraction) -> Fraction:
     if ratio < 1:
         raise ValueError(f"ε is not negative, so e^ε is at least 1, not {float(ratio)}")
     return ratio

@@ -1,11 +1,11 @@
 """Record keys, cell keys, and the words that follow from a cell's key.
 
 Every record has a key of 128 bits that only the holder of the draw's key can compute. A cell's key is the sum of the
-keys of its records modulo 2^128, so it depends on which records are in the cell and on nothing else. `p_table` draws
-the result of a cell from the words that this module derives from its key:
+keys of its records modulo 2^128 (`sql/table_builder/key_sums.sql`), so it depends on which records are in the cell and
+on nothing else. `PTable.draw_by_cell` draws the result of a cell from the words that follow from its key:
 
-- *cell consistency*: from the key of the cell alone. The same set of records has the same words in whatever table, and
-  all empty cells have the same words, because their key is 0.
+- *cell consistency*: from the key of the cell alone. The same set of records has the same words in every table. The
+  key of all empty cells is 0.
 - *query consistency*: from the key of the cell, the cell's place in its table, and the name of the query. The words of
   different cells and tables are independent.
 
@@ -13,12 +13,9 @@ Source: papers/002, Appendix C.
 
 **The functions.** Record keys are AES-256 of the record's identifier. Words under cell consistency are AES-256 of the
 cell's key. Words under query consistency are the CBC-MAC of two blocks, the cell's key and its place. Each use has a
-secret key of its own (HKDF-SHA256 of the draw's key). AES is a permutation: its values for q different inputs can be
-told from those of a random function with an advantage of at most q²/2^129, below 2^-63 for 2^33 inputs. A CBC-MAC of
-two blocks is a pseudorandom function with a bound of the same order (Bellare, Kilian and Rogaway, 2000). One call
-encrypts a whole array.
-
-The keys of records are added up by cell in `sql/table_builder/key_sums.sql`.
+secret key of its own (HKDF-SHA256 of the draw's key). AES is a permutation: its values for q different inputs differ
+from those of a random function with an advantage of at most q²/2^129, below 2^-63 for 2^33 inputs. A CBC-MAC of two
+blocks is a pseudorandom function with a bound of the same order (Bellare, Kilian and Rogaway, 2000).
 """
 
 import numpy as np
@@ -27,41 +24,20 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from mechanisms.sampling.types import Words
-
-BLOCK = 16
-"""The bytes of a key, and of a block of AES."""
+from mechanisms.sampling.stream import Words
 
 _WORDS = 2
 """The words of a block. The first word of a key holds its upper 64 bits."""
 
 
 def record_keys(key: bytes, identifiers: Words) -> Words:
-    """The key of each record.
+    """The keys of records, shape (records, 2), upper half first.
 
     Args:
         key: of the draw, 32 bytes, secret.
-        identifiers: shape (records, 2), uint64: 128 bits that no other record has, upper half first.
-
-    Returns:
-        Shape (records, 2), uint64, upper half first.
-
-    Raises:
-        ValueError: if the draw's key does not have 32 bytes.
+        identifiers: shape (records, 2): 128 bits that no other record has, upper half first.
     """
-    return _encrypted(_derived(key, "record keys"), identifiers)
-
-
-def distinct_cells(keys: Words) -> NDArray[np.int64]:
-    """One of all cells with the same key, in ascending order: what a statistical test of results may count.
-
-    Under cell consistency, cells with the same records have the same result in every table, and so have all empty
-    cells. A test that counts them all takes equal results for independent ones, and raises false alarms.
-
-    Args:
-        keys: shape (cells, 2), uint64, upper half first; or shape (cells,).
-    """
-    return np.sort(np.unique(keys, axis=0, return_index=True)[1])
+    return _encrypt(_derive(key, "record keys"), identifiers)
 
 
 class KeyedWords:
@@ -69,12 +45,9 @@ class KeyedWords:
 
     Args:
         key: of the draw, 32 bytes, secret.
-        keys: the keys of the cells, shape (cells, 2), uint64, upper half first.
+        keys: the keys of the cells, shape (cells, 2), upper half first.
         query: the name of the query under query consistency: everything that defines it, the table and its universe.
             None for cell consistency.
-
-    Raises:
-        ValueError: if the draw's key does not have 32 bytes.
     """
 
     def __init__(self, key: bytes, keys: Words, query: str | None = None) -> None:
@@ -95,22 +68,22 @@ class KeyedWords:
         """The block of this number of some cells: each number has keys of its own."""
         keys = self._keys[cells]
         if self._query is None:
-            return _encrypted(_derived(self._key, f"cell words {number}"), keys)
-        secret = _derived(self._key, f"query words {number} {self._query}")
-        mixed = _encrypted(secret, keys)
+            return _encrypt(_derive(self._key, f"cell words {number}"), keys)
+        secret = _derive(self._key, f"query words {number} {self._query}")
+        mixed = _encrypt(secret, keys)
         mixed[:, 1] ^= cells.astype(np.uint64)
-        return _encrypted(secret, mixed)
+        return _encrypt(secret, mixed)
 
 
-def _derived(key: bytes, use: str) -> bytes:
+def _derive(key: bytes, use: str) -> bytes:
     if len(key) != 32:
         raise ValueError("a draw's key has 32 bytes")
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=f"stirred table builder {use}".encode()).derive(key)
 
 
-def _encrypted(key: bytes, blocks: Words) -> Words:
-    """AES-256 of every block, shape (blocks, 2), uint64. A block is its 128-bit number, most significant byte first."""
-    given = np.ascontiguousarray(blocks, dtype=">u8").tobytes()
-    # The block cipher itself, each block for itself: the inputs of a use are different, or meant to give equal words.
+def _encrypt(key: bytes, blocks: Words) -> Words:
+    """AES-256 of every block, shape (blocks, 2). A block is its 128-bit number, most significant byte first."""
+    numbers = np.ascontiguousarray(blocks, dtype=">u8").tobytes()
+    # The block cipher itself, block by block: the inputs of a use are different, or meant to give equal words.
     cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
-    return np.frombuffer(cipher.update(given), dtype=">u8").astype(np.uint64).reshape(-1, _WORDS)
+    return np.frombuffer(cipher.update(numbers), dtype=">u8").astype(np.uint64).reshape(-1, _WORDS)

@@ -1,14 +1,13 @@
 """Means: the quotient of two sub-tables from different hypercubes, such as an income sum by a weighted count.
 
-**The interval** is a confidence set of Fieller (1954), as for the averages of the S-DHC: the ratios r that the noisy
-pair (N, D) does not contradict. For the true ratio, N − rD consists of noise alone, whose variance is
+**The interval** is a confidence set of Fieller (1954): the ratios r that the noisy pair (N, D) does not contradict.
+For the true ratio, N − rD consists of noise alone, whose variance is
 V(r) = V_N + r²V_D. A ratio is in the set if (N − rD)² <= z²V(r). The set covers every true ratio in at least 90% of
 draws if |noise| <= z·√V has at least that probability. The greatest such z over a grid of ratios of the two noises is
 taken, each from the exact distribution (`intervals`): 1.65 or so, and more where noise is rarely different from 0.
 
 The set is a quadratic inequality in r. It is restricted to plausible ratios, from the least to the greatest mean that
-the declared bounds of a record allow, and published as the interval from its least to its greatest element. (The S-DHC
-leaves out rays that point away from a noisy pair. That is shorter for negative denominators, and covers 86% to 96%.)
+the declared bounds of a record allow, and published as the interval from its least to its greatest element.
 
 **The estimate** is the plausible ratio that the pair contradicts least. It is in every set that is not empty. If the
 set is empty, the interval consists of the estimate.
@@ -33,11 +32,7 @@ _SPARE = 1.005
 
 @dataclass(frozen=True)
 class Means:
-    """Means with their intervals, least <= lower <= estimate <= upper <= most, all of one shape.
-
-    Attributes:
-        estimate, lower, upper: float64, in steps of the numerator's grid for one step of the denominator's.
-    """
+    """Means with their intervals, in steps of the numerator's grid for one step of the denominator's."""
 
     estimate: Floats
     lower: Floats
@@ -45,16 +40,9 @@ class Means:
 
 
 def means(numerator: Answer, denominator: Answer, least: float, most: float) -> Means:
-    """The mean of every cell of two sub-tables with the same cells.
+    """The mean of every cell of two sub-tables with the same cells, from the least to the greatest plausible ratio.
 
-    Args:
-        numerator: the sums of a magnitude.
-        denominator: counts or sums of weights, whose noise is independent of the numerator's: of another hypercube.
-        least: the least plausible ratio.
-        most: the greatest, not below it.
-
-    Raises:
-        ValueError: if the sub-tables have different shapes, or the plausible ratios are not an interval.
+    The noise of the denominators is independent of the numerators': they are of another hypercube.
     """
     if numerator.values.shape != denominator.values.shape:
         raise ValueError("numerator and denominator are sub-tables with the same cells")
@@ -73,7 +61,7 @@ def means(numerator: Answer, denominator: Answer, least: float, most: float) -> 
 
     exact = np.divide(above, below, out=np.full_like(above, least), where=below != 0)
     candidates = np.stack([np.clip(exact, least, most), np.full_like(above, least), np.full_like(above, most)])
-    best = np.argmin(np.stack([contradiction(each) for each in candidates]), axis=0)
+    best = np.argmin(np.stack([contradiction(ratio) for ratio in candidates]), axis=0)
     estimate = np.take_along_axis(candidates, best[None], axis=0)[0]
 
     # The ends of the set are plausible limits, or roots of a·r² − 2b·r + c = 0. The discriminant b² − a·c is written
@@ -98,10 +86,10 @@ def _factors(numerator: Answer, denominator: Answer) -> Floats:
     """z of every cell: it depends only on how many published cells numerator and denominator add up."""
     pairs = np.stack([numerator.question.cells.ravel(), denominator.question.cells.ravel()])
     different, which = np.unique(pairs, axis=1, return_inverse=True)
-    found = [
+    factors = [
         _factor(numerator.question.error(one), denominator.question.error(other)) for one, other in different.T.tolist()
     ]
-    return np.array(found)[which.reshape(-1)].reshape(numerator.values.shape)
+    return np.array(factors)[which.reshape(-1)].reshape(numerator.values.shape)
 
 
 @lru_cache(maxsize=1024)

@@ -1,8 +1,7 @@
 """Perturbation tables (p-tables): for every count, the distribution of the count that is published instead of it.
 
-A p-table is a value of exact rational probabilities. This module checks its structure and draws from it, from the words
-of a stream or from the key of each cell. `entropy` makes p-tables, `reading` reads those of others, and `judging` says
-what they guarantee.
+A p-table draws results from the words of a stream or from the keys of cells. `entropy` makes p-tables, `reading` reads
+p-tables of other tools, and `judging` computes their loss.
 
 Sources: Fraser and Wooton (2005); Marley and Leaver (2011); Giessing (2016).
 
@@ -18,18 +17,16 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, count
 from math import lcm
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.hashes import SHA256, Hash
-from numba import njit
 from numpy.typing import NDArray
 
 from mechanisms.accounting.rounding import round_up
-from mechanisms.sampling.goodness import BINS, Binned
+from mechanisms.sampling.goodness import BINS, BinCounts
 from mechanisms.sampling.inversion import WORD_BITS
-from mechanisms.sampling.reader import WordReader, WordSource
-from mechanisms.sampling.types import Words
+from mechanisms.sampling.stream import WordReader, Words, WordSource
 
 _MOST_KEYS = 1 << 32
 
@@ -40,20 +37,14 @@ class CellWords(Protocol):
     def words(self, number: int) -> Words:
         """The word of this number of every cell, shape (cells,), uint64."""
 
-    def word(self, number: int, cell: int) -> int:
-        """The same word of one cell, counted from 0."""
+    def word(self, number: int, cell: int) -> int: ...
 
 
 @dataclass(frozen=True)
 class Row:
-    """The changes that a count may undergo, in the order of their intervals.
+    """The changes that a count may undergo, in the order of their intervals; a change may have several.
 
-    Attributes:
-        changes: what is added to the count. The same change may have several intervals.
-        weights: the length of each interval, as positive whole numbers: the probability is the weight over their sum.
-
-    Raises:
-        ValueError: if there is no change, not one weight for each, or a weight that is not positive.
+    The probability of an interval is its weight, a positive whole number, over the sum of weights.
     """
 
     changes: tuple[int, ...]
@@ -64,6 +55,12 @@ class Row:
             raise ValueError("a row has at least one change, and one weight for each")
         if min(self.weights) <= 0:
             raise ValueError("the weights of a row are greater than 0")
+
+    @classmethod
+    def of(cls, chances: Sequence[tuple[int, Fraction]]) -> "Row":
+        """The row of intervals with these changes and probabilities."""
+        whole = lcm(*(chance.denominator for _, chance in chances))
+        return cls(tuple(change for change, _ in chances), tuple(int(chance * whole) for _, chance in chances))
 
     @cached_property
     def whole(self) -> int:
@@ -94,11 +91,7 @@ class PTable:
     Attributes:
         rows: the row of the counts 0, 1, 2, …
         cycle: how many of the last rows are used in turn, again and again, for all greater counts. With 1, they share
-            the last row. The p-tables of the Office for National Statistics end at 750 and have a cycle of 250: a count
-            a above 750 uses row (a − 1) mod 250 + 501.
-
-    Raises:
-        ValueError: if there is no row, the cycle is not between 1 and the number of rows, or a result is negative.
+            the last row.
     """
 
     rows: tuple[Row, ...]
@@ -115,15 +108,7 @@ class PTable:
 
     @classmethod
     def of(cls, transitions: Sequence[Mapping[int, Fraction]], cycle: int = 1) -> "PTable":
-        """The p-table with these probabilities.
-
-        Args:
-            transitions: for the counts 0, 1, 2, …, the probability of each result b.
-            cycle: see the class.
-
-        Raises:
-            ValueError: as the class, and if a probability is negative or those of a count do not sum to 1.
-        """
+        """The p-table whose results of the counts 0, 1, 2, … have these probabilities."""
         rows = []
         for number, results in enumerate(transitions):
             if any(chance < 0 for chance in results.values()):
@@ -131,19 +116,12 @@ class PTable:
             total = sum(results.values(), Fraction(0))
             if total != 1:
                 raise ValueError(f"count {number}: the probabilities sum to {total}, not to 1")
-            possible = {result: Fraction(chance) for result, chance in sorted(results.items()) if chance}
-            whole = lcm(*(chance.denominator for chance in possible.values()))
-            rows.append(
-                Row(
-                    tuple(result - number for result in possible),
-                    tuple(int(chance * whole) for chance in possible.values()),
-                )
-            )
+            rows.append(Row.of([(result - number, chance) for result, chance in sorted(results.items()) if chance]))
         return cls(tuple(rows), cycle)
 
     @property
     def last(self) -> int:
-        """The greatest count that has a row of its own."""
+        """The last count with a row of its own."""
         return len(self.rows) - 1
 
     @property
@@ -151,7 +129,7 @@ class PTable:
         return set(self.rows[0].changes) == {0}
 
     def row_numbers(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of the row that each count uses. Counts are not negative."""
+        """The number of the row that each count uses."""
         if counts.size and counts.min() < 0:
             raise ValueError("a count is not negative")
         beyond = (counts - len(self.rows)) % self.cycle + len(self.rows) - self.cycle
@@ -166,40 +144,31 @@ class PTable:
 
     @cached_property
     def exact_variance(self) -> Decimal:
-        """The greatest variance of a row, rounded up to 18 decimals."""
+        """The greatest variance of a row, rounded up at the 18th decimal."""
         return round_up(max(row.variance for row in self.rows), 18)
 
     @cached_property
     def greatest_bias(self) -> Fraction:
-        """The greatest mean of a change, in size; 0 if no row changes the mean."""
+        """The greatest size of a row's mean change."""
         return max(abs(row.mean) for row in self.rows)
 
     @cached_property
     def version(self) -> str:
         """The SHA-256 of all intervals, 64 hexadecimal digits."""
-        record = self.as_record()
         digest = Hash(SHA256())
-        digest.update("\n".join([f"cycle {record['cycle']}", *record["rows"]]).encode())
+        digest.update(f"cycle {self.cycle}".encode())
+        for row in self.rows:
+            intervals = (f"{change:+d}:{weight}" for change, weight in zip(row.changes, row.weights, strict=True))
+            digest.update(f"\n{' '.join(intervals)}".encode())
         return digest.finalize().hex()
-
-    def as_record(self) -> dict[str, Any]:
-        pairs = (zip(row.changes, row.weights, strict=True) for row in self.rows)
-        return {
-            "cycle": self.cycle,
-            "rows": [" ".join(f"{change:+d}:{weight}" for change, weight in row) for row in pairs],
-        }
 
     def draw(self, counts: NDArray[np.int64], source: WordSource, word_bits: int = WORD_BITS) -> NDArray[np.int64]:
         """A result for each count, all independent, with exactly the stated probabilities.
 
         Args:
-            counts: shape (n,), not negative.
-            source: the randomness. Words are used in order, one for each count, and further ones while a draw is
-                undecided. No word is read after the last draw.
+            source: words are used in order, one for each count, and further ones while a draw is undecided. No word is
+                read after the last draw.
             word_bits: words are 0 .. 2^word_bits − 1, equally likely.
-
-        Returns:
-            Shape (n,), int64.
         """
         numbers, reader = self.row_numbers(counts), WordReader(source)
         changes = np.empty(len(counts), dtype=np.int64)
@@ -217,13 +186,7 @@ class PTable:
     def draw_by_cell(
         self, counts: NDArray[np.int64], source: CellWords, word_bits: int = WORD_BITS
     ) -> NDArray[np.int64]:
-        """A result for each count, from the words of its cell. Equal counts with equal words have equal results.
-
-        Args:
-            counts: shape (cells,), not negative.
-            source: the words of the cells, in the order of the counts.
-            word_bits: words are 0 .. 2^word_bits − 1, equally likely.
-        """
+        """A result for each count, from the words of its cell. Equal counts with equal words have equal results."""
         numbers, words = self.row_numbers(counts), source.words(0)
         changes = np.empty(len(counts), dtype=np.int64)
         done = 0
@@ -236,29 +199,28 @@ class PTable:
     def look_up(self, counts: NDArray[np.int64], key_sums: NDArray[np.int64]) -> NDArray[np.int64]:
         """The results as the Office for National Statistics looks them up: a cell key is a row's interval of length 1.
 
-        Args:
-            counts: shape (cells,), not negative.
-            key_sums: the sum of the record keys in each cell. The cell key is its remainder modulo the number of keys,
-                which is the sum of each row's weights.
-
-        Raises:
-            ValueError: if the sums of the rows' weights differ or exceed 2^32, but for rows with one interval.
+        The cell key is the sum of the record keys in a cell, modulo the number of keys, which is the sum of each row's
+        weights. It raises ValueError if these sums differ or exceed 2^32, but for rows with one interval.
         """
-        keys, ends = self._keyed
-        arrays = self._tabulated
-        return counts + _by_key(self.row_numbers(counts), key_sums % keys, arrays.starts, ends, arrays.changes)
+        from mechanisms.table_builder.kernels import find_changes
+
+        keys, ends = self._keys_and_ends
+        arrays = self._arrays
+        return counts + find_changes(self.row_numbers(counts), key_sums % keys, arrays.starts, ends, arrays.changes)
 
     def _look_up(self, words: Words, numbers: NDArray[np.int64], changes: NDArray[np.int64], word_bits: int) -> int:
-        arrays = self._tabulated if word_bits == WORD_BITS else _Arrays.of(self.rows, word_bits)
-        return int(_decided(words, numbers, *arrays.all, changes))
+        from mechanisms.table_builder.kernels import decide_words
+
+        arrays = self._arrays if word_bits == WORD_BITS else _tabulate(self.rows, word_bits)
+        return int(decide_words(words, numbers, *arrays, changes))
 
     @property
     def keys(self) -> int:
-        """How many different keys of cells `look_up` tells apart."""
-        return self._keyed[0]
+        """The number of different keys of cells in `look_up`."""
+        return self._keys_and_ends[0]
 
     @cached_property
-    def _keyed(self) -> tuple[int, NDArray[np.int64]]:
+    def _keys_and_ends(self) -> tuple[int, NDArray[np.int64]]:
         """The number of keys, and the upper end of every interval in keys."""
         wholes = {row.whole for row in self.rows if len(row.weights) > 1} or {1}
         if len(wholes) != 1 or max(wholes) > _MOST_KEYS:
@@ -268,18 +230,17 @@ class PTable:
         return wholes.pop(), np.array(ends, dtype=np.int64)
 
     @cached_property
-    def _tabulated(self) -> "_Arrays":
-        return _Arrays.of(self.rows, WORD_BITS)
+    def _arrays(self) -> "_Arrays":
+        return _tabulate(self.rows, WORD_BITS)
 
 
-@dataclass(frozen=True, eq=False)
-class _Arrays:
+class _Arrays(NamedTuple):
     """The rows, one after the other, for words of some size.
 
     Attributes:
-        starts: shape (rows + 1,), int64: where each row begins.
-        floors: uint64: floor(2^bits · F) for the upper end F of each interval but the last of its row, where it is the
-            greatest word.
+        starts: shape (rows + 1,): where each row begins.
+        floors: floor(2^bits · F) for the upper end F of each interval but the last of its row, where it is the greatest
+            word.
         exact: whether 2^bits · F is whole, so that a word equal to it lies above the boundary.
     """
 
@@ -288,42 +249,21 @@ class _Arrays:
     exact: NDArray[np.bool_]
     changes: NDArray[np.int64]
 
-    @property
-    def all(self) -> tuple[NDArray[np.int64], Words, NDArray[np.bool_], NDArray[np.int64]]:
-        return self.starts, self.floors, self.exact, self.changes
 
-    @classmethod
-    def of(cls, rows: Sequence[Row], word_bits: int) -> "_Arrays":
-        starts, floors, exact = [0], [], []
-        changes: list[int] = []
-        for row in rows:
-            for end in accumulate(row.weights):
-                floor, rest = divmod(end << word_bits, row.whole)
-                floors.append(min(floor, (1 << word_bits) - 1))
-                exact.append(not rest)
-            changes += row.changes
-            starts.append(len(changes))
-        return cls(
-            np.array(starts, dtype=np.int64),
-            np.array(floors, dtype=np.uint64),
-            np.array(exact, dtype=np.bool_),
-            np.array(changes, dtype=np.int64),
-        )
+def _tabulate(rows: Sequence[Row], word_bits: int) -> _Arrays:
+    ends = [divmod(end << word_bits, row.whole) for row in rows for end in accumulate(row.weights)]
+    return _Arrays(
+        np.array([0, *accumulate(len(row.changes) for row in rows)], dtype=np.int64),
+        np.array([min(floor, (1 << word_bits) - 1) for floor, _ in ends], dtype=np.uint64),
+        np.array([not rest for _, rest in ends], dtype=np.bool_),
+        np.array([change for row in rows for change in row.changes], dtype=np.int64),
+    )
 
 
-def binned(counts: NDArray[np.int64], results: NDArray[np.int64], table: PTable) -> dict[str, Binned]:
-    """The results of each row in bins of nearly equal probability, for the chi-square test of `sampling.goodness`.
-
-    Args:
-        counts: the exact counts, shape (n,).
-        results: what was published instead of them. Impossible results are counted by `impossible`, not here.
-        table: the p-table they were drawn from.
-
-    Returns:
-        By row, in words, the numbers of results observed and expected in each bin.
-    """
+def bin_results(counts: NDArray[np.int64], results: NDArray[np.int64], table: PTable) -> dict[str, BinCounts]:
+    """By row, the results in bins of nearly equal probability, for the chi-square test of `sampling.goodness`."""
     numbers = table.row_numbers(counts)
-    found = {}
+    by_row = {}
     for number in np.unique(numbers).tolist():
         chances = table.rows[number].probabilities
         changes = np.array(list(chances))
@@ -333,11 +273,11 @@ def binned(counts: NDArray[np.int64], results: NDArray[np.int64], table: PTable)
         places = np.minimum(np.searchsorted(changes, drawn), len(changes) - 1)
         expected = np.bincount(bins, weights=np.diff(ends, prepend=0.0), minlength=BINS)
         observed = np.bincount(bins[places], minlength=BINS).astype(np.float64)
-        found[f"row {number}"] = Binned(observed, len(drawn) * expected.astype(np.float64))
-    return found
+        by_row[f"row {number}"] = BinCounts(observed, len(drawn) * expected.astype(np.float64))
+    return by_row
 
 
-def impossible(counts: NDArray[np.int64], results: NDArray[np.int64], table: PTable) -> int:
+def count_impossible(counts: NDArray[np.int64], results: NDArray[np.int64], table: PTable) -> int:
     """How many results have probability 0."""
     numbers = table.row_numbers(counts)
     most = max(max(map(abs, row.changes)) for row in table.rows)
@@ -346,25 +286,6 @@ def impossible(counts: NDArray[np.int64], results: NDArray[np.int64], table: PTa
         possible[number, np.array(row.changes) + most + 1] = True
     changes = np.clip(results - counts, -most - 1, most + 1)
     return int(np.count_nonzero(~possible[numbers, changes + most + 1]))
-
-
-@njit(cache=True, nogil=True)
-def _decided(words, numbers, starts, floors, exact, changes, drawn):  # type: ignore[no-untyped-def]
-    """Decide words in order, into `drawn`. Returns how many were decided before the first undecided one."""
-    for place in range(words.size):
-        word = words[place]
-        low, high = starts[numbers[place]], starts[numbers[place] + 1] - 1
-        # The first interval whose upper end is above the word; the last interval's upper end is 1.
-        while low < high:
-            middle = (low + high) // 2
-            if floors[middle] > word or (floors[middle] == word and not exact[middle]):
-                high = middle
-            else:
-                low = middle + 1
-        if low < starts[numbers[place] + 1] - 1 and floors[low] == word:
-            return place
-        drawn[place] = changes[low]
-    return words.size
 
 
 def _decide(row: Row, following: Callable[[], int], word_bits: int) -> int:
@@ -381,19 +302,3 @@ def _decide(row: Row, following: Callable[[], int], word_bits: int) -> int:
         first = next(place for place, end in enumerate(ends) if end << bits > number * row.whole)
         if ends[first] << bits >= (number + 1) * row.whole:
             return row.changes[first]
-
-
-@njit(cache=True, nogil=True)
-def _by_key(numbers, keys, starts, ends, changes):  # type: ignore[no-untyped-def]
-    """The change of the first interval of each cell's row whose upper end is above its key."""
-    drawn = np.empty(numbers.size, dtype=np.int64)
-    for place in range(numbers.size):
-        low, high = starts[numbers[place]], starts[numbers[place] + 1] - 1
-        while low < high:
-            middle = (low + high) // 2
-            if ends[middle] > keys[place]:
-                high = middle
-            else:
-                low = middle + 1
-        drawn[place] = changes[low]
-    return drawn

@@ -1,11 +1,10 @@
 """Reading p-tables that other tools have written, from the text of their files.
 
 Two forms are read: the export of sdcTools' R package `ptable` (`pt_export`), and the CSV of the Office for National
-Statistics (package `cell-key-perturbation`). This module gets text and returns a p-table; `assets.table_builder` opens
-files. Every error names the line, the field, the rule and the number of offenders.
+Statistics (package `cell-key-perturbation`). `assets.table_builder.declaration` opens files.
 
-**Exactness.** `pt_export` writes upper ends of intervals rounded to 8 decimals, and they are what its users draw from.
-So the probabilities are the differences of these decimals, exactly. In the other form they are whole numbers of keys.
+**Exactness.** The users of `pt_export` draw from upper ends of intervals rounded to 8 decimals. So the probabilities
+are the differences of these decimals, exactly. In the other form they are whole numbers of keys.
 """
 
 import re
@@ -14,7 +13,6 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 from itertools import groupby
-from math import lcm
 
 from mechanisms.table_builder.p_table import PTable, Row
 
@@ -24,7 +22,7 @@ ONS_CYCLE = 250
 """Counts above it use row (count − 1) mod 250 + 501."""
 
 LARGEST_CHANGE = 1000
-"""The greatest change of a count that is read: forty times that of the p-tables that are made."""
+"""The greatest change of a count that is read: forty times as much as in the p-tables that are made."""
 
 _SDCTOOLS = ("i", "j", "p", "v", "p_int_ub")
 _ONS = ("pcv", "ckey", "pvalue")
@@ -40,41 +38,26 @@ class PTableError(ValueError):
 def read_sdctools(text: str) -> PTable:
     """The p-table that `pt_export` of sdcTools' `ptable` wrote for counts: columns i, j, p, v, p_int_ub.
 
-    Further columns are ignored: `p_int_lb` follows from the interval before. A row's intervals keep their order, which
-    `modify_cnt_ptable` shuffles. Counts beyond the last share its row.
-
-    Args:
-        text: fields separated by semicolons, with a header.
-
-    Raises:
-        PTableError: if a field is missing or no number, the counts are not 0, 1, 2, … in order, a result is negative or
-            not i + v, the upper ends of a count do not ascend to exactly 1, or p is not the length of its interval.
+    Columns are separated by semicolons. Further ones are ignored: `p_int_lb` follows from the interval before. A row's
+    intervals keep their order, which `modify_cnt_ptable` shuffles. Counts beyond the last share its row.
     """
-    lines = list(_fields(text, ";", _SDCTOOLS))
     rows = []
-    for expected, (before, group) in enumerate(groupby(lines, key=lambda line: _whole(line, "i"))):
-        found = list(group)
+    by_count = groupby(_fields(text, ";", _SDCTOOLS), key=lambda line: _whole(line, "i"))
+    for expected, (before, group) in enumerate(by_count):
+        lines = list(group)
         if before != expected:
-            raise _error(found[0], "i", f"the counts must be 0, 1, 2, … in order; {before} is where {expected} belongs")
-        rows.append(_intervals(found, before))
+            raise _error(lines[0], "i", f"the counts must be 0, 1, 2, … in order; {before} is where {expected} belongs")
+        rows.append(_intervals(lines, before))
     return PTable(tuple(rows))
 
 
 def read_ons(text: str) -> PTable:
-    """The p-table of the Office for National Statistics: columns pcv, ckey and pvalue.
+    """The p-table of the Office for National Statistics: columns pcv, ckey and pvalue, separated by commas.
 
     They are the count, the cell key and the change. A count of 0 stays 0, as in the package, which finds no row for it.
-
-    Args:
-        text: fields separated by commas, with a header.
-
-    Raises:
-        PTableError: if a field is missing or no whole number, if not every count from 1 to 750 has every key from 0 to
-            the greatest once, or if a result is negative.
     """
-    lines = list(_fields(text, ",", _ONS))
     changes: dict[tuple[int, int], int] = {}
-    for line in lines:
+    for line in _fields(text, ",", _ONS):
         place = _whole(line, "pcv"), _whole(line, "ckey")
         if place in changes:
             raise _error(line, "ckey", f"count {place[0]} has key {place[1]} twice")
@@ -159,7 +142,7 @@ def _decimal(line: Line, field: str) -> Fraction:
 
 
 def _intervals(lines: Sequence[Line], before: int) -> Row:
-    changes, lengths, start = [], [], Fraction(0)
+    intervals, start = [], Fraction(0)
     for line in lines:
         change, end = _change(line, "v"), _decimal(line, "p_int_ub")
         if before + change < 0 or _whole(line, "j") != before + change:
@@ -171,13 +154,11 @@ def _intervals(lines: Sequence[Line], before: int) -> Row:
         if abs(_decimal(line, "p") - (end - start)) > _NEAR:
             raise _error(line, "p", f"p must be the length of its interval, {float(end - start)}")
         if end > start:
-            changes.append(change)
-            lengths.append(end - start)
+            intervals.append((change, end - start))
         start = end
     if start != 1:
         raise _error(lines[-1], "p_int_ub", f"the probabilities of count {before} sum to {float(start)}, not to 1")
-    whole = lcm(*(length.denominator for length in lengths))
-    return Row(tuple(changes), tuple(int(length * whole) for length in lengths))
+    return Row.of(intervals)
 
 
 def _error(line: Line, field: str, rule: str) -> PTableError:

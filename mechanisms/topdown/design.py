@@ -23,7 +23,7 @@ from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR, DesignError
-from mechanisms.sampling.discrete_gaussian import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
+from mechanisms.sampling.noise import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS)}

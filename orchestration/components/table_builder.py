@@ -13,7 +13,7 @@ from assets.charge.preflight import PREFLIGHT
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
 from assets.release.release import DeclarationError
-from assets.table_builder.asking import QuestionError, least_variance, read_publication
+from assets.table_builder.asking import least_variance, read_publication
 from assets.table_builder.declaration import (
     HypercubeAttributes,
     HypercubeDeclaration,
@@ -22,6 +22,7 @@ from assets.table_builder.declaration import (
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.plan import budgets_for
 from assets.table_builder.release import HypercubeRelease
+from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.hypercube import Margins
 from orchestration.components.release import COMPONENTS, DeclaresReleases, ReleaseComponent
 from orchestration.planning import plain

@@ -1,5 +1,5 @@
 -- The cells of the inner table that occur, each with its number and what its records add up to.
-SELECT {% include "table_builder/cell.sql" %} AS cell, found.count
+SELECT {% include "table_builder/cell.sql" %} AS cell, source.count
 FROM (
     SELECT
         {{ columns | ids }},
@@ -10,5 +10,5 @@ FROM (
         {% endif %}
     FROM ({% include "table_builder/records.sql" %})
     GROUP BY {{ columns | ids }}
-) AS found
+) AS source
 {% include "table_builder/steps_of_categories.sql" %}

@@ -26,8 +26,8 @@ from assets.swapping.plan import swapping_plan
 from assets.topdown.declaration import TopDownDeclaration
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.phsafe.runs import RUNS
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import FINEST, MILLION, margin_of_error
+from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.swapping.loss import FINEST as FINEST_RATE
 from mechanisms.swapping.loss import theorem_1
 from mechanisms.table_builder.asking import Question

@@ -19,7 +19,7 @@ from assets.measurement import batches as measuring
 from assets.phsafe.release import PHSafeRelease
 from assets.release.release import DeclarationError
 from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from resources.chain import Entry
 from resources.custody import CustodyError, CustodyMode

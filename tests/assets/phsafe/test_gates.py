@@ -26,10 +26,8 @@ from assets.phsafe import method as phsafe_method
 from assets.phsafe.method import PHSafeMethod
 from assets.phsafe.release import PHSafeRelease
 from assets.release.draw import Draw, Inputs
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.noise import Distribution
-from mechanisms.sampling.reader import WordSource
-from mechanisms.sampling.stream import RandomStream
+from mechanisms.sampling.noise import DiscreteGaussian, Distribution
+from mechanisms.sampling.stream import RandomStream, WordSource
 from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger
 from resources.statements import Table

@@ -30,8 +30,7 @@ from assets.gates.shared import all_gates
 from assets.phsafe.release import PHSafeRelease
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.phsafe.runs import RUN
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
 from tests.assets.phsafe.oracle import Census, Person, Unit, expected_counts
 from tests.deployments import Deployment

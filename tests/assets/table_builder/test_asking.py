@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.table_builder.asking import Published, QuestionError, fitted_numbers, in_parts, least_variance, of_parts
+from assets.table_builder.asking import (
+    Publication,
+    as_decimals,
+    as_parts,
+    fitted_numbers,
+    least_variance,
+)
+from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.entropy import Parameters, make
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily
 from mechanisms.table_builder.p_table import PTable
@@ -29,16 +36,16 @@ def published(
     grid: Fraction = Fraction(1),
     budget: int = 1,
     **fields: Any,
-) -> Published:
+) -> Publication:
     """A hypercube of some numbers, around a million steps of the grid."""
     design = Hypercube(SIZES, Fraction(budget), **fields)
     generator = np.random.default_rng(seed)
     measured = {table: generator.integers(10**6, 2 * 10**6, design.shape(table)) for table in design.tables}
     named = {"sex": pa.array(["f", "m"]), "state": pa.array(["10", "44", "50"])} | dict(categories or {})
-    return Published(design, named, grid, quantity, fitted_numbers(design, measured, None, grid), None, {})
+    return Publication(design, named, grid, quantity, fitted_numbers(design, measured, None, grid), None, {})
 
 
-MEANS: dict[str, tuple[Published, Published, str]] = {
+MEANS: dict[str, tuple[Publication, Publication, str]] = {
     "the same draw, read again": (published(1), published(1), "noise of their own"),
     "persons per unit": (
         published(1),
@@ -70,7 +77,7 @@ MEANS: dict[str, tuple[Published, Published, str]] = {
 
 
 @pytest.mark.parametrize(("above", "below", "says"), MEANS.values(), ids=MEANS)
-def test_means_without_an_interval_that_holds_are_refused(above: Published, below: Published, says: str) -> None:
+def test_means_without_an_interval_that_holds_are_refused(above: Publication, below: Publication, says: str) -> None:
     """Of one draw, the two noises are not independent. The bounds of a record bound a mean only if every record of the
     numerator counts at least one step in the denominator. Cells of other categories would be divided by each other."""
     with pytest.raises(QuestionError, match=says):
@@ -96,7 +103,7 @@ def test_a_mean_of_negative_amounts_may_be_as_near_to_0_as_the_greatest_weight_a
     above = published(1, "sum of debt of persons", least=-8, most=-2)
     below = published(2, "sum of weight of persons", least=1, most=4)
     design, few = above.design, {design: np.full((2, 3), -500 * 10_000) for design in above.numbers}
-    nearly = Published(design, above.categories, above.grid, above.quantity, few, None, {})
+    nearly = Publication(design, above.categories, above.grid, above.quantity, few, None, {})
     (row,) = nearly.means(below, [], {}).to_pylist()
     assert row["estimate"] == Fraction(-1, 2)
 
@@ -111,12 +118,14 @@ def test_texts_in_place_of_lists_are_refused() -> None:
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5), st.integers(0, 2))
 def test_ten_thousandths_are_kept_exactly(parts: list[int], left_out: int) -> None:
     """Floats would change numbers beyond 2^53, in tables that are cut as in tables that are whole."""
-    numbers = pa.chunked_array([of_parts(np.array(parts, dtype=np.int64)), of_parts(np.array([7]))]).slice(left_out)
-    assert in_parts(numbers).tolist() == [*parts, 7][left_out:]
+    numbers = pa.chunked_array([as_decimals(np.array(parts, dtype=np.int64)), as_decimals(np.array([7]))]).slice(
+        left_out
+    )
+    assert as_parts(numbers).tolist() == [*parts, 7][left_out:]
 
 
 def test_missing_numbers_are_0_and_whole_numbers_whole() -> None:
-    assert in_parts(pa.chunked_array([pa.array([3, None, -1])])).tolist() == [30_000, 0, -10_000]
+    assert as_parts(pa.chunked_array([pa.array([3, None, -1])])).tolist() == [30_000, 0, -10_000]
 
 
 @pytest.mark.parametrize("grid", deep_but([Fraction(10)], [Fraction(10), Fraction(1), Fraction(1, 10_000)]))
@@ -135,12 +144,12 @@ def test_fitted_estimates_add_up_exactly_however_large_they_are(grid: Fraction) 
     }
     numbers = fitted_numbers(design, measured, None, grid)
     named = {name: pa.array(range(size)) for name, size in sizes.items()}
-    hypercube = Published(design, named, grid, "sum of income of persons", numbers, None, {})
+    hypercube = Publication(design, named, grid, "sum of income of persons", numbers, None, {})
     estimates = {}
     for table in design.tables:
         answer = hypercube.answer(hypercube.question(table, {}))
         found = hypercube.figures(answer, np.arange(design.cells(table)))["estimate"]
-        estimates[table] = in_parts(pa.chunked_array([found])).reshape(design.shape(table))
+        estimates[table] = as_parts(pa.chunked_array([found])).reshape(design.shape(table))
     for table in design.tables:
         assert np.array_equal(design.margin(estimates[design.inner], table), estimates[table])
 

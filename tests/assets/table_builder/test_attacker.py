@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assets.table_builder.cell_keys import cell_keys, keys_of_records
-from assets.table_builder.counting import exact_cells, records_read
-from assets.table_builder.perturbation import given_key_sums
+from assets.table_builder.counting import add_up_cells, describe_records
+from assets.table_builder.perturbation import add_up_given_keys, add_up_keys, derive_keys
 from assets.table_builder.release import HypercubeRelease
 from resources.statements import Zone
 from tests.attacker import GUESSED_KEYS, hashes_shown, in_the_open, on_disk, plainly_hashed, shows
@@ -99,19 +98,19 @@ def guesses(deployment: Deployment[HypercubeRelease]) -> set[str]:
     release, found = deployment.release, set()
     content = (deployment.root / "units.csv").read_bytes()
     with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        exact = exact_cells(session, release)
+        exact = add_up_cells(session, release, release.amount)
         tables = [release.dataset.cef_tables()[0], release.confidential("counts")]
         for key in (None, *(each for each in GUESSED_KEYS if len(each) >= 32)):
             found |= {session.content_version([table], key) for table in tables}
-        inner = [_keys(session, release, bytes(32)), given_key_sums(session, release, "record_key")]
+        inner = [_keys(session, release, bytes(32)), add_up_given_keys(session, release, "record_key")]
     for each in (content, exact.tobytes(), str(exact.ravel().tolist()).encode(), *(keys.tobytes() for keys in inner)):
         found |= set(plainly_hashed(each))
     return found
 
 
 def _keys(session: Any, release: HypercubeRelease, key: bytes) -> np.ndarray:
-    records = keys_of_records(session, ["serial"], key, records_read(session, release, None))
-    return cell_keys(session, records, release.design.cells(release.design.inner))
+    records = derive_keys(session, "serial", key, describe_records(session, release, None))
+    return add_up_keys(session, records, release.design.cells(release.design.inner))
 
 
 def test_no_key_of_a_record_or_cell_is_public(victim: Deployment[HypercubeRelease]) -> None:
@@ -119,9 +118,9 @@ def test_no_key_of_a_record_or_cell_is_public(victim: Deployment[HypercubeReleas
     shown, release, entry = in_the_open(victim), victim.release, victim.ledger[0]
     key = victim.context.custody.open_key(entry.draw_id, release.custody, entry.commitment)
     with victim.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        records = keys_of_records(session, ["serial"], key, records_read(session, release, None))
-        cells = cell_keys(session, records, release.design.cells(release.design.inner))
-        sums = given_key_sums(session, release, "record_key")
+        records = derive_keys(session, "serial", key, describe_records(session, release, None))
+        cells = add_up_keys(session, records, release.design.cells(release.design.inner))
+        sums = add_up_given_keys(session, release, "record_key")
     numbers = [*records["key_upper"].to_pylist(), *records["key_lower"].to_pylist(), *cells.ravel().tolist()]
     secrets = {str(number) for number in numbers} | {f"{number:016x}" for number in numbers}
     secrets |= {key.hex(), *(str(row["record_key"]) for row in units(1)), *map(str, sums.ravel().tolist())}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.table_builder.p_tables import PTableFileError, load_p_table
+from assets.table_builder.declaration import PTableFileError, load_p_table
 from assets.table_builder.plan import describe_p_table, format_delta, p_table_curve
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.table_builder.judging import judge

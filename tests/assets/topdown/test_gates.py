@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from assets.gates.shared import all_gates
 from assets.topdown.release import TopDownRelease
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.reader import WordSource
+from mechanisms.sampling.noise import DiscreteGaussian
+from mechanisms.sampling.stream import WordSource
 from resources.custody import CustodyMode
 from tests.deployments import SHOWN, Deployment, refuses_to_publish
 from tests.gates import Tampering, executes, failing, in_confidence, keep, put_back

@@ -30,7 +30,7 @@ from assets.gates.shared import all_gates
 from assets.topdown import estimation
 from assets.topdown.microdata import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from tests.assets.topdown.oracle import (
     ATTRIBUTES,

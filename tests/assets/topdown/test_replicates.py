@@ -39,7 +39,7 @@ from assets.topdown.replicates import (
 )
 from assets.topdown.tree import read_tree
 from assets.topdown.uncertainty import SIZES, uncertainty_recipes, uncertainty_table
-from mechanisms.sampling.goodness import binned, misfits
+from mechanisms.sampling.goodness import bin_draws, find_misfits
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import MECHANISM, SCHEMAS
 from mechanisms.topdown.redistricting import REDISTRICTING
@@ -178,11 +178,11 @@ def test_the_noise_of_replicates_has_the_declared_distributions(made: Repeated) 
     """A chi-square test of all queries together, with a false-alarm rate of 10^-9."""
     design = made.release.design
     noise = replicate_noise(design, key_of("a draw", 1))
-    drawn = {each.label: binned(noise.of_next(each.label, 20_000), each.noise) for each in design.measured}
-    assert misfits(drawn) == []
+    drawn = {each.label: bin_draws(noise.of_next(each.label, 20_000), each.noise) for each in design.measured}
+    assert find_misfits(drawn) == []
     wider = {each.label: replace(each.noise, variance=2 * each.variance) for each in design.measured}
     again = replicate_noise(design, key_of("a draw", 1))
-    assert misfits({label: binned(again.of_next(label, 20_000), noise) for label, noise in wider.items()})
+    assert find_misfits({label: bin_draws(again.of_next(label, 20_000), noise) for label, noise in wider.items()})
 
 
 def test_streams_differ_between_replicates_draws_and_from_those_of_a_draw(made: Repeated) -> None:

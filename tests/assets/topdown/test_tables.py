@@ -21,7 +21,7 @@ from assets.topdown.microdata import build_microdata, write_microdata
 from assets.topdown.published import published_tables
 from assets.topdown.release import TABLES, TopDownRelease
 from assets.topdown.tables import build_redistricting, tables_recipe
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.schema import PERSONS

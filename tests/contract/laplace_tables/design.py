@@ -11,7 +11,7 @@ from typing import Any
 
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Line, Specification
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteLaplace
 
 MECHANISM = "discrete Laplace tables"
 

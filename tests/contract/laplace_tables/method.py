@@ -20,7 +20,7 @@ from assets.release.statement import Accuracy, DataVersion, Parameter, Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
 from assets.tabulation.dictionary import published_column
 from mechanisms.accounting.specification import Specification
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteLaplace
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 from tests.contract.laplace_tables.declaration import LaplaceProduct

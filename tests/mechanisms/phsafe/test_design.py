@@ -26,8 +26,7 @@ from mechanisms.phsafe.design import (
 )
 from mechanisms.phsafe.margins import budget_for_margin, margin_of_error
 from mechanisms.phsafe.runs import LEVELS, RUN, RUNS
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.states import PUERTO_RICO, STATES
 
 STATES_AND_DC = tuple(code for code in STATES if code != PUERTO_RICO)

@@ -31,8 +31,7 @@ from mechanisms.phsafe.estimation import (
     Interval,
     estimate_counts,
 )
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.noise_sums import FINEST, NoiseSum
 from tests.depth import deep_but, deep_cases, examples
 

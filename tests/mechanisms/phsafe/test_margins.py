@@ -20,8 +20,7 @@ from mechanisms.phsafe.margins import (
     margin_of_error,
     noise_of_count,
 )
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from tests.mechanisms.sampling.exact_noise import reference
 
 STABILITIES = st.integers(1, 200)

@@ -29,7 +29,7 @@ from mechanisms.safetab.design import Measured, SafeTabPDesign
 from mechanisms.safetab.details import FINEST, cells, fold
 from mechanisms.safetab.lists import Iteration
 from mechanisms.safetab.regions import RegionType
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.quantiles import Uncapped
 from tests.depth import deep_but
 from tests.mechanisms.sampling.exact_noise import reference

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assets.safetab.lists import read_lists
-from mechanisms.accounting.losses import GENERAL_FACTOR, ConcentratedLoss, PureLoss
+from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from mechanisms.accounting.specification import Specification
 from mechanisms.design import DesignError
 from mechanisms.noise import Noise
@@ -28,8 +28,7 @@ from mechanisms.safetab.production import (
     THRESHOLDS_P,
 )
 from mechanisms.safetab.regions import RegionType
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.states import PUERTO_RICO, STATES
 from tests.mechanisms.safetab.designs import PUBLISHED_BOUNDED_H, PUBLISHED_BOUNDED_P, production_h, production_p
 
@@ -130,7 +129,7 @@ def test_production_loses_the_published_totals(run: str, p: str, h: str) -> None
 
 
 def test_the_published_bounded_losses_are_four_and_two_times_the_unbounded_ones() -> None:
-    assert GENERAL_FACTOR * Fraction("4.944") == PUBLISHED_BOUNDED_P == Fraction("19.776")
+    assert 4 * Fraction("4.944") == PUBLISHED_BOUNDED_P == Fraction("19.776")
     assert 2 * Fraction("8.895302") == PUBLISHED_BOUNDED_H == Fraction("17.790604")
     p, h = production_p(BOTH, NINE), production_h(BOTH, NINE)
     assert p.bounded == ConcentratedLoss(Fraction("9.888"))

@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from mechanisms.sampling.capped_laplace import CappedLaplace
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.types import Words
+from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace
+from mechanisms.sampling.stream import Words
 from tests.mechanisms.sampling.chi_square import FALSE_ALARM, Probabilities, alarm
 
 Noise = DiscreteGaussian | DiscreteLaplace | CappedLaplace

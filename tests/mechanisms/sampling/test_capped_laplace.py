@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from mechanisms.accounting.rounding import format_decimal
 from mechanisms.sampling import inversion
-from mechanisms.sampling.capped_laplace import LARGEST_CAP, LEAST_PROBABILITY, CappedLaplace
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.goodness import binned, misfits
+from mechanisms.sampling.goodness import bin_draws, find_misfits
 from mechanisms.sampling.inversion import tabulate
+from mechanisms.sampling.noise import LARGEST_CAP, LEAST_PROBABILITY, CappedLaplace, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
 from tests.depth import deep_but
 from tests.mechanisms.sampling.exact_noise import ToyStream, alarms, reference
@@ -160,11 +159,11 @@ def test_the_scale_of_the_largest_cap_does_not_matter_to_the_bounds() -> None:
 def test_gates_find_noise_that_fits_but_for_one_value_beyond_the_cap() -> None:
     noise = TABLE["1_5"]
     values = noise.sample(200_000, RandomStream(KEY, "gate"))
-    assert misfits({"cube": binned(values, noise)}) == []
+    assert find_misfits({"cube": bin_draws(values, noise)}) == []
     values[17] = 8
-    assert misfits({"cube": binned(values, noise)}) == ["cube", "all together"]
+    assert find_misfits({"cube": bin_draws(values, noise)}) == ["cube", "all together"]
     other = CappedLaplace(Fraction(2, 3) * Fraction(11, 10), 7).sample(200_000, RandomStream(KEY, "gate"))
-    assert misfits({"cube": binned(other, noise)}) == ["cube", "all together"]
+    assert find_misfits({"cube": bin_draws(other, noise)}) == ["cube", "all together"]
 
 
 @pytest.mark.parametrize(

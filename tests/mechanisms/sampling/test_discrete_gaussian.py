@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import norm
 
 from mechanisms.sampling import inversion, rejection
-from mechanisms.sampling.discrete_gaussian import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
+from mechanisms.sampling.noise import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from tests.depth import deep_but
 from tests.mechanisms.sampling.chi_square import power

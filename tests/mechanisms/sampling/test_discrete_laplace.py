@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import laplace
 
 from mechanisms.sampling import inversion, rejection
-from mechanisms.sampling.discrete_laplace import LARGEST_TABULATED_SCALE, DiscreteLaplace
+from mechanisms.sampling.noise import LARGEST_TABULATED_SCALE, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
 from tests.depth import deep_but
 from tests.mechanisms.sampling.chi_square import power

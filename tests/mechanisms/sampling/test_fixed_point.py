@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.sampling.fixed_point import Bounds, divide_up, exponential, rounded, shift_up
+from mechanisms.sampling.fixed_point import Bounds, divide_up, exponential, round_bounds, shift_up
 
 
 @given(st.fractions(0, 60, max_denominator=10**9).filter(bool), st.integers(1, 300))
@@ -43,7 +43,7 @@ def test_a_rounded_number_errs_by_less_than_one_unit_of_its_last_digit(number: F
         scaled = (number.numerator << precision) // number.denominator
         return scaled - 1, scaled + 1
 
-    result = rounded(bounds, digits)
+    result = round_bounds(bounds, digits)
     unit = Fraction(10) ** (result.adjusted() - digits + 1)
     assert abs(Fraction(result) - number) < unit
     assert len(result.as_tuple().digits) <= digits

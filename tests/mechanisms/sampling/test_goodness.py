@@ -7,9 +7,8 @@ import pytest
 from scipy.stats import chi2
 
 from mechanisms.sampling import goodness
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.goodness import FALSE_ALARM, Fit, binned, fit, misfits
+from mechanisms.sampling.goodness import FALSE_ALARM, Fit, bin_draws, find_misfits, fit
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
 
 GAUSSIANS = [DiscreteGaussian(Fraction(variance)) for variance in (1, 100, 92_402)]
@@ -20,7 +19,7 @@ STREAM = RandomStream(bytes(32), "goodness")
 @pytest.mark.parametrize("count", [5, 60, 3_000, 200_000])
 def test_exact_draws_of_several_distributions_pass(count: int) -> None:
     """The test fails by chance at most once in a billion runs."""
-    drawn = [binned(noise.sample(count, STREAM), noise) for noise in (*GAUSSIANS, *LAPLACES)]
+    drawn = [bin_draws(noise.sample(count, STREAM), noise) for noise in (*GAUSSIANS, *LAPLACES)]
     assert not fit(drawn).alarm
 
 
@@ -32,8 +31,8 @@ WIDEST = [DiscreteGaussian(Fraction(10**18)), DiscreteLaplace(Fraction(7 * 10**8
 def test_the_widest_noise_is_tested_without_a_table_of_it(noise: DiscreteGaussian | DiscreteLaplace) -> None:
     """False alarms at most once in a billion runs; the probability that half the scale passes is below 1e-6."""
     exact = noise.sample(600, STREAM)
-    assert not fit([binned(exact, noise)]).alarm
-    assert fit([binned(exact // 2, noise)]).alarm
+    assert not fit([bin_draws(exact, noise)]).alarm
+    assert fit([bin_draws(exact // 2, noise)]).alarm
 
 
 @pytest.mark.deep
@@ -43,10 +42,10 @@ def test_the_bins_of_wide_noise_are_those_of_its_table(
 ) -> None:
     """To 3e-8, which the table leaves out beyond 12σ of the Laplace."""
     values = np.arange(-(10**6), 10**6, 1000)
-    wide = binned(values, noise)
+    wide = bin_draws(values, noise)
     monkeypatch.setattr(goodness, "WIDEST_TABULATED", 2**20)
     goodness._cut.cache_clear()
-    tabulated = binned(values, noise)
+    tabulated = bin_draws(values, noise)
     goodness._cut.cache_clear()
     assert np.array_equal(wide.observed, tabulated.observed)
     assert np.abs(wide.expected - tabulated.expected).max() < 3e-8 * len(values) + len(values) / 2**17
@@ -64,18 +63,18 @@ def test_wrong_noise_is_stopped(wrong: str) -> None:
         "shifted": exact + 200,
         "another distribution": DiscreteLaplace(Fraction(60)).sample(612, STREAM),
     }[wrong]
-    assert fit([binned(drawn, noise)]).alarm
+    assert fit([bin_draws(drawn, noise)]).alarm
 
 
 def test_one_level_without_noise_is_found_among_many_with_noise() -> None:
     """42 counts of 612. Pooled with the others, its statistic stays below the threshold."""
     drawn = {
-        f"level {place}": binned(noise.sample(57, STREAM), noise)
+        f"level {place}": bin_draws(noise.sample(57, STREAM), noise)
         for place, noise in enumerate([*GAUSSIANS, *LAPLACES] * 2)
     }
-    assert misfits(drawn) == []
-    silent = drawn | {"silent": binned(np.zeros(42, np.int64), DiscreteGaussian(Fraction(92_402)))}
-    assert misfits(silent) == ["silent"]
+    assert find_misfits(drawn) == []
+    silent = drawn | {"silent": bin_draws(np.zeros(42, np.int64), DiscreteGaussian(Fraction(92_402)))}
+    assert find_misfits(silent) == ["silent"]
 
 
 @pytest.mark.parametrize("variance", [Fraction(1, 25), Fraction(1, 20), Fraction(1, 16), Fraction(1, 4)])
@@ -83,16 +82,16 @@ def test_noise_that_is_nearly_always_0_raises_no_false_alarm(variance: Fraction)
     """Bins that expect almost no draws are merged. Without this, 2,000 repetitions would raise dozens of alarms."""
     noise = DiscreteGaussian(variance)
     draws = noise.sample(2_000 * 200, STREAM).reshape(2_000, 200)
-    assert not any(fit([binned(row, noise)]).alarm for row in draws)
+    assert not any(fit([bin_draws(row, noise)]).alarm for row in draws)
 
 
 def test_the_threshold_is_at_or_above_the_quantile_of_its_false_alarm_rate() -> None:
     for count in (30, 45, 60, 200):
-        found = fit([binned(np.zeros(count, np.int64), DiscreteGaussian(Fraction(92_402)))])
+        found = fit([bin_draws(np.zeros(count, np.int64), DiscreteGaussian(Fraction(92_402)))])
         assert found.bins >= 2
         quantile = chi2.isf(FALSE_ALARM, found.bins - 1)
         assert quantile <= found.threshold <= 1.6 * quantile
 
 
 def test_too_few_draws_are_not_tested() -> None:
-    assert fit([binned(np.array([10**6]), GAUSSIANS[0])]) == Fit(0.0, 0.0, 0)
+    assert fit([bin_draws(np.array([10**6]), GAUSSIANS[0])]) == Fit(0.0, 0.0, 0)

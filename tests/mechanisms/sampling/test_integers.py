@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from mechanisms.sampling.integers import TOP_WORD, Coin, remainder_is_fair
+from mechanisms.sampling.derangements import remainder_is_fair
+from mechanisms.sampling.integers import TOP_WORD, Coin
 
 WORDS = 2**64
 

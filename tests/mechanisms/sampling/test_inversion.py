@@ -17,11 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.sampling import inversion, reader
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling import inversion
 from mechanisms.sampling.inversion import Table, sample, tabulate
-from mechanisms.sampling.stream import RandomStream
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
+from mechanisms.sampling.stream import RandomStream, WordReader
 from tests.depth import deep_but
 from tests.mechanisms.sampling.exact_noise import DIGITS, Noise, OutOfWordsError, ToyStream, quantiles, reference
 from tests.mechanisms.sampling.word_tree import Finished, bracket
@@ -106,7 +105,7 @@ def test_the_enumeration_finds_an_undecided_word_decided_without_further_words(
     """Wrong by less than 2^−64 at full size, which only an enumeration reveals."""
     noise = DiscreteGaussian(Fraction(2))
 
-    def rashly(noise: Noise, words: reader.WordReader, word_bits: int) -> int:
+    def rashly(noise: Noise, words: WordReader, word_bits: int) -> int:
         table = tabulate(noise, word_bits)
         index = int(np.searchsorted(table.floors, np.uint64(words.one()))) + decision
         return min(index, len(table.floors) - 1) - int(table.half)
@@ -171,7 +170,7 @@ def test_many_draws_are_the_successive_quantiles_for_any_block_size(
     words = np.random.default_rng(seed).integers(0, 1 << word_bits, 60).tolist()
     expected = quantiles(noise, words, word_bits)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "WORDS_AT_A_TIME", block)
+        patch.setattr("mechanisms.sampling.stream.WORDS_AT_A_TIME", block)
         stream = ToyStream(words)
         first = sample(noise, min(cut, len(expected)), stream, word_bits)
         assert stream.used == (expected[len(first) - 1][1] if len(first) else 0), "no word is read in vain"
@@ -190,7 +189,7 @@ def test_one_key_gives_the_same_draws_in_any_pieces_and_on_any_number_of_threads
         with ThreadPoolExecutor(threads) as pool:
             again = list(pool.map(lambda label: noise.sample(300_000, RandomStream(KEY, label)), labels))
         assert all(np.array_equal(values, whole[label]) for label, values in zip(labels, again, strict=True))
-    monkeypatch.setattr(reader, "WORDS_AT_A_TIME", 1000)
+    monkeypatch.setattr("mechanisms.sampling.stream.WORDS_AT_A_TIME", 1000)
     stream = RandomStream(KEY, labels[0])
     pieces = [noise.sample(count, stream) for count in (0, 1, 999, 1000, 150_000, 148_000)]
     assert np.array_equal(np.concatenate(pieces), whole[labels[0]])

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.margins import (
     FINEST,
     LARGEST_DENOMINATOR,
@@ -20,6 +18,7 @@ from mechanisms.sampling.margins import (
     rounded_up,
     unit_of,
 )
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from tests.depth import examples
 
 UNIT = Fraction(1, MILLION)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mechanisms.phsafe import design as phsafe
 from mechanisms.phsafe import margins
-from mechanisms.sampling.goodness import binned, misfits
+from mechanisms.sampling.goodness import bin_draws, find_misfits
 from mechanisms.sampling.noise import Distribution, Noise
 from mechanisms.topdown import design as topdown
 from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
@@ -121,7 +121,10 @@ def test_the_number_of_counts_read_at_a_time_does_not_matter(parts: list[int], a
 def test_noise_has_the_declared_distribution(mechanism: Mechanism) -> None:
     """The key is fixed. With random keys, the test would fail once in a billion times."""
     drawn = mechanism.drawn(KEY, times=100)
-    assert misfits({query: binned(values, mechanism.distributions[query]) for query, values in drawn.items()}) == []
+    assert (
+        find_misfits({query: bin_draws(values, mechanism.distributions[query]) for query, values in drawn.items()})
+        == []
+    )
 
 
 @pytest.mark.parametrize(("level", "wrong"), [("Block", "Tract"), ("Block_Group", "Block"), ("Tract", "Block_Group")])
@@ -130,4 +133,7 @@ def test_noise_of_another_level_is_found(level: str, wrong: str) -> None:
     distributions = MECHANISMS["TopDown"].distributions
     size = MECHANISMS["TopDown"].counts[f"persons {wrong} detailed"] // 3
     values = Noise("TopDown", distributions, KEY).of_next(f"persons {wrong} detailed", 100 * size)
-    assert misfits({"wrong": binned(values, distributions[f"persons {level} detailed"])}) == ["wrong", "all together"]
+    assert find_misfits({"wrong": bin_draws(values, distributions[f"persons {level} detailed"])}) == [
+        "wrong",
+        "all together",
+    ]

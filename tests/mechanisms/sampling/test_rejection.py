@@ -17,12 +17,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from mechanisms.sampling import reader, rejection
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.reader import WordReader
+from mechanisms.sampling import rejection
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.rejection import Choices, WordChoices, bernoulli_exponential, gaussian, laplace
-from mechanisms.sampling.stream import RandomStream
+from mechanisms.sampling.stream import RandomStream, WordReader
 from tests.depth import deep_but
 from tests.mechanisms.sampling.chi_square import alarm, power
 from tests.mechanisms.sampling.exact_noise import Noise, OutOfWordsError, ToyStream, alarms, reference
@@ -275,7 +273,7 @@ def test_wide_distributions_have_their_shape() -> None:
 @pytest.mark.parametrize("noise", [DiscreteGaussian(WIDE_VARIANCE), DiscreteLaplace(WIDE_SCALE)], ids=str)
 def test_one_key_gives_the_same_draws_in_any_pieces(monkeypatch: pytest.MonkeyPatch, noise: Noise) -> None:
     whole = noise.sample(1000, RandomStream(KEY, "pieces"))
-    monkeypatch.setattr(reader, "WORDS_AT_A_TIME", 7)
+    monkeypatch.setattr("mechanisms.sampling.stream.WORDS_AT_A_TIME", 7)
     stream = RandomStream(KEY, "pieces")
     assert np.array_equal(np.concatenate([noise.sample(count, stream) for count in (1, 0, 99, 900)]), whole)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mechanisms.sampling.stream import RandomStream
-from mechanisms.table_builder.asking import CannotAnswerError, Question, error_of_one, margin_of_one
+from mechanisms.table_builder.asking import Question, QuestionError, error_of_one, margin_of_one
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
 from mechanisms.table_builder.p_table import PTable
@@ -205,7 +205,7 @@ def test_under_structural_zeros_fitted_intervals_cover(seed: int) -> None:
     ],
 )
 def test_what_a_hypercube_cannot_answer_is_refused(by: Table, where: dict[str, tuple[int, ...]], message: str) -> None:
-    with pytest.raises(CannotAnswerError, match=message):
+    with pytest.raises(QuestionError, match=message):
         Question(Hypercube(SIZES, Fraction(1)), by, where)
 
 

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from mechanisms.accounting.composition import compose_like
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from mechanisms.sampling.capped_laplace import CappedLaplace
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace
 from mechanisms.table_builder.asking import Question
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import LARGEST_RATE, Hypercube, HypercubeError, Margins, NoiseFamily, Table

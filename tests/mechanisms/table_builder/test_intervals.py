@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.sampling.capped_laplace import CappedLaplace
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.noise import Distribution
+from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution
 from mechanisms.table_builder.fitting import Fit, Floats, Term
 from mechanisms.table_builder.hypercube import Hypercube, Margins
 from mechanisms.table_builder.intervals import WIDEST_TABULATED, bound, characteristic, shortest_set

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.rounding import round_up
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import DiscreteLaplace
 from mechanisms.table_builder import judging
 from mechanisms.table_builder.entropy import Parameters, make
 from mechanisms.table_builder.judging import (

@@ -20,10 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
-from mechanisms.sampling.capped_laplace import CappedLaplace
-from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.noise import Distribution
+from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
 from tests.depth import deep_but
 

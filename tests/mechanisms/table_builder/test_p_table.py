@@ -4,6 +4,7 @@ With words of 1 to 5 bits, every sequence of words is tried, down to a depth at 
 """
 
 from fractions import Fraction
+from hashlib import sha256
 from itertools import count
 
 import numpy as np
@@ -12,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.accounting.rounding import round_up
-from mechanisms.sampling import reader
-from mechanisms.sampling.goodness import misfits
+from mechanisms.sampling.goodness import find_misfits
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.table_builder import p_table
-from mechanisms.table_builder.p_table import PTable, Row, binned, impossible
+from mechanisms.table_builder.p_table import PTable, Row, bin_results, count_impossible
 from tests.mechanisms.sampling.exact_noise import OutOfWordsError, ToyStream
 from tests.mechanisms.sampling.word_tree import Finished, bracket
 
@@ -165,7 +165,7 @@ def test_many_draws_use_the_words_in_order_for_any_block_size(seed: int, word_bi
     generator = np.random.default_rng(seed)
     words, counts = generator.integers(0, 1 << word_bits, 4000).tolist(), generator.integers(0, 9, 40)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "WORDS_AT_A_TIME", block)
+        patch.setattr("mechanisms.sampling.stream.WORDS_AT_A_TIME", block)
         together, alone = ToyStream(words), ToyStream(words)
         results = TABLE.draw(counts, together, word_bits)
     assert [int(TABLE.draw(counts[place : place + 1], alone, word_bits)[0]) for place in range(40)] == results.tolist()
@@ -219,12 +219,12 @@ COUNTS = np.random.default_rng(12).integers(0, 7, 20_000)
 def test_exact_draws_pass_the_test_of_the_gates_and_wrong_ones_do_not() -> None:
     """False alarms at most once in a billion runs; a wrong table passes with a probability below 1e-6."""
     results = TABLE.draw(COUNTS, RandomStream(KEY, "goodness"))
-    assert misfits(binned(COUNTS, results, TABLE)) == []
-    assert impossible(COUNTS, results, TABLE) == 0
+    assert find_misfits(bin_results(COUNTS, results, TABLE)) == []
+    assert count_impossible(COUNTS, results, TABLE) == 0
     other_cycle = PTable(TABLE.rows, cycle=3).draw(COUNTS, RandomStream(KEY, "goodness"))
     wrong_weights = PTable((*TABLE.rows[:3], Row((0, 1, -1), (4, 3, 1))), 2).draw(COUNTS, RandomStream(KEY, "goodness"))
     for wrong in (other_cycle, wrong_weights, COUNTS):
-        assert misfits(binned(COUNTS, wrong, TABLE))
+        assert find_misfits(bin_results(COUNTS, wrong, TABLE))
 
 
 def test_impossible_results_are_counted_wherever_they_are() -> None:
@@ -232,7 +232,7 @@ def test_impossible_results_are_counted_wherever_they_are() -> None:
     results[COUNTS == 0] += 1
     results[5], results[6] = COUNTS[5] + 1000, COUNTS[6] - 1000
     expected = sum(TABLE.probability(a, b) == 0 for a, b in zip(COUNTS.tolist(), results.tolist(), strict=True))
-    assert impossible(COUNTS, results, TABLE) == expected > 2000
+    assert count_impossible(COUNTS, results, TABLE) == expected > 2000
 
 
 def test_the_greatest_variance_and_bias_are_those_of_a_row() -> None:
@@ -240,10 +240,10 @@ def test_the_greatest_variance_and_bias_are_those_of_a_row() -> None:
     assert TABLE.exact_variance == round_up(max(row.variance for row in TABLE.rows), 18)
 
 
-def test_the_record_of_a_table_tells_it_apart() -> None:
-    assert TABLE.as_record() == PTable(TABLE.rows, 2).as_record()
-    assert TABLE.as_record() != PTable(TABLE.rows, 3).as_record()
-    assert TABLE.as_record()["rows"][2] == "+1:3 -1:2 +1:5 +0:7 -1:6"
+def test_the_version_of_a_table_is_the_hash_of_its_cycle_and_its_intervals_in_order() -> None:
+    text = "cycle 2\n+0:1\n+1:3 -1:2 +1:5 +0:7 -1:6"
+    table = PTable((Row((0,), (1,)), Row((1, -1, 1, 0, -1), (3, 2, 5, 7, 6))), 2)
+    assert table.version == sha256(text.encode()).hexdigest()
     others = [PTable(TABLE.rows, 3), PTable((*TABLE.rows[:3], Row((0, 1, -1), (5, 1, 2))), 2)]
     assert len({TABLE.version, *(other.version for other in others)}) == 3
     assert TABLE.version == PTable(TABLE.rows, 2).version
