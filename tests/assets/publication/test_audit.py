@@ -195,20 +195,20 @@ def test_the_key_of_a_draw_that_is_no_longer_repeated_is_still_compared_with_its
     published: Deployment[Any],
 ) -> None:
     ledger, entries = published.context.ledger, list(published.ledger)
-    assert audit_module._of_keys(ledger, entries).verdict.value == "holds"
+    assert audit_module._audit_keys(ledger, entries).verdict.value == "holds"
     entries[0] = replace(entries[0], commitment="0" * 64)
-    found = audit_module._of_keys(ledger, entries)
+    found = audit_module._audit_keys(ledger, entries)
     assert found.verdict.value == "does not hold"
     assert found.details == (
         "Entry 1, village/noisy: the key in custody is missing, or is not the one that its charge committed to.",
     )
     entries[0] = replace(entries[0], details="")
-    assert audit_module._of_keys(ledger, entries).verdict.value == "could not be checked"
+    assert audit_module._audit_keys(ledger, entries).verdict.value == "could not be checked"
 
 
 def test_another_key_under_the_same_name_is_found(published: Deployment[Any]) -> None:
     his = Custody(folder=str(published.root / "his"), variable="STIRRED_TEST_MASTER_KEY")
-    findings = audit_module._of_publications(
+    findings = audit_module._audit_publications(
         published.context.ledger.model_copy(update={"custody": his}), published.release.published, None
     )
     assert [(finding.subject, finding.verdict.value) for finding in findings] == [("village/noisy", "does not hold")]
