@@ -6,9 +6,8 @@ so that no configuration, representation or error message can reveal one.
 
 A new key in place of a lost one would make an old deployment look like a new one, in which nothing was charged yet.
 Therefore a master key is made only for a deployment that has no databases, and no tables in a lake, and together with
-the anchor of the empty ledger. `ledger` looks for entries on a server first. From then on, every use of a key requires
-that key, anchor, ledger and databases are there and belong together.
-The files are made in this order:
+the anchor of the empty ledger. `ledger` looks for entries on a server first. Afterwards every use of a key requires
+that key, anchor, ledger and databases are there and belong together. The files are made in this order:
 
 1. the key under a temporary name;
 2. the anchor of the empty ledger, sealed with that key;
@@ -16,8 +15,8 @@ The files are made in this order:
 4. the fingerprint of the key, beside the databases;
 5. the databases.
 
-Whenever a process is killed, the next one can go on: the anchor tells which temporary file holds the key. A deployment
-from which all of these files were removed cannot be told from a new one.
+If a process is killed, the next one can continue: the anchor tells which temporary file has the key. A deployment that
+lost all of these files looks like a new one.
 """
 
 import hmac
@@ -37,8 +36,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dagster import ConfigurableResource
 from pydantic import Field
 
-from resources.anchor import Anchor, unseal
-from resources.canonical import canonicalize
+from resources.chain import Anchor, canonicalize, unseal
 from resources.keyfiles import (
     KEY_BYTES,
     CustodyError,
@@ -80,8 +78,7 @@ class Custody(ConfigurableResource):
         folder: the folder of the key files and the anchor; created with mode 0700 on first use.
         databases: the folder of the deployment's databases, which show whether the custody is new, lost or another
             one; empty if no databases depend on these keys.
-        lake: the data paths of the zones of that deployment that are in a lake (`Warehouse.lake`), whose tables show
-            it too.
+        lake: the data paths of the zones in a lake (`Warehouse.lake`), whose tables show it too.
         variable: the environment variable that holds the master key as 64 hexadecimal digits. If it is set, no master
             key file is read or created.
     """
@@ -108,14 +105,13 @@ class Custody(ConfigurableResource):
 
     def anchor(self) -> Anchor | None:
         """The ledger's anchor; None in a new deployment, which stays new. Raises CustodyError as `derive`."""
-        found = self._find_key()
-        return found[1] if found else None
+        pair = self._find_key()
+        return pair[1] if pair else None
 
     def set_anchor(self, anchor: Anchor) -> None:
         """Seal another anchor. Only the process that has the ledger open for writing may do so.
 
-        Raises:
-            CustodyError: as for `derive`, or if the file cannot be written.
+        Raises CustodyError as `derive`, and if the file cannot be written.
         """
         replace(Path(self.folder) / ANCHOR, anchor.seal(self.derive(_SEALING)))
 
@@ -130,23 +126,13 @@ class Custody(ConfigurableResource):
     def seal(self, facts: Mapping[str, Any]) -> str:
         """The HMAC-SHA256 of facts that a later stage relies on, 64 hexadecimal digits.
 
-        Args:
-            facts: text, integers, booleans, None, and lists and mappings of these.
-
         Raises:
-            TypeError: if a fact is anything else.
+            TypeError: as `canonicalize`; a float, for example, has no unique text form.
         """
         return hmac.new(self.derive("seal"), canonicalize(dict(facts)), sha256).hexdigest()
 
     def draw_id(self, parts: Mapping[str, Any]) -> str:
-        """The identifier of a draw: the HMAC-SHA256 of everything the draw depends on, 64 hexadecimal digits.
-
-        Args:
-            parts: text, integers, booleans, None, and lists and mappings of these.
-
-        Raises:
-            TypeError: if a part is anything else; a float, for example, has no unique text form.
-        """
+        """The HMAC-SHA256 of everything that a draw depends on, 64 hexadecimal digits. Raises TypeError as `seal`."""
         return hmac.new(self.derive("draw id"), canonicalize(dict(parts)), sha256).hexdigest()
 
     def commit(self, draw_id: str, mode: CustodyMode) -> str:
@@ -223,12 +209,11 @@ class Custody(ConfigurableResource):
                 missing = f"{ANCHOR} is" if self._read_given_key() else f"{MASTER} and {ANCHOR} are"
                 raise self._explain(f"the confidential zone in the lake has tables, but {missing} missing")
             self._make()
-        found = self._find_key()
-        if found is None:
+        pair = self._find_key()
+        if pair is None:
             raise CustodyError(f"the files in {self.folder} disappeared while they were being made")
-        key, _ = found
-        self._tie_databases(key)
-        return key
+        self._tie_databases(pair[0])
+        return pair[0]
 
     def _find_key(self) -> tuple[bytes, Anchor] | None:
         """The master key and the anchor, which belong together and to the databases; None in a new deployment.

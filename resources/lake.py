@@ -19,7 +19,15 @@ from pathlib import Path
 import duckdb
 
 from resources.statements import SQL, Fragment, Zone, quote, quote_literal, render
-from resources.storage import DETACH, NothingWrittenError, OpenSession, Removal, WarehouseError, refuse_exposed
+from resources.storage import (
+    DETACH,
+    NothingWrittenError,
+    OpenSession,
+    Removal,
+    Storage,
+    WarehouseError,
+    refuse_exposed,
+)
 
 _LAKE_CLEAN = SQL("warehouse/lake_clean", "FROM ducklake_cleanup_old_files({{ zone }}, cleanup_all => true)")
 _LAKE_EXPIRE = SQL("warehouse/lake_expire", "CALL ducklake_expire_snapshots({{ zone }}, versions => {{ versions }})")
@@ -36,7 +44,7 @@ _CREATED_AT_ONCE = "Failed to initialize DuckLake"
 
 
 @dataclass(frozen=True)
-class LakeZone:
+class LakeZone(Storage):
     """One zone in a lake.
 
     Attributes:
@@ -48,8 +56,8 @@ class LakeZone:
     data: str
     patience: float
 
-    extensions: Collection[str] = ("ducklake", "postgres_scanner")
-    shared: bool = True
+    extensions = ("ducklake", "postgres_scanner")
+    shared = True
 
     @property
     def service(self) -> str:

@@ -13,7 +13,7 @@ to an earlier state together with the database: someone who can write to both ca
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -26,11 +26,10 @@ from mechanisms.accounting.rounding import DECIMALS, round_up
 from mechanisms.accounting.specification import Specification
 from mechanisms.refusal import RefusedError
 from resources import chain
-from resources.anchor import GENESIS, Anchor
-from resources.chain import RESERVE, SETTLE, WITHDRAW, Details, Entry
+from resources.chain import GENESIS, RESERVE, SETTLE, WITHDRAW, Anchor, Details, Entry
 from resources.custody import Custody
 from resources.keyfiles import CustodyError
-from resources.ledger_storage import FileLedger, FileStorage, LedgerStorage, OpenLedger
+from resources.ledger_storage import FileLedger, OpenLedger, open_file
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
 
@@ -107,10 +106,7 @@ class Reading:
         return compose_like(like, drop_infinite([*_list_charges(self.intact()[:through], population), *also]))
 
     def infinite_charges(self, population: str, through: int | None = None) -> int:
-        """The number of a population's charges with an infinite loss, which no cap bounds.
-
-        `through` is the last sequence number that counts; None for all entries.
-        """
+        """The number of a population's charges with an infinite loss, which no cap bounds; `through` as `charged`."""
         charges = _list_charges(self.intact()[:through], population)
         return len(charges) - len(drop_infinite(charges))
 
@@ -124,12 +120,7 @@ class Reading:
         details: Details,
         unbounded_releases: bool = False,
     ) -> Entry | None:
-        """What `reserve` would do, without doing it: the reservation that the draw already has, or None.
-
-        Raises:
-            CapExceeded: as `Ledger.reserve`.
-            PopulationError: as `Ledger.reserve`.
-        """
+        """The reservation that the draw already has; if it has none, the refusals of `Ledger.reserve`."""
         entries = self.intact()
         reserved = chain.find(entries, RESERVE, draw_id)
         if reserved is None:
@@ -137,14 +128,7 @@ class Reading:
         return reserved
 
     def require_fit(self, population: str, release: str, charge: Loss, cap: Loss) -> None:
-        """Refuse a further finite charge that does not fit under the cap.
-
-        Args:
-            release: who would be charged, for the message.
-
-        Raises:
-            CapExceeded: if it does not fit.
-        """
+        """Refuse a further finite charge that does not fit under the cap, as the function `require_fit`."""
         require_fit(population, release, drop_infinite(_list_charges(self.intact(), population)), charge, cap)
 
 
@@ -234,9 +218,6 @@ class Ledger(ConfigurableResource):
     def withdraw(self, dataset: str, release: str | None, by: str) -> tuple[Entry, ...]:
         """Record that every draw of a release, or of all releases of a dataset, is withdrawn. The charges remain.
 
-        Args:
-            release: the release, or None for all of the dataset.
-
         Returns:
             The withdrawals of all these draws. Those that were withdrawn before are not withdrawn again.
 
@@ -245,13 +226,10 @@ class Ledger(ConfigurableResource):
         """
         withdrawn = f"release {dataset}/{release}" if release else f"dataset {dataset}"
         with self._open_to_append() as (opened, entries):
-            reserved = [
-                entry
-                for entry in entries
-                if entry.kind == RESERVE and entry.dataset == dataset and release in (None, entry.release)
-            ]
             withdrawals = []
-            for entry in reserved:
+            for entry in entries:
+                if entry.kind != RESERVE or entry.dataset != dataset or release not in (None, entry.release):
+                    continue
                 withdrawal = chain.find(entries, WITHDRAW, entry.draw_id)
                 if withdrawal is None:
                     withdrawal = chain.make_withdrawal(entries, entry, withdrawn, by)
@@ -262,7 +240,15 @@ class Ledger(ConfigurableResource):
 
     def read(self) -> Reading:
         """Read the whole ledger at one moment. Raises WarehouseError if it cannot be read."""
-        return Reading(*self._read())
+        # The database is created before the anchor announces an entry. Reading the anchor first rules out an anchor
+        # without a database just because another process wrote both in the meantime.
+        anchor, problems = self._read_anchor(self.on_server)
+        if self.on_server or self.warehouse.path(Zone.LEDGER).exists():
+            with self._open() as opened:
+                return Reading(*self._load(opened, self.on_server))
+        if anchor and anchor.charged:
+            problems += (f"entries from 1 on are missing: there is no {Zone.LEDGER.database}",)
+        return Reading((), problems)
 
     def examine(self) -> Reading:
         """As `read`, but a ledger that cannot be read is one with a problem."""
@@ -272,11 +258,7 @@ class Ledger(ConfigurableResource):
             return Reading((), (f"no entry from 1 on can be read: {error}",))
 
     def entries(self) -> tuple[Entry, ...]:
-        """All entries, in order. They are unverified: `verify` says whether they can be trusted.
-
-        Raises:
-            WarehouseError: if they cannot be read.
-        """
+        """All entries, in order and unverified. Raises WarehouseError if they cannot be read."""
         return self.read().entries
 
     def verify(self) -> tuple[str, ...]:
@@ -284,9 +266,9 @@ class Ledger(ConfigurableResource):
         return self.examine().problems
 
     def move_to_server(self) -> int:
-        """Move a deployment's ledger from its file to the server, entry by entry. Then only the server's goes on.
+        """Move a deployment's ledger from its file to the server, entry by entry. Only the server's continues then.
 
-        If this is interrupted, either ledger goes on, and never both: the anchor says which. Repeat it then.
+        If this is interrupted, either ledger continues, and never both: the anchor says which. Repeat it then.
 
         Returns:
             The number of entries, which are the same as before in all fields and hashes.
@@ -302,15 +284,14 @@ class Ledger(ConfigurableResource):
                 "STIRRED_LEDGER=postgres for every process of the deployment first"
             )
         self._establish()
-        file = FileStorage(self.warehouse)
-        with file.open_to_append() as old:
+        with open_file(self.warehouse, to_append=True) as old:
             anchor = self.custody.anchor()
             if anchor and anchor.on_server:
                 old.mark_moved()
                 return len(self.read().intact())
             entries, problems = self._load(old, on_server=False)
             _refuse(problems)
-            with self._storage().open_to_append() as new:
+            with self._open(to_append=True) as new:
                 there, _ = new.load()
                 if there != entries[: len(there)]:
                     raise LedgerError(
@@ -320,7 +301,8 @@ class Ledger(ConfigurableResource):
                         "name a database of its own"
                     )
                 for entry in entries[len(there) :]:
-                    new.append(entry, _do_nothing)
+                    # The anchor knows the entry already.
+                    new.append(entry, lambda: None)
                 moved, _ = new.load()
                 if moved != entries or chain.find_breaks(moved):
                     raise LedgerError(
@@ -333,40 +315,28 @@ class Ledger(ConfigurableResource):
     @contextmanager
     def keep_unchanged(self) -> Iterator[None]:
         """Keep every process from appending to a ledger on a server, and the anchor as it is, until the block ends."""
-        with self._storage().open_to_read():
+        with self._open():
             yield
 
-    def _storage(self) -> LedgerStorage:
+    def _open(self, *, to_append: bool = False) -> AbstractContextManager[OpenLedger]:
         if not self.on_server:
-            return FileStorage(self.warehouse)
+            return open_file(self.warehouse, to_append=to_append)
         try:
             # Here, so that a deployment on files needs no driver for PostgreSQL.
-            from resources.ledger_server import ServerStorage
+            from resources.ledger_server import open_server
         except ImportError:
             raise LedgerError("a ledger on a server needs psycopg: install Stirred with the extra cluster") from None
-        return ServerStorage(self.warehouse.patience)
+        return open_server(self.warehouse.patience, to_append=to_append)
 
     def _establish(self) -> None:
         """Establish the custody of a new deployment, unless the server shows that it is not new."""
         if self.on_server and self.custody.anchor() is None:
-            with self._storage().open_to_read() as opened:
+            with self._open() as opened:
                 entries, problems = opened.load()
             # Another process may have made the anchor, and then the entries, since.
             if (entries or problems) and self.custody.anchor() is None:
                 raise LedgerError(_LOST)
         self.custody.establish()
-
-    def _read(self) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-        # The database is created before the anchor announces an entry. Reading the anchor first rules out an anchor
-        # without a database just because another process wrote both in the meantime.
-        anchor, problems = self._read_anchor(self.on_server)
-        storage = self._storage()
-        if storage.exists():
-            with storage.open_to_read() as opened:
-                return self._load(opened, self.on_server)
-        if anchor and anchor.charged:
-            return (), (*problems, f"entries from 1 on are missing: there is no {Zone.LEDGER.database}")
-        return (), problems
 
     @contextmanager
     def _open_to_append(self) -> Iterator[tuple[OpenLedger, tuple[Entry, ...]]]:
@@ -375,7 +345,7 @@ class Ledger(ConfigurableResource):
         _refuse(problems)
         # The keys of a new deployment come before its databases.
         self._establish()
-        with self._storage().open_to_append() as opened:
+        with self._open(to_append=True) as opened:
             entries, problems = self._load(opened, self.on_server)
             _refuse(problems)
             if self.custody.anchor() != (head := replace(_make_anchor(entries), on_server=self.on_server)):
@@ -422,10 +392,6 @@ class Ledger(ConfigurableResource):
 
 def _make_anchor(entries: Sequence[Entry]) -> Anchor:
     return Anchor(entries[-1].sequence, entries[-1].hash) if entries else Anchor()
-
-
-def _do_nothing() -> None:
-    """What is done before an entry is committed that the anchor knows already."""
 
 
 def read_stored_entries(session: Session) -> tuple[Entry, ...]:

@@ -61,27 +61,23 @@ class ServerLedger:
             ) from None
 
 
-class ServerStorage:
-    """The entries in the schema `stirred` of the database that libpq's environment names."""
+@contextmanager
+def open_server(patience: float, *, to_append: bool) -> Iterator[ServerLedger]:
+    """Open the ledger in the schema `stirred` of the database that libpq's environment names.
 
-    def __init__(self, patience: float) -> None:
-        """`patience` is the number of seconds to wait while another process has the ledger."""
-        self._patience = patience
-
-    def exists(self) -> bool:
-        return True
-
-    @contextmanager
-    def open_to_read(self) -> Iterator[ServerLedger]:
-        with closing(_connect()) as connection:
-            self._begin(connection)
-            _fetch_rows(connection, _LOCK_SHARED)
-            yield ServerLedger(connection)
-
-    @contextmanager
-    def open_to_append(self) -> Iterator[ServerLedger]:
-        with closing(_connect()) as connection:
-            self._begin(connection)
+    Args:
+        patience: the number of seconds to wait while another process has the ledger.
+        to_append: whether every other process is kept out, and not only those that append.
+    """
+    with closing(_connect()) as connection:
+        _fetch_rows(connection, "begin_session", {"patience": f"{max(1, round(1000 * patience))}ms"})
+        applied, known = _read_version(connection), len(_list_migrations())
+        if applied < known:
+            raise StorageError(
+                f"the ledger's schema on the server is number {applied}, and this version of Stirred needs number "
+                f"{known}: {_MIGRATE}"
+            )
+        if to_append:
             ((appends, changes),) = _fetch_rows(connection, "rights")
             if changes:
                 raise StorageError(
@@ -93,17 +89,8 @@ class ServerStorage:
                     "the role of PGUSER may not append to the ledger; nothing was charged; "
                     "charge as a role that is a member of stirred_charge"
                 )
-            _fetch_rows(connection, _LOCK)
-            yield ServerLedger(connection)
-
-    def _begin(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        _fetch_rows(connection, "begin_session", {"patience": f"{max(1, round(1000 * self._patience))}ms"})
-        applied, known = _read_version(connection), len(_list_migrations())
-        if applied < known:
-            raise StorageError(
-                f"the ledger's schema on the server is number {applied}, and this version of Stirred needs number "
-                f"{known}: {_MIGRATE}"
-            )
+        _fetch_rows(connection, _LOCK if to_append else _LOCK_SHARED)
+        yield ServerLedger(connection)
 
 
 def migrate() -> tuple[str, ...]:

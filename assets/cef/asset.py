@@ -9,11 +9,10 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.cef.findings import Finding
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
-from assets.cef.validation import cef_findings, form_findings, structure_findings, structure_offenders
-from assets.conventions import BLOCKING, StageKind, attributes, check_result
+from assets.cef.validation import Finding, cef_findings, form_findings, structure_findings, structure_offenders
+from assets.conventions import BLOCKING, StageKind, attributes, check_result, markdown_table
 from assets.failures import stated_plainly
 from assets.release.columns import Column, Role
 from assets.release.contents import (
@@ -25,7 +24,7 @@ from assets.release.contents import (
 )
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError
-from resources.canonical import canonicalize
+from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -149,31 +148,17 @@ def describe(declaration: DatasetDeclaration) -> str:
         origin,
         declaration.description.strip(),
     ]
+    header = ("column", "type", "role", "domain", "null", "description")
     for name, records in declaration.tables.items():
-        parts.append(
-            "\n".join(
-                [
-                    f"Table `{name}`:",
-                    "",
-                    "| column | type | role | domain | null | description |",
-                    "|---|---|---|---|---|---|",
-                    *(_row(column_name, column) for column_name, column in records.stored.items()),
-                ]
-            )
-        )
+        table = markdown_table(header, [_describe_column(*column) for column in records.stored.items()])
+        parts.append(f"Table `{name}`:\n\n{table}")
     return "\n\n".join(part for part in parts if part)
 
 
-def _row(name: str, column: Column) -> str:
-    cells = [
-        name,
-        column.type.value,
-        column.role.value,
-        column.domain_in_words,
-        "yes" if column.nullable else "no",
-        column.description,
-    ]
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+def _describe_column(name: str, column: Column) -> list[str]:
+    nullable = "yes" if column.nullable else "no"
+    cells = [name, column.type.value, column.role.value, column.domain_in_words, nullable, column.description]
+    return [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
 
 
 def column_schema(declaration: DatasetDeclaration) -> dg.TableSchema:

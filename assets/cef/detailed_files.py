@@ -13,8 +13,19 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.cef.census import RACES, TENURES
-from assets.cef.detailed_codes import DETAILED_CODES, SEX, race_code_rules
+from assets.cef.census import (
+    AREA,
+    DETAILED_CODES,
+    PERSON_COLUMNS,
+    RACES,
+    SEX,
+    TENURES,
+    UNIT_COLUMNS,
+    make_codes,
+    make_column,
+    make_digits,
+    race_code_rules,
+)
 from assets.release.columns import Column, RecordTable
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.structure import Structure
@@ -31,21 +42,9 @@ HOUSEHOLD_TYPES = {
 }
 
 
-def _codes(values: Mapping[str, str] | Sequence[str], title: str, description: str) -> Column:
-    return Column.model_validate({"type": "string", "values": values, "title": title, "description": description})
-
-
-def _digits(number: int, title: str, description: str) -> Column:
-    pattern = f"[0-9]{{{number}}}"
-    declared = {"type": "string", "role": "geography", "pattern": pattern, "title": title, "description": description}
-    return Column.model_validate(declared)
-
-
 PLACE = {
-    "TABBLKST": _digits(2, "state", "State (FIPS)."),
-    "TABBLKCOU": _digits(3, "county", "County (FIPS), within the state."),
-    "TABTRACTCE": _digits(6, "census tract", "Census tract, within the county."),
-    "TABBLK": _digits(4, "block", "Block, within the tract."),
+    "TABBLKST": make_digits(2, "state", "State (FIPS)."),
+    **{name: UNIT_COLUMNS[name] for name in ("TABBLKCOU", "TABTRACTCE", "TABBLK")},
 }
 """The columns that name a block together."""
 
@@ -75,30 +74,21 @@ FILES = {
         "GRF-C.txt",
         PLACE
         | {
-            "PLACEFP": _digits(5, "place", "Place (FIPS), within the state; 99999 for none."),
-            "AIANNHCE": _digits(
-                4,
-                "American Indian, Alaska Native or Native Hawaiian area",
-                "American Indian, Alaska Native or Native Hawaiian area, which may cross states; 9999 for none.",
-            ),
+            "PLACEFP": UNIT_COLUMNS["PLACEFP"],
+            "AIANNHCE": make_digits(4, AREA, f"{AREA}, which may cross states; 9999 for none."),
         },
         others_allowed=True,
     ),
     "persons": BlockFile(
         "person-records.txt",
         {
-            "QAGE": Column.model_validate(
-                {
-                    **{"type": "integer", "minimum": 0, "maximum": 115},
-                    **{"title": "age", "description": "Age in years; may have leading zeros in the file."},
-                }
+            "QAGE": make_column(
+                "integer", "age", "Age in years; may have leading zeros in the file.", minimum=0, maximum=115
             ),
             **SEX,
-            "HOUSEHOLDER": _codes(
-                ["True", "False"], "whether the person is the householder", "Whether the person is the householder."
-            ),
+            "HOUSEHOLDER": make_codes(["True", "False"], "whether the person is the householder"),
             **PLACE,
-            "CENRACE": _codes(RACES, "race", "Race."),
+            "CENRACE": PERSON_COLUMNS["CENRACE"],
             **DETAILED_CODES,
         },
     ),
@@ -106,10 +96,10 @@ FILES = {
         "household-records.txt",
         {
             **PLACE,
-            "HHRACE": _codes(RACES, "race of the householder", "Race of the householder."),
+            "HHRACE": make_codes(RACES, "race of the householder"),
             **DETAILED_CODES,
-            "HOUSEHOLD_TYPE": _codes(HOUSEHOLD_TYPES, "type of household", "Type of household."),
-            "TEN": _codes(TENURES, "tenure", "Tenure."),
+            "HOUSEHOLD_TYPE": make_codes(HOUSEHOLD_TYPES, "type of household"),
+            "TEN": make_codes(TENURES, "tenure"),
         },
     ),
 }

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandera.errors import SchemaErrorReason, SchemaErrors
 
-from assets.cef.findings import NULL, outside_its_domain
+from assets.cef.validation import NULL, outside_its_domain
 from assets.release.columns import ARROW, Column, RecordTable, whole
 
 

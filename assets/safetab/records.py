@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.cef.detailed_codes import RACE_CODES
+from assets.cef.census import RACE_CODES
 from assets.cef.detailed_files import BLOCK
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.refusal import RefusedError

@@ -16,7 +16,7 @@ from assets.safetab.declaration import SafeTabDeclaration, SafeTabHDeclaration, 
 from assets.safetab.records import Counted, columns_read, lacks_household_file
 from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lists import CodeLists
-from resources.canonical import canonicalize
+from resources.chain import canonicalize
 
 COUNTS, REGIONS, GROUPS, PARAMETERS = "counts", "regions", "population_groups", "parameters"
 """The tables, and the stages that make them: exact counts, the regions of SafeTab-P, the groups of SafeTab-H, and what

@@ -27,8 +27,7 @@ from mechanisms.accounting.losses import PureLoss
 from orchestration.cli import main
 from orchestration.environment import ledger_on_server
 from resources import ledger_server
-from resources.anchor import Anchor, unseal
-from resources.chain import GENESIS, Entry
+from resources.chain import GENESIS, Anchor, Entry, unseal
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, LedgerError
 from resources.ledger_server import migrate
