@@ -125,14 +125,14 @@ def make_reservation(
     return _link(chain, replace(entry, details=(details or Details(dataset)).as_text()))
 
 
-def make_settlement(chain: Sequence[Entry], reserved: Entry, output_version: str) -> Entry:
-    settled = replace(reserved, kind=SETTLE, specification=None, output_version=output_version, details=None)
-    return _link(chain, settled)
+def make_settlement(chain: Sequence[Entry], reservation: Entry, output_version: str) -> Entry:
+    entry = replace(reservation, kind=SETTLE, specification=None, output_version=output_version, details=None)
+    return _link(chain, entry)
 
 
-def make_withdrawal(chain: Sequence[Entry], reserved: Entry, withdrawn: str, by: str) -> Entry:
+def make_withdrawal(chain: Sequence[Entry], reservation: Entry, withdrawn: str, by: str) -> Entry:
     details = canonicalize({"withdrawn": withdrawn, "by": by}).decode()
-    entry = replace(reserved, kind=WITHDRAW, specification=None, output_version=None, details=details)
+    entry = replace(reservation, kind=WITHDRAW, specification=None, output_version=None, details=details)
     return _link(chain, entry)
 
 
@@ -146,11 +146,12 @@ def settled_draws(chain: Sequence[Entry], dataset: str, release: str) -> tuple[E
 
     The position in this order, from 1, is the number of the draw's edition. Later entries never change it.
     """
-    settled = [
-        entry for entry in chain if entry.kind == SETTLE and (entry.dataset, entry.release) == (dataset, release)
-    ]
-    reserved = {entry.draw_id: entry for entry in chain if entry.kind == RESERVE}
-    return tuple(reserved[entry.draw_id] for entry in settled)
+    reservations = {entry.draw_id: entry for entry in chain if entry.kind == RESERVE}
+    return tuple(
+        reservations[entry.draw_id]
+        for entry in chain
+        if entry.kind == SETTLE and (entry.dataset, entry.release) == (dataset, release)
+    )
 
 
 def find_breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
@@ -231,9 +232,8 @@ def unseal(content: bytes, key: bytes) -> Anchor | None:
 def canonicalize(value: Any) -> bytes:
     """The canonical JSON form of a value, for hashing.
 
-    Raises:
-        TypeError: if the value contains anything but text, integers, booleans, None, lists, and mappings with text
-            keys.
+    Raises TypeError if the value contains anything but text, integers, booleans, None, lists, and mappings with text
+    keys.
     """
     _refuse_ambiguous(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -91,11 +91,9 @@ class Custody(ConfigurableResource):
     def derive(self, purpose: str) -> bytes:
         """A key of 32 bytes for one purpose: HKDF-SHA256 (RFC 5869) of the master key, with `purpose` as info.
 
-        The first use establishes the custody of a new deployment.
-
-        Raises:
-            CustodyError: if the master key is malformed, or its file is exposed or unreadable; or if key, anchor,
-                ledger and databases do not belong together, or one of them is missing.
+        The first use establishes the custody of a new deployment. Raises CustodyError if the master key is malformed,
+        or its file is exposed or unreadable; or if key, anchor, ledger and databases do not belong together, or one of
+        them is missing.
         """
         return _derive_from(self._master_key(), purpose)
 
@@ -126,8 +124,7 @@ class Custody(ConfigurableResource):
     def seal(self, facts: Mapping[str, Any]) -> str:
         """The HMAC-SHA256 of facts that a later stage relies on, 64 hexadecimal digits.
 
-        Raises:
-            TypeError: as `canonicalize`; a float, for example, has no unique text form.
+        Raises TypeError as `canonicalize`; a float, for example, has no unique text form.
         """
         return hmac.new(self.derive("seal"), canonicalize(dict(facts)), sha256).hexdigest()
 
@@ -139,10 +136,8 @@ class Custody(ConfigurableResource):
         """The commitment to the key of a draw that is about to be charged. Only `open_key` returns the key itself.
 
         An escrowed key is derived from the master key and the draw id. An ephemeral key is random: the first call makes
-        it and stores it on disk until `forget`, so that a draw that was killed midway resumes with the same key.
-
-        Raises:
-            CustodyError: if a key file is malformed or exposed.
+        it and stores it on disk until `forget`, so that a draw that was killed midway resumes with the same key. Raises
+        CustodyError if a key file is malformed or exposed.
         """
         if CustodyMode(mode) is CustodyMode.ESCROWED:
             return compute_commitment(self._derive_draw_key(draw_id))
@@ -193,8 +188,7 @@ class Custody(ConfigurableResource):
     def private_folder(self, name: str = "") -> Path:
         """The custody's folder, or a folder inside it, created with mode 0700 if it does not exist.
 
-        Raises:
-            CustodyError: if other users can write to it, and could therefore remove or replace a key.
+        Raises CustodyError if other users can write to it, and could therefore remove or replace a key.
         """
         folder = Path(self.folder)
         for step in (folder, folder / name) if name else (folder,):
@@ -334,7 +328,7 @@ def _derive_from(key: bytes, purpose: str) -> bytes:
 
 
 def _compute_fingerprint(key: bytes) -> bytes:
-    """What tells master keys apart and says nothing else about them, as the content of a file."""
+    """A value that tells master keys apart without revealing anything else about them, as the content of a file."""
     return format_key(_derive_from(key, "fingerprint"))
 
 

@@ -27,9 +27,8 @@ def parse(text: str) -> bytes | None:
 def read_key(path: Path) -> bytes | None:
     """The key in a file, or None if there is no file.
 
-    Raises:
-        CustodyError: if the file cannot be opened, is no regular file, belongs to another user, is open to others, or
-            holds anything but a key.
+    Raises CustodyError if the file cannot be opened, is no regular file, belongs to another user, is open to others, or
+    holds anything but a key.
     """
     try:
         # These flags keep `open` from following a link or waiting for a pipe; neither is a regular file, so both fail.

@@ -5,7 +5,7 @@ of its own. libpq finds it, and the role that opens it, as the service `stirred_
 process (`PGSERVICEFILE`, `PGPASSFILE`), so no password passes through here, DuckDB, or a message.
 
 The catalog is as confidential as the zone: it holds the keys of the files, and minima and maxima of columns. Files of
-the confidential zone are encrypted, so whoever can read the files alone sees nothing. No row is in the catalog.
+the confidential zone are encrypted, so the files alone show nothing. No row is in the catalog.
 
 Several processes can write different tables at once. If two write the same table, the second one fails as a whole.
 """
@@ -84,12 +84,11 @@ class LakeZone(Storage):
             return False
 
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
-        """Attach the zone; to read it, in the state that it has now, whoever writes to it meanwhile.
+        """Attach the zone; to read it, in its present state, which later writers do not change.
 
-        Raises:
-            WarehouseError: if the catalog cannot be opened or created; if it is open to other roles than its owner; if
-                it belongs to files elsewhere, or to files of the confidential zone that are not encrypted; or if users
-                other than the owner have any access to a folder of files.
+        Raises WarehouseError if the catalog cannot be opened or created; if it is open to other roles than its owner;
+        if it belongs to files elsewhere, or to files of the confidential zone that are not encrypted; or if users other
+        than the owner have any access to a folder of files.
         """
         if not self.on_network:
             self._keep_folder(create=not read_only)
@@ -160,24 +159,24 @@ class LakeZone(Storage):
                 connection.execute(text)
                 return
             except duckdb.Error as error:
-                said = str(error)
-                if _NO_CATALOG in said:
+                message = str(error)
+                if _NO_CATALOG in message:
                     raise NothingWrittenError(
                         f"nothing has been written to the {self.zone.value} zone yet (its catalog is empty)"
                     ) from None
-                if _CREATED_AT_ONCE not in said or time.monotonic() > deadline:
+                if _CREATED_AT_ONCE not in message or time.monotonic() > deadline:
                     raise WarehouseError(
-                        f"cannot open {self.name} (service {self.service}): {_explain(said)}"
+                        f"cannot open {self.name} (service {self.service}): {_explain(message)}"
                     ) from None
             time.sleep(0.05)
 
 
-def _explain(said: str) -> str:
+def _explain(message: str) -> str:
     """Why DuckLake cannot attach a catalog, without the connection string that it quotes."""
-    if "does not match existing data path" in said:
+    if "does not match existing data path" in message:
         return "its files lie elsewhere. Set the data path that it was created with"
-    if "the database is not encrypted" in said:
+    if "the database is not encrypted" in message:
         return "its files are not encrypted. Give the zone an empty database"
-    # DuckDB quotes the string in double quotes, with a colon after the last one that precedes what libpq says.
-    _, found, reason = said.partition('": ')
-    return f"PostgreSQL says: {reason.splitlines()[0]}" if found and reason else "DuckLake refuses it"
+    # DuckDB quotes the string in double quotes, with a colon after the last one before the message of libpq.
+    reason = message.partition('": ')[2]
+    return f"PostgreSQL says: {reason.splitlines()[0]}" if reason else "DuckLake refuses it"

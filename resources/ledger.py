@@ -179,37 +179,36 @@ class Ledger(ConfigurableResource):
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms or was withdrawn.
         """
         details = details or Details(dataset)
-        with self._open_to_append() as (opened, entries):
+        with self._open_to_append() as (open_ledger, entries):
             new = chain.make_reservation(entries, dataset, release, draw_id, specification, commitment, details)
-            reserved = chain.find(entries, RESERVE, draw_id)
-            if reserved is None:
+            reservation = chain.find(entries, RESERVE, draw_id)
+            if reservation is None:
                 _require_chargeable(entries, dataset, release, specification, cap, details, unbounded_releases)
-                self._append(opened, new)
+                self._append(open_ledger, new)
                 return new
             _refuse_withdrawn(entries, draw_id)
             for term in ("dataset", "release", "commitment"):
-                if getattr(reserved, term) != getattr(new, term):
-                    raise LedgerError(_describe_difference(reserved, term))
-            if not reserved.declared().protects_like(specification):
-                raise LedgerError(_describe_difference(reserved, "specification"))
-            return reserved
+                if getattr(reservation, term) != getattr(new, term):
+                    raise LedgerError(_describe_difference(reservation, term))
+            if not reservation.declared().protects_like(specification):
+                raise LedgerError(_describe_difference(reservation, "specification"))
+            return reservation
 
     def settle(self, draw_id: str, output_version: str) -> Entry:
         """Record that a reserved draw was made, with the version of its output. Settling twice changes nothing.
 
-        Raises:
-            LedgerError: if the ledger is not intact, the draw is not reserved or was withdrawn, or it is already
-                settled with another output version, which the same key and the same inputs cannot produce.
+        Raises LedgerError if the ledger is not intact, the draw is not reserved or was withdrawn, or it is already
+        settled with another output version, which the same key and the same inputs cannot produce.
         """
-        with self._open_to_append() as (opened, entries):
-            reserved = chain.find(entries, RESERVE, draw_id)
-            if reserved is None:
+        with self._open_to_append() as (open_ledger, entries):
+            reservation = chain.find(entries, RESERVE, draw_id)
+            if reservation is None:
                 raise LedgerError(f"draw {draw_id} cannot be settled: it is not reserved")
             _refuse_withdrawn(entries, draw_id)
             settled = chain.find(entries, SETTLE, draw_id)
             if settled is None:
-                new = chain.make_settlement(entries, reserved, output_version)
-                self._append(opened, new)
+                new = chain.make_settlement(entries, reservation, output_version)
+                self._append(open_ledger, new)
                 return new
             if settled.output_version != output_version:
                 raise LedgerError(f"draw {draw_id} is settled in entry {settled.sequence} with another output version")
@@ -225,7 +224,7 @@ class Ledger(ConfigurableResource):
             LedgerError: if the ledger is not intact.
         """
         withdrawn = f"release {dataset}/{release}" if release else f"dataset {dataset}"
-        with self._open_to_append() as (opened, entries):
+        with self._open_to_append() as (open_ledger, entries):
             withdrawals = []
             for entry in entries:
                 if entry.kind != RESERVE or entry.dataset != dataset or release not in (None, entry.release):
@@ -233,7 +232,7 @@ class Ledger(ConfigurableResource):
                 withdrawal = chain.find(entries, WITHDRAW, entry.draw_id)
                 if withdrawal is None:
                     withdrawal = chain.make_withdrawal(entries, entry, withdrawn, by)
-                    self._append(opened, withdrawal)
+                    self._append(open_ledger, withdrawal)
                     entries = (*entries, withdrawal)
                 withdrawals.append(withdrawal)
             return tuple(withdrawals)
@@ -244,8 +243,8 @@ class Ledger(ConfigurableResource):
         # without a database just because another process wrote both in the meantime.
         anchor, problems = self._read_anchor(self.on_server)
         if self.on_server or self.warehouse.path(Zone.LEDGER).exists():
-            with self._open() as opened:
-                return Reading(*self._load(opened, self.on_server))
+            with self._open() as open_ledger:
+                return Reading(*self._load(open_ledger, self.on_server))
         if anchor and anchor.charged:
             problems += (f"entries from 1 on are missing: there is no {Zone.LEDGER.database}",)
         return Reading((), problems)
@@ -331,8 +330,8 @@ class Ledger(ConfigurableResource):
     def _establish(self) -> None:
         """Establish the custody of a new deployment, unless the server shows that it is not new."""
         if self.on_server and self.custody.anchor() is None:
-            with self._open() as opened:
-                entries, problems = opened.load()
+            with self._open() as open_ledger:
+                entries, problems = open_ledger.load()
             # Another process may have made the anchor, and then the entries, since.
             if (entries or problems) and self.custody.anchor() is None:
                 raise LedgerError(_LOST)
@@ -345,16 +344,16 @@ class Ledger(ConfigurableResource):
         _refuse(problems)
         # The keys of a new deployment come before its databases.
         self._establish()
-        with self._open(to_append=True) as opened:
-            entries, problems = self._load(opened, self.on_server)
+        with self._open(to_append=True) as open_ledger:
+            entries, problems = self._load(open_ledger, self.on_server)
             _refuse(problems)
             if self.custody.anchor() != (head := replace(_make_anchor(entries), on_server=self.on_server)):
                 # A run was killed after it announced an entry, before or after it committed it.
                 self.custody.set_anchor(head)
-            yield opened, entries
+            yield open_ledger, entries
 
-    def _load(self, opened: OpenLedger, on_server: bool) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-        entries, altered = opened.load()
+    def _load(self, open_ledger: OpenLedger, on_server: bool) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+        entries, altered = open_ledger.load()
         if altered:
             return (), altered
         anchor, problems = self._read_anchor(on_server)
@@ -365,7 +364,7 @@ class Ledger(ConfigurableResource):
             problems += (f"no entry from 1 on can be trusted: {lost}",)
         return entries, (*chain.find_breaks(entries), *problems)
 
-    def _append(self, opened: OpenLedger, entry: Entry) -> None:
+    def _append(self, open_ledger: OpenLedger, entry: Entry) -> None:
         before = Anchor(entry.sequence - 1, entry.previous_hash, on_server=self.on_server)
         announced = replace(before, announced=entry.hash)
 
@@ -375,7 +374,7 @@ class Ledger(ConfigurableResource):
                 raise LedgerError("another process appended to the ledger meanwhile; nothing was charged; launch again")
             self.custody.set_anchor(announced)
 
-        opened.append(entry, announce)
+        open_ledger.append(entry, announce)
         if self.custody.anchor() == announced:
             self.custody.set_anchor(Anchor(entry.sequence, entry.hash, on_server=self.on_server))
 
@@ -397,8 +396,7 @@ def _make_anchor(entries: Sequence[Entry]) -> Anchor:
 def read_stored_entries(session: Session) -> tuple[Entry, ...]:
     """All entries that a ledger's file holds, in order, unverified and without a look at the anchor.
 
-    Raises:
-        LedgerError: if the table's columns are not the ledger's, or the entries were moved to a server.
+    Raises LedgerError if the table's columns are not the ledger's, or the entries were moved to a server.
     """
     entries, problems = FileLedger(session).load()
     if problems:

@@ -5,7 +5,7 @@ charges can only append. A process takes an advisory lock before it reads the ch
 ends, so that processes append one after the other. The anchor stays outside of the server, in the custody.
 
 Server, database, role and password are given to libpq alone, by its environment (PGHOST, PGUSER, PGPASSFILE,
-PGDATABASE, …). No setting holds them. What libpq says of a connection that fails is not repeated, because it may quote
+PGDATABASE, …). No setting has them. Messages of libpq about a failed connection are not repeated, as they may quote
 them. `ledger_storage` has the interface, and `ledger` imports this module only where the ledger is on a server.
 """
 
@@ -71,11 +71,11 @@ def open_server(patience: float, *, to_append: bool) -> Iterator[ServerLedger]:
     """
     with closing(_connect()) as connection:
         _fetch_rows(connection, "begin_session", {"patience": f"{max(1, round(1000 * patience))}ms"})
-        applied, known = _read_version(connection), len(_list_migrations())
-        if applied < known:
+        version, latest = _read_version(connection), len(_list_migrations())
+        if version < latest:
             raise StorageError(
-                f"the ledger's schema on the server is number {applied}, and this version of Stirred needs number "
-                f"{known}: {_MIGRATE}"
+                f"the ledger's schema on the server is number {version}, and this version of Stirred needs number "
+                f"{latest}: {_MIGRATE}"
             )
         if to_append:
             ((appends, changes),) = _fetch_rows(connection, "rights")
@@ -103,10 +103,10 @@ def migrate() -> tuple[str, ...]:
         The names of the migrations that were applied.
 
     Raises:
-        StorageError: if the server cannot be reached, refuses a migration, or has a later schema. What was applied
-            before stays.
+        StorageError: if the server cannot be reached, refuses a migration, or has a later schema. Earlier migrations
+            stay applied.
     """
-    done = []
+    names = []
     with closing(_connect()) as connection:
         for number, name in enumerate(_list_migrations(), start=1):
             with _translate_errors(f"migration {name}"), connection.transaction():
@@ -114,8 +114,8 @@ def migrate() -> tuple[str, ...]:
                 if number > _read_version(connection):
                     _run(connection, f"migrations/{name}")
                     _run(connection, _RECORD_MIGRATION, {"number": number, "name": name})
-                    done.append(name)
-    return tuple(done)
+                    names.append(name)
+    return tuple(names)
 
 
 def _list_migrations() -> list[str]:
@@ -136,11 +136,11 @@ def _read_version(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
     except psycopg.Error as error:
         raise _explain("applied", error) from None
     assert row is not None
-    known = len(_list_migrations())
-    if row[0] > known:
+    latest = len(_list_migrations())
+    if row[0] > latest:
         raise StorageError(
             f"the ledger's schema on the server is number {row[0]}, which a later version of Stirred made; this "
-            f"version knows number {known}: upgrade Stirred"
+            f"version knows number {latest}: upgrade Stirred"
         )
     return int(row[0])
 
@@ -179,8 +179,8 @@ def _translate_errors(name: str) -> Iterator[None]:
 
 
 def _explain(name: str, error: psycopg.Error) -> StorageError:
-    """What the server said of a statement: its first line, in which there is no value of libpq's environment."""
+    """The server's message about a statement, whose first line has no value of libpq's environment."""
     if isinstance(error, errors.LockNotAvailable):
         return StorageError("another process has held the ledger for too long; nothing was charged; launch again")
-    said = error.diag.message_primary or type(error).__name__
-    return StorageError(f"the ledger's server refuses {name}: {said}")
+    message = error.diag.message_primary or type(error).__name__
+    return StorageError(f"the ledger's server refuses {name}: {message}")

@@ -14,6 +14,7 @@ from resources.chain import Entry
 from resources.statements import SQL, Table, Zone, quote
 from resources.warehouse import Session, Warehouse, WarehouseError
 
+_APPEND = SQL("ledger/append", "INSERT INTO {{ table }} BY NAME SELECT unnest($entry)")
 _ADD_DETAILS = SQL("ledger/add_details", "ALTER TABLE {{ table }} ADD COLUMN details VARCHAR")
 _MARK_MOVED = SQL("ledger/mark_moved", "ALTER TABLE {{ table }} RENAME TO {{ moved }}")
 
@@ -68,7 +69,7 @@ class FileLedger:
             self._session.run("ledger/create", table=ENTRIES)
             if self._session.columns(ENTRIES) == _EARLIER_COLUMNS:
                 self._session.run(_ADD_DETAILS, table=ENTRIES)
-            self._session.run("ledger/append", asdict(entry), table=ENTRIES)
+            self._session.run(_APPEND, {"entry": asdict(entry)}, table=ENTRIES)
             before_commit()
 
     def mark_moved(self) -> None:

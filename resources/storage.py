@@ -85,8 +85,7 @@ class Storage(ABC):
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
         """Attach the zone under its name. If it is written, it is created first, if need be.
 
-        Raises:
-            WarehouseError: if it cannot be opened or created, or is open to others than its owner.
+        Raises WarehouseError if it cannot be opened or created, or is open to others than its owner.
         """
 
     @abstractmethod
@@ -197,9 +196,9 @@ class DatabaseFile(Storage):
             raise WarehouseError(f"{path} cannot be created: {error}") from None
 
     def compact(self, session: OpenSession, age: timedelta) -> Removal:
-        """Rewrite the file, so that nothing is left in it, or in its log, of what was deleted, however long ago.
+        """Rewrite the file, so that neither it nor its log has remains of deleted rows, however old.
 
-        The new file takes the place of the old one in one step. Whoever reads the old one may go on; writers wait. If
+        The new file takes the place of the old one in one step. Readers of the old one may continue; writers wait. If
         the process is killed, either file is in place, and a copy may be left that the next call overwrites. A file
         system may keep blocks of a deleted file; only an encrypted or overwritten disk does not.
         """

@@ -108,7 +108,7 @@ _HEAD = re.compile(rf"CREATE (TEMP )?VIEW ({_NAME}\.)?{_NAME} AS ")
 
 _PART = rf"\(*SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* FROM {_TABLE}\)*"
 _UNITED = re.compile(rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS {_PART}( ?UNION ALL {_PART})+;")
-"""The text of a view that only puts the rows of tables of the public zone together, in whatever pairs."""
+"""The text of a view that only puts the rows of tables of the public zone together, however they are paired."""
 
 T = TypeVar("T")
 
@@ -153,9 +153,8 @@ class Session:
     def run(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> "Session":
         """Run `sql/<name>.sql` with its identifiers filled in and its values bound.
 
-        Raises:
-            WarehouseError: if the statement fails. If the session sees confidential data, the message contains only
-                the statement's name and the kind of failure, because DuckDB's message may quote a value.
+        Raises WarehouseError if the statement fails. If the session sees confidential data, the message contains only
+        the statement's name and the kind of failure, because DuckDB's message may quote a value.
         """
         self._execute(name, values, names)
         return self
@@ -259,7 +258,7 @@ class Session:
         try:
             yield
         except BaseException:
-            # After some failures DuckDB has rolled back already, and says so. The first failure is the one to report.
+            # After some failures DuckDB has rolled back already, which it reports as a second failure.
             with suppress(duckdb.Error):
                 self._connection.rollback()
             raise
@@ -312,13 +311,11 @@ class Session:
         """A content hash of tables as multisets of rows: 64 hexadecimal digits.
 
         The hash adds up 128 bits of each row's SHA-256 digest (a multiset hash), so neither the order of rows nor
-        DuckDB's storage format matters. With a `key` the result is an HMAC, which cannot be tested against guessed
-        data without the key. Anything that depends on confidential content needs a key.
+        DuckDB's storage format matters. Names of tables (without zone and schema), columns and types are hashed too.
 
         Args:
-            tables: the tables, in this order. Their names (without zone and schema), columns, types and rows are
-                hashed.
-            key: at least 32 bytes, or None for tables that anyone may see.
+            key: at least 32 bytes, which make the result an HMAC that cannot be tested against guessed data; None for
+                tables that anyone may see. Anything that depends on confidential content needs a key.
         """
         salt = key.hex() if key else ""
         content = []
@@ -329,8 +326,7 @@ class Session:
         return _hash(content, key)
 
     def sorted_version(self, table: Table, key: bytes | None = None) -> str:
-        """As `content_version`, for one large table, whose rows are sorted and each of whose columns is hashed as a
-        whole.
+        """As `content_version`, but of one table, whose rows are sorted, and whose columns are hashed one by one.
 
         For millions of rows, that takes a fraction of the time; but rows that do not fit in memory are sorted on disk.
         """
@@ -351,7 +347,7 @@ class Session:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         columns = self.columns(table)
         rows, plain = 0, {column: kind in _PLAIN for column, kind in columns.items()}
-        together = min(ROWS_HASHED, max(1, _VALUES_HASHED // len(columns)))
+        batch_rows = min(ROWS_HASHED, max(1, _VALUES_HASHED // len(columns)))
         digests = [[sha256() for _ in range(3)] for _ in columns]
 
         def add(column: pa.Array, of_column: list[Any], first: int) -> None:
@@ -361,7 +357,7 @@ class Session:
         # Columns are hashed side by side, while DuckDB reads the next batch.
         with ThreadPoolExecutor(os.cpu_count()) as hashing:
             running: list[Future[None]] = []
-            for batch in self.batches(name, together, table=table, columns=plain):
+            for batch in self.batches(name, batch_rows, table=table, columns=plain):
                 for future in running:
                     future.result()
                 running = [hashing.submit(add, *column, rows) for column in zip(batch.columns, digests, strict=True)]
@@ -466,14 +462,14 @@ class Warehouse(ConfigurableResource):
     ) -> Iterator[Session]:
         """Open a connection to the named zones only. This sets the umask of the process to 077.
 
-        What is read of a zone stays as it is until the session ends: nobody writes a file meanwhile, and of a lake the
-        session sees the state in which it found it.
+        Zones that are read stay the same until the session ends: nobody writes a file meanwhile, and a lake is seen in
+        its state at the beginning.
 
         Args:
             reads: zones that are attached read-only; each must have been written before.
             writes: the one zone that can be written (a DuckDB transaction writes only one database).
             folder: the one folder whose files statements can read and write. Without it, none if the public zone is
-                attached: whoever can write to the public database could leave a view there that reads a key.
+                attached: a writer of the public database could leave a view there that reads a key.
 
         Raises:
             WarehouseError: if a zone to read is missing or cannot be read; if a folder or file cannot be written; if
@@ -506,11 +502,10 @@ class Warehouse(ConfigurableResource):
 
     @contextmanager
     def private_folder(self) -> Iterator[Path]:
-        """A new folder for the parts of public tables (`parts`), with mode 0700. It is removed when the block ends, or,
-        if the process is killed, when another process opens a session or such a folder.
+        """A new folder for the parts of public tables (`open_part`), with mode 0700.
 
-        Raises:
-            WarehouseError: if it cannot be created.
+        It is removed when the block ends, or, if the process is killed, when another process opens a session or such a
+        folder. Raises WarehouseError if it cannot be created.
         """
         _keep_private()
         with ExitStack() as opened:
@@ -527,11 +522,8 @@ class Warehouse(ConfigurableResource):
     def compact(self, zone: Zone, age: timedelta = timedelta()) -> Removal:
         """Remove for good what was deleted from a zone, or replaced in it, longer than `age` ago.
 
-        A file is rewritten, whatever the age. Of a lake, files and their keys are deleted; a session that has been open
-        for longer than `age` may fail then.
-
-        Raises:
-            WarehouseError: if another process holds the zone for longer than `patience`.
+        A file is rewritten as a whole. Of a lake, files and their keys are deleted; a session that has been open for
+        longer than `age` may fail then. Raises WarehouseError if another process holds the zone for over `patience`.
         """
         return self._storage(zone).compact(self.session, age)
 
@@ -603,9 +595,7 @@ def open_part(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     gates, so the folder of parts is closed to others. Each table that a part gets is in memory as a whole. Parts are
     read once, so their size matters less than the time that it takes to write and to read them.
 
-    Args:
-        path: a new file in a `Warehouse.private_folder`.
-        schema: of all parts of the table.
+    `path` is a new file in a `Warehouse.private_folder`; all parts of a table have the same schema.
     """
     return pq.ParquetWriter(path, schema, compression="none", use_dictionary=False, write_statistics=False)
 
@@ -613,12 +603,8 @@ def open_part(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 def store_parts(session: Session, table: Table, parts: Sequence[Path]) -> None:
     """Create or replace a table with the rows of all parts, in their order. If that fails, the table stays as it was.
 
-    Args:
-        session: a session that writes the public zone and reads the parts' folder.
-
-    Raises:
-        ValueError: if the table is not public.
-        WarehouseError: if a part is missing or not whole.
+    The session writes the public zone and reads the parts' folder. Raises ValueError if the table is not public, and
+    WarehouseError if a part is missing or not whole.
     """
     if table.zone is not Zone.PUBLIC:
         raise ValueError(f"{table} is not public; parts are not encrypted")
@@ -649,36 +635,32 @@ def _keep_private() -> None:
     """Set the umask of this process to 077 permanently, so that only their owner can access new files.
 
     DuckDB creates databases, logs (`.wal`) and temporary files at any time and from its own threads, so callers cannot
-    set their modes. The umask belongs to the whole process: if a session restored the old umask when it ended, a
-    session in another thread would create its next files with the old umask. Because nothing widens the umask again,
-    threads do not interfere with each other. Files for others to read get their mode one by one (`placement`).
+    set their modes. The umask belongs to the whole process: a session that restored it at its end would widen it for
+    sessions in other threads. Files for others to read get their mode one by one (`placement`).
     """
     os.umask(0o077)
 
 
 def _refuse_computed(connection: duckdb.DuckDBPyConnection, storages: Sequence[Storage]) -> None:
-    """Refuse a zone with a view or a column that could show something else each time that it is read.
+    """Refuse a zone with a view or a column that could show other values to the gates than to the publication.
 
-    It could know the statement that reads it (`current_query`), and show the gates other values than the publication.
-
-    Raises:
-        WarehouseError: if there is a generated column or one with a default, or a view, but for those of the public
-            zone that only join its tables by name, or put the rows of its tables together.
+    It could know the statement that reads it (`current_query`). Raises WarehouseError for a generated column, one with
+    a default, and a view other than those of the public zone that join its tables by name, or put their rows together.
     """
     names = {storage.zone.value: storage.name for storage in storages}
     values = {"zones": list(names)}
-    found = []
+    computed = []
     # DuckDB takes longer for the texts of its own views, and for the columns of all tables, than for all the rest.
     if connection.execute(render(_HAS_VIEWS), values).fetchall():
         views = connection.execute(render("warehouse/views"), values).fetchall()
-        found = [
+        computed = [
             (zone, name)
             for zone, name, text in views
             if zone != Zone.PUBLIC or not (_JOINED.fullmatch(text) or _UNITED.fullmatch(text))
         ]
-    if not found and connection.execute(render("warehouse/may_be_generated"), values).fetchall():
-        found = connection.execute(render("warehouse/generated"), values).fetchall()
-    for zone, name in found:
+    if not computed and connection.execute(render("warehouse/may_be_generated"), values).fetchall():
+        computed = connection.execute(render("warehouse/generated"), values).fetchall()
+    for zone, name in computed:
         raise WarehouseError(
             f"{names[zone]} was altered: Stirred did not write {name}, which is computed whenever it is read. "
             "Nothing was changed. Drop it, and materialize its stage again"

@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -46,7 +47,9 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
     )
     @stated_plainly(StageKind.CEF)
     def cef(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        key, source = custody.version_key(), _source_names(declaration, root)
+        key = custody.version_key()
+        source = ", ".join(path.name for path in source_paths(declaration, root))
+        source = source or f"built-in {declaration.reader.value}"
         files = file_versions(declaration, root, key)
         read_from = source_version(declaration, code_version(declaration), files, key)
         version = version_if_unchanged(warehouse, custody, declaration, read_from)
@@ -57,16 +60,11 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             version = versions.content
         else:
             source += ": unchanged since the stored tables were read from it, so it was not read again"
-        metadata: dict[str, dg.MetadataValue] = {
-            "dagster/column_schema": dg.MetadataValue.table_schema(column_schema(declaration)),
-            "source": dg.MetadataValue.text(source),
-        }
+        metadata: dict[str, Any] = {"dagster/column_schema": column_schema(declaration), "source": source}
         if declaration.synthetic:
             with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-                units, *others = (session.count(table) for table in declaration.cef_tables())
-            metadata["dagster/row_count"] = dg.MetadataValue.int(units)
-            for name, rows in zip(list(declaration.tables)[1:], others, strict=True):
-                metadata[name] = dg.MetadataValue.int(rows)
+                counts = [session.count(table) for table in declaration.cef_tables()]
+            metadata |= dict(zip(["dagster/row_count", *list(declaration.tables)[1:]], counts, strict=True))
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
     @dg.asset_check(
@@ -98,17 +96,6 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             except SealError as error:
                 return check_result([str(error)])
 
-    return [cef, schema_and_keys, as_read, *([_build_structure(declaration, key)] if declaration.structure else [])]
-
-
-def code_version(declaration: DatasetDeclaration) -> str:
-    """The code version of a dataset's CEF, which changes with its recodes, so that the UI shows the CEF as stale."""
-    recodes = declaration.recodes()
-    return f"{CODE_VERSION}-{sha256(canonicalize(recodes)).hexdigest()[:8]}" if recodes else CODE_VERSION
-
-
-def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.AssetChecksDefinition:
-
     @dg.asset_check(
         asset=key,
         name="structure",
@@ -120,12 +107,16 @@ def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.As
             if findings := form_findings(session, declaration):
                 return _check_result(findings, {})
             offenders = structure_offenders(session, declaration)
-        return _check_result(
-            structure_findings(offenders),
-            {Finding(rule.table, rule.offence, rule.column).statement: rows for rule, rows in offenders.items()},
-        )
+        counts = {Finding(rule.table, rule.offence, rule.column).statement: rows for rule, rows in offenders.items()}
+        return _check_result(structure_findings(offenders), counts)
 
-    return structure
+    return [cef, schema_and_keys, as_read, *([structure] if declaration.structure else [])]
+
+
+def code_version(declaration: DatasetDeclaration) -> str:
+    """The code version of a dataset's CEF, which changes with its recodes, so that the UI shows the CEF as stale."""
+    recodes = declaration.recodes()
+    return f"{CODE_VERSION}-{sha256(canonicalize(recodes)).hexdigest()[:8]}" if recodes else CODE_VERSION
 
 
 def _check_result(findings: Sequence[Finding], counts: Mapping[str, int]) -> dg.AssetCheckResult:
@@ -179,8 +170,3 @@ def column_schema(declaration: DatasetDeclaration) -> dg.TableSchema:
             for name, column in records.stored.items()
         ]
     )
-
-
-def _source_names(declaration: DatasetDeclaration, root: Path) -> str:
-    paths = source_paths(declaration, root)
-    return ", ".join(path.name for path in paths) or f"built-in {declaration.reader.value}"

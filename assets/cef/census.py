@@ -186,9 +186,9 @@ UNIT_COLUMNS = {
 }
 """The columns of `units`: those of units.csv, then those of geo.csv. Not every units.csv has GQTYPE.
 
-The type of a unit, the type of group quarters and the tenure are facts about the unit: whatever a person's record says,
-they stay the same for everyone else in the unit. (A unit's tenure becomes 0 when its last person leaves; nobody is left
-then whose record could change.) All others but geography follow from the persons.
+The type of a unit, the type of group quarters and the tenure are facts about the unit, which no person's record changes
+for the others in the unit. (A unit's tenure becomes 0 when its last person leaves; there is no other record then.) All
+others but geography follow from the persons.
 """
 
 PERSON_COLUMNS = {
@@ -219,13 +219,10 @@ DETAILED_COLUMNS = {**SEX, **DETAILED_CODES}
 
 
 def race_code_rules(table: str, prefix: str = "", needs: str | None = None) -> dict[str, Rule]:
-    """The rule that no race code follows one that is Null, one for each column that can violate it.
+    """The rule that no race code follows one that is Null, for every column that can violate it.
 
-    The statement that counts violations includes `cef/race_codes_after_null.sql`.
-
-    Args:
-        prefix: what the names of the rules begin with.
-        needs: a column that only datasets with these codes have.
+    The statement that counts violations includes `cef/race_codes_after_null.sql`. `needs` is a column that only
+    datasets with these codes have.
     """
     return {
         f"{prefix}race_code_{place}": Rule(table, name, f"a code although {before} is {NO_CODE}", needs=needs)

@@ -51,15 +51,12 @@ PLACE = {
 
 @dataclass(frozen=True)
 class BlockFile:
-    """One of the files.
-
-    Attributes:
-        others_allowed: whether it may have further columns, which are ignored.
-    """
+    """One of the files."""
 
     name: str
     columns: Mapping[str, Column]
     others_allowed: bool = False
+    """Whether it may have further columns, which are ignored."""
 
     def header_problem(self, names: Sequence[str]) -> str | None:
         """The rule that the names in the file's header violate; None if they are the columns, in their order."""
@@ -111,11 +108,7 @@ STRUCTURE = Structure(
 
 
 def block_table(table: str, path: str) -> RecordTable:
-    """A table of the CEF: the column BLOCK, and the columns of the file; the place is in `units` only.
-
-    Args:
-        table: `units`, which are the blocks, `persons` or `households`.
-    """
+    """The table `units`, `persons` or `households`: BLOCK, and the columns of the file, the place in `units` only."""
     role = "key" if table == "units" else "unit"
     made = f"{', '.join(PLACE)}, one after the other."
     block = Column.model_validate({"type": "string", "role": role, "title": "block", "description": made})
@@ -145,12 +138,7 @@ class BlockFilesDeclaration(DatasetDeclaration):
 
 
 def detailed_files(units: str, persons: str, households: str | None = None, **described: Any) -> BlockFilesDeclaration:
-    """The declaration of a dataset from the input files of SafeTab.
-
-    Args:
-        households: the file of households, household-records.txt; None if the dataset has none.
-        described: the other fields of the dataset: `name`, `title`, `cap` and so on.
-    """
+    """The declaration of a dataset from three files. `described` has its other fields: `name`, `title`, `cap` etc."""
     return BlockFilesDeclaration(
         **described,
         reader=Reader.PIPE_SEPARATED,

@@ -72,7 +72,7 @@ def ingest(
         The versions of the new CEF, of which nobody else can have written any part.
 
     Raises:
-        SourceError: if the source violates any rules, with all of them; the tables stay as they were.
+        SourceError: with all rules that the source violates; the tables stay as they were.
     """
     findings: list[Finding] = []
     sources: dict[str, list[_ReadSource]] = {}

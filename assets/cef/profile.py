@@ -63,8 +63,7 @@ class Profile:
 def profile(session: Session, reader: Reader, path: Path) -> Profile:
     """Read a file, and describe what its columns contain.
 
-    Raises:
-        SourceError: if the file is missing, empty, or not exactly readable in its format.
+    Raises SourceError if the file is missing, empty, or not exactly readable in its format.
     """
     source, unfit = open_every_column(reader, path)
     names: dict[str, Any] = {

@@ -155,8 +155,7 @@ def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
 def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
     """Open the source of a table, for all columns except those that its geography file provides.
 
-    Raises:
-        SourceError: if the file is missing, is not exactly readable in its format, or lacks a declared column.
+    Raises SourceError if the file is missing, is not exactly readable in its format, or lacks a declared column.
     """
     records = declaration.tables[table]
     if isinstance(declaration, GeneratedDeclaration):
@@ -171,13 +170,9 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
 
 
 def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
-    """Open the geography file of a table: its key, its geography, and any other declared columns that it repeats.
+    """Open the geography file of a table that declares one: key, geography, and other declared columns that it repeats.
 
-    Args:
-        table: a table whose `geography_path` is declared.
-
-    Raises:
-        SourceError: as `open_source`.
+    Raises SourceError as `open_source`.
     """
     records = declaration.tables[table]
     required = {name: column for name, column in records.columns.items() if column.role in (Role.KEY, Role.GEOGRAPHY)}
@@ -233,11 +228,8 @@ def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column])
 def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str]]:
     """Open a file without a declaration: all columns that can be read exactly, as texts.
 
-    Returns:
-        The source, and by name what each other column of a Parquet file is stored as.
-
-    Raises:
-        SourceError: if the file is missing or not exactly readable in its format, or columns share a name.
+    Returns the source, and how all other columns of a Parquet file are stored, by name. Raises SourceError if the file
+    is missing or not exactly readable in its format, or columns share a name.
     """
     # Only the type decides how a column is read.
     columns, unfit = {}, {}
@@ -331,7 +323,7 @@ def _open_parquet(path: Path, columns: Mapping[str, Column], sources: Mapping[st
             findings.append(Finding(path.name, stored_otherwise(_first_word(stored), columns[name].type), source))
     if findings:
         raise SourceError(findings)
-    # DuckDB would read only as many records as a group of rows is said to have, whatever its columns contain.
+    # DuckDB would read only as many records as the metadata give for a group of rows, not as its columns contain.
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(group.num_columns)):
             if chunk.path_in_schema in sources.values() and chunk.num_values != group.num_rows:

@@ -37,18 +37,15 @@ def _domain_checks(column: Column) -> list[pandera.Check]:
         return [pandera.Check.isin(column.codes, **options)]
     if column.pattern is not None:
         return [pandera.Check(_match(column.pattern), **options)]
-    if lowest is not None and highest is not None:
-        return [pandera.Check.in_range(lowest, highest, **options)]
-    if lowest is not None:
-        return [pandera.Check.ge(lowest, **options)]
-    return [pandera.Check.le(highest, **options)] if highest is not None else []
+    bounds = ((pandera.Check.ge, lowest), (pandera.Check.le, highest))
+    return [check(bound, **options) for check, bound in bounds if bound is not None]
 
 
 def _match(pattern: str) -> Callable[[pd.Series], pd.Series]:
     def matches(texts: pd.Series) -> pd.Series:
         # Arrow uses RE2, DuckDB's dialect. pandas would choose between RE2 and Python's dialect by itself.
-        found = pc.match_substring_regex(pa.array(texts.array), whole(pattern))
-        return pd.Series(pd.array(found, dtype=pd.ArrowDtype(pa.bool_())), index=texts.index)
+        matching = pc.match_substring_regex(pa.array(texts.array), whole(pattern))
+        return pd.Series(pd.array(matching, dtype=pd.ArrowDtype(pa.bool_())), index=texts.index)
 
     return matches
 

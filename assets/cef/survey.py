@@ -6,7 +6,7 @@ compose the households and persons. Everything follows from the parameters by MD
 parameters give the same records on any machine.
 
 A person is one record with a column for each answer of each wave. A change of one person therefore changes one record,
-whatever the number of waves. The figures are only plausible: nothing was fitted to a survey.
+for any number of waves. The figures are only plausible: nothing was fitted to a survey.
 """
 
 from dataclasses import dataclass

@@ -212,10 +212,7 @@ def _divide_into_states(population: SyntheticPopulation) -> list[dict[str, int]]
 
 
 def write(session: Session, declaration: SyntheticCensusDeclaration) -> None:
-    """Write the tables of a synthetic census without validation, for benchmarks and tests.
-
-    The asset of a dataset validates what it writes (`ingestion`).
-    """
+    """Write the tables of a synthetic census without the validation of `ingestion`, for benchmarks and tests."""
     for table, (name, records) in zip(declaration.cef_tables(), declaration.tables.items(), strict=True):
         statement, values, names = declaration.generated.recipe(name, records.stored)
         session.create(table, statement, values, **names)

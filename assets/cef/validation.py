@@ -17,7 +17,7 @@ from resources.statements import Table
 from resources.warehouse import Session
 
 BATCH_ROWS = 250_000
-"""The number of rows validated at a time, which bounds memory whatever the size of the table."""
+"""The number of rows validated at a time, which bounds memory for tables of any size."""
 
 REPEATED_KEY = "key that another row has"
 NULL = "null where none is allowed"
@@ -106,11 +106,7 @@ def unit_findings(session: Session, declaration: DatasetDeclaration) -> list[Fin
 
 
 def structure_offenders(session: Session, declaration: DatasetDeclaration) -> dict[Rule, int]:
-    """The number of records that violate each rule of the dataset's layout; empty for a layout without rules.
-
-    Args:
-        session: a session that sees both tables, with the declared columns.
-    """
+    """The number of records that violate each rule of the layout. The tables must have the declared columns."""
     structure = declaration.structure
     if structure is None:
         return {}
@@ -135,11 +131,7 @@ def form_findings(session: Session, declaration: DatasetDeclaration) -> list[Fin
 
 
 def cef_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
-    """The findings about the stored CEF: its columns, types, nulls, keys, and the units of persons.
-
-    Args:
-        session: a session that reads the confidential zone.
-    """
+    """The findings about the stored CEF: its columns, types, nulls, keys, and the units of persons."""
     findings = form_findings(session, declaration)
     malformed = {finding.place for finding in findings}
     for table, records in zip(declaration.cef_tables(), declaration.tables.values(), strict=True):

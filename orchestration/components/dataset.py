@@ -64,9 +64,8 @@ class Dataset(dg.Component, dg.Resolvable):
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
         """The component for the declared attributes, with the template variables of paths filled in.
 
-        Raises:
-            DeclarationError: if a template variable is unknown, or the result is not a path; the message does not
-                contain the values of variables.
+        Raises DeclarationError if a template variable is unknown, or the result is not a path; the message does not
+        contain the values of variables.
         """
         attributes: Any = cls.declared_by.model_validate(model)
 
