@@ -36,21 +36,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dagster import ConfigurableResource
 from pydantic import Field
 
+from resources import keyfiles
 from resources.chain import Anchor, canonicalize, unseal
-from resources.keyfiles import (
-    KEY_BYTES,
-    CustodyError,
-    flush_folder,
-    format_key,
-    link_new,
-    list_temporaries,
-    make_key,
-    parse,
-    read_file,
-    read_key,
-    replace,
-    write_temporary,
-)
+from resources.keyfiles import KEY_BYTES, CustodyError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -111,7 +99,7 @@ class Custody(ConfigurableResource):
 
         Raises CustodyError as `derive`, and if the file cannot be written.
         """
-        replace(Path(self.folder) / ANCHOR, anchor.seal(self.derive(_SEALING)))
+        keyfiles.replace(Path(self.folder) / ANCHOR, anchor.seal(self.derive(_SEALING)))
 
     def version_key(self) -> bytes:
         """The key for data versions that depend on confidential content."""
@@ -143,7 +131,7 @@ class Custody(ConfigurableResource):
             return compute_commitment(self._derive_draw_key(draw_id))
         self.establish()
         path = self._locate_ephemeral_key(draw_id)
-        return compute_commitment(read_key(path) or make_key(path))
+        return compute_commitment(keyfiles.read_key(path) or keyfiles.make_key(path))
 
     def open_key(self, draw_id: str, mode: CustodyMode, committed: str) -> bytes:
         """The key of a draw that has been charged, 32 bytes. This method never makes a key.
@@ -157,7 +145,7 @@ class Custody(ConfigurableResource):
                 file is malformed or exposed.
         """
         escrowed = CustodyMode(mode) is CustodyMode.ESCROWED
-        key = self._derive_draw_key(draw_id) if escrowed else read_key(self._locate_ephemeral_key(draw_id))
+        key = self._derive_draw_key(draw_id) if escrowed else keyfiles.read_key(self._locate_ephemeral_key(draw_id))
         if key is None:
             raise CustodyError(
                 f"draw {draw_id} cannot be replayed: its custody is ephemeral and its key was destroyed; "
@@ -178,9 +166,9 @@ class Custody(ConfigurableResource):
         """
         path = self._locate_ephemeral_key(draw_id)
         # A process that was killed while it made the key may have left a second name for it.
-        for name in (path, *list_temporaries(path)):
+        for name in (path, *keyfiles.list_temporaries(path)):
             name.unlink(missing_ok=True)
-        flush_folder(path.parent)
+        keyfiles.flush_folder(path.parent)
 
     def keeps(self, draw_id: str) -> bool:
         return self._locate_ephemeral_key(draw_id).exists()
@@ -220,12 +208,12 @@ class Custody(ConfigurableResource):
         folder = Path(self.folder)
         if folder.exists():
             _require_private(folder)
-        given = self._read_given_key()
-        key = given or read_key(folder / MASTER)
-        sealed = read_file(folder / ANCHOR)
+        given_key = self._read_given_key()
+        key = given_key or keyfiles.read_key(folder / MASTER)
+        sealed = keyfiles.read_file(folder / ANCHOR)
         if sealed is None:
             signs = [*data, *([FINGERPRINT] if tie is not None else [])]
-            if not signs and (given or key is None):
+            if not signs and (given_key or key is None):
                 return None
             missing = ANCHOR if key else f"{MASTER} and {ANCHOR}"
             sign = f"{signs[0]} exists in {self.databases}" if signs else f"{MASTER} exists"
@@ -233,7 +221,7 @@ class Custody(ConfigurableResource):
         key = key or self._recover(sealed)
         anchor = unseal(sealed, _derive_from(key, _SEALING))
         if anchor is None:
-            holder = f"in the variable {self.variable}" if given else f"in {MASTER}"
+            holder = f"in the variable {self.variable}" if given_key else f"in {MASTER}"
             raise self._explain(f"{ANCHOR} was altered, or sealed with another custody's key than the one {holder}")
         if tie is not None and not hmac.compare_digest(tie, _compute_fingerprint(key)):
             raise self._explain(f"the databases in {self.databases} belong to another custody's key")
@@ -253,36 +241,36 @@ class Custody(ConfigurableResource):
     def _recover(self, sealed: bytes) -> bytes:
         """The master key whose file has not got its final name yet, because its process was killed."""
         path = Path(self.folder) / MASTER
-        for temporary in list_temporaries(path):
+        for temporary in keyfiles.list_temporaries(path):
             with suppress(CustodyError):
-                key = read_key(temporary)
+                key = keyfiles.read_key(temporary)
                 if key and unseal(sealed, _derive_from(key, _SEALING)):
-                    link_new(temporary, path)
+                    keyfiles.link_new(temporary, path)
                     return key
         # Its process, or another one, may just have given it that name.
-        if key := read_key(path):
+        if key := keyfiles.read_key(path):
             return key
         raise self._explain(f"{ANCHOR} exists, but {MASTER}, with which it was sealed, is missing")
 
     def _make(self) -> None:
         """Make the anchor of the empty ledger and, unless it is given, the key. `_recover` names the key's file."""
-        folder, given = self.private_folder(), self._read_given_key()
-        key = given or secrets.token_bytes(KEY_BYTES)
-        temporary = None if given else write_temporary(folder / MASTER, format_key(key))
-        anchor = write_temporary(folder / ANCHOR, Anchor().seal(_derive_from(key, _SEALING)))
-        if not link_new(anchor, folder / ANCHOR) and temporary:
+        folder, given_key = self.private_folder(), self._read_given_key()
+        key = given_key or secrets.token_bytes(KEY_BYTES)
+        temporary = None if given_key else keyfiles.write_temporary(folder / MASTER, keyfiles.format_key(key))
+        anchor = keyfiles.write_temporary(folder / ANCHOR, Anchor().seal(_derive_from(key, _SEALING)))
+        if not keyfiles.link_new(anchor, folder / ANCHOR) and temporary:
             # Another process was first, and its key is the one.
             temporary.unlink(missing_ok=True)
 
     def _tie_databases(self, key: bytes) -> None:
         """Leave the fingerprint of the key beside the databases, which may not exist yet."""
         if self.databases and self._read_tie() is None:
-            folder = Path(self.databases)
-            _make_folder(folder)
-            link_new(write_temporary(folder / FINGERPRINT, _compute_fingerprint(key)), folder / FINGERPRINT)
+            path = Path(self.databases) / FINGERPRINT
+            _make_folder(path.parent)
+            keyfiles.link_new(keyfiles.write_temporary(path, _compute_fingerprint(key)), path)
 
     def _read_tie(self) -> bytes | None:
-        return read_file(Path(self.databases) / FINGERPRINT) if self.databases else None
+        return keyfiles.read_file(Path(self.databases) / FINGERPRINT) if self.databases else None
 
     def _has_data(self, name: str) -> bool:
         return bool(self.databases) and (Path(self.databases) / name).exists()
@@ -300,7 +288,7 @@ class Custody(ConfigurableResource):
         text = environ.get(self.variable)
         if text is None:
             return None
-        key = parse(text)
+        key = keyfiles.parse(text)
         if key is None:
             raise CustodyError(f"environment variable {self.variable} must hold {2 * KEY_BYTES} hexadecimal digits")
         return key
@@ -329,7 +317,7 @@ def _derive_from(key: bytes, purpose: str) -> bytes:
 
 def _compute_fingerprint(key: bytes) -> bytes:
     """A value that tells master keys apart without revealing anything else about them, as the content of a file."""
-    return format_key(_derive_from(key, "fingerprint"))
+    return keyfiles.format_key(_derive_from(key, "fingerprint"))
 
 
 def _name_file(draw_id: str) -> str:

@@ -98,7 +98,7 @@ def write_temporary(path: Path, content: bytes) -> Path:
 
 
 def link_new(temporary: Path, path: Path) -> bool:
-    """Give a written file its name, unless another process gave that name to its own file first; return whether.
+    """Give a written file its name, unless another process was first; return whether it has the name.
 
     Only one process succeeds, and the name never refers to a partial file. Afterwards no temporary file is left, not
     even one of a process that was killed. Raises CustodyError if the folder cannot be written to.

@@ -113,18 +113,17 @@ class LakeZone(Storage):
         Files of writers that were killed are deleted too, if they are at least a day old.
         """
         names = {"zone": quote_literal(self.zone.value), "catalog": quote_literal(self._catalog)}
-        with session(writes=self.zone) as opened:
-            before = opened.row("warehouse/lake_size", **names)[0]
+        with session(writes=self.zone) as writing:
+            before = writing.row("warehouse/lake_size", **names)[0]
             ages = {"age": age.total_seconds()}
-            if replaced := [number for (number,) in opened.rows("warehouse/lake_replaced", ages, **names)]:
+            if replaced := [number for (number,) in writing.rows("warehouse/lake_replaced", ages, **names)]:
                 versions = Fragment(f"[{', '.join(map(str, replaced))}]")
-                opened.run(_LAKE_EXPIRE, versions=versions, **names)
-            cleaned = opened.rows(_LAKE_CLEAN, **names)
-            left = {"age": max(age, _ABANDONED).total_seconds()}
-            orphans = opened.rows(_LAKE_ORPHANS, left, **names)
-            after = opened.row("warehouse/lake_size", **names)[0]
+                writing.run(_LAKE_EXPIRE, versions=versions, **names)
+            cleaned = writing.rows(_LAKE_CLEAN, **names)
+            orphans = writing.rows(_LAKE_ORPHANS, {"age": max(age, _ABANDONED).total_seconds()}, **names)
+            after = writing.row("warehouse/lake_size", **names)[0]
             # PostgreSQL keeps deleted rows, and so the keys of deleted files, until a table is rewritten.
-            opened.run("warehouse/lake_vacuum", **names)
+            writing.run("warehouse/lake_vacuum", **names)
         return Removal(len(cleaned) + len(orphans), before - after)
 
     @property

@@ -291,15 +291,15 @@ class Ledger(ConfigurableResource):
             entries, problems = self._load(old, on_server=False)
             _refuse(problems)
             with self._open(to_append=True) as new:
-                there, _ = new.load()
-                if there != entries[: len(there)]:
+                server_entries, _ = new.load()
+                if server_entries != entries[: len(server_entries)]:
                     raise LedgerError(
-                        f"the server's ledger is not empty: it has {len(there)} entries, which are not those of "
-                        f"{Zone.LEDGER.database}; nothing was moved. If they are this deployment's, its custody was "
+                        f"the server's ledger is not empty: it has {len(server_entries)} entries, which are not those "
+                        f"of {Zone.LEDGER.database}; nothing was moved. If they are this deployment's, its custody was "
                         "lost and made anew: restore its back-up (docs/how-to/lost-key.md). If they are another's, "
                         "name a database of its own"
                     )
-                for entry in entries[len(there) :]:
+                for entry in entries[len(server_entries) :]:
                     # The anchor knows the entry already.
                     new.append(entry, lambda: None)
                 moved, _ = new.load()
@@ -405,10 +405,10 @@ def read_stored_entries(session: Session) -> tuple[Entry, ...]:
 
 
 def _find_departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:
-    known = entries[: anchor.sequence]
-    if len(known) < anchor.sequence:
-        return (f"entries from {len(known) + 1} to {anchor.sequence} are missing at the end",)
-    if (known[-1].hash if known else GENESIS) != anchor.hash:
+    anchored = entries[: anchor.sequence]
+    if len(anchored) < anchor.sequence:
+        return (f"entries from {len(anchored) + 1} to {anchor.sequence} are missing at the end",)
+    if (anchored[-1].hash if anchored else GENESIS) != anchor.hash:
         return (f"entry {anchor.sequence} is not the one that was anchored: the ledger was rebuilt or replaced",)
     later = [entry.hash for entry in entries[anchor.sequence :]]
     if later and later != [anchor.announced]:

@@ -41,11 +41,9 @@ class OpenLedger(Protocol):
         """All entries. Their chain is not verified; the problems are those of the tables that hold them."""
 
     def append(self, entry: Entry, before_commit: Callable[[], None]) -> None:
-        """Append an entry. It is there if this returns; if this raises, it is there or not.
+        """Append an entry that continues the last one. It is there if this returns; if this raises, it is there or not.
 
-        Args:
-            entry: the entry, which continues the last one.
-            before_commit: called when all but the commit was done.
+        `before_commit` is called when all but the commit was done.
         """
 
 

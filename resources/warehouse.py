@@ -554,17 +554,15 @@ class Warehouse(ConfigurableResource):
                     connection.execute(render(LOAD, {"extension": signed_extension(extension)}))
                 connection.execute(render(_PREPARE))
                 if any(storage.on_network for storage in storages):
-                    connection.execute(render("warehouse/reach_storage", self._describe_object_storage()))
+                    # DuckDB itself reads the keys and the region from the environment.
+                    scheme, _, host = self.object_storage.rpartition("://")
+                    server = {"host": quote_literal(host.rstrip("/")), "encrypted": scheme != "http"}
+                    connection.execute(render("warehouse/reach_storage", server | {"given": bool(host)}))
                 else:
                     connection.execute(render(_STAY_OFF_NETWORK))
             except duckdb.Error as error:
                 raise WarehouseError(f"DuckDB cannot open a session: {str(error).splitlines()[0]}") from None
             yield connection
-
-    def _describe_object_storage(self) -> dict[str, Any]:
-        """How to reach the S3 server. DuckDB itself reads the keys and the region from the environment."""
-        scheme, _, host = self.object_storage.rpartition("://")
-        return {"host": quote_literal(host.rstrip("/")), "encrypted": scheme != "http", "given": bool(host)}
 
 
 class _WarehouseSnapshot(Warehouse):

@@ -69,7 +69,6 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
 
     @dg.asset_check(
         asset=key,
-        name="schema_and_keys",
         description=(
             "The stored tables have the declared columns and types, no null where none is allowed, no repeated key, "
             "and a unit for every person."
@@ -83,12 +82,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             findings, {finding.statement: finding.rows for finding in findings if finding.rows is not None}
         )
 
-    @dg.asset_check(
-        asset=key,
-        name="as_read",
-        description="The stored tables are those that were read from the source.",
-        **BLOCKING,
-    )
+    @dg.asset_check(asset=key, description="The stored tables are those that were read from the source.", **BLOCKING)
     def as_read(warehouse: Warehouse, custody: Custody) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             try:
@@ -98,7 +92,6 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
 
     @dg.asset_check(
         asset=key,
-        name="structure",
         description="The stored records satisfy the rules of their layout; each rule is shown with its violations.",
         **BLOCKING,
     )

@@ -13,19 +13,8 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.cef.census import (
-    AREA,
-    DETAILED_CODES,
-    PERSON_COLUMNS,
-    RACES,
-    SEX,
-    TENURES,
-    UNIT_COLUMNS,
-    make_codes,
-    make_column,
-    make_digits,
-    race_code_rules,
-)
+from assets.cef import census
+from assets.cef.census import make_codes, make_digits
 from assets.release.columns import Column, RecordTable
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.structure import Structure
@@ -44,7 +33,7 @@ HOUSEHOLD_TYPES = {
 
 PLACE = {
     "TABBLKST": make_digits(2, "state", "State (FIPS)."),
-    **{name: UNIT_COLUMNS[name] for name in ("TABBLKCOU", "TABTRACTCE", "TABBLK")},
+    **{name: census.UNIT_COLUMNS[name] for name in ("TABBLKCOU", "TABTRACTCE", "TABBLK")},
 }
 """The columns that name a block together."""
 
@@ -71,47 +60,46 @@ FILES = {
         "GRF-C.txt",
         PLACE
         | {
-            "PLACEFP": UNIT_COLUMNS["PLACEFP"],
-            "AIANNHCE": make_digits(4, AREA, f"{AREA}, which may cross states; 9999 for none."),
+            "PLACEFP": census.UNIT_COLUMNS["PLACEFP"],
+            "AIANNHCE": make_digits(4, census.AREA, f"{census.AREA}, which may cross states; 9999 for none."),
         },
         others_allowed=True,
     ),
     "persons": BlockFile(
         "person-records.txt",
         {
-            "QAGE": make_column(
+            "QAGE": census.make_column(
                 "integer", "age", "Age in years; may have leading zeros in the file.", minimum=0, maximum=115
             ),
-            **SEX,
+            **census.SEX,
             "HOUSEHOLDER": make_codes(["True", "False"], "whether the person is the householder"),
             **PLACE,
-            "CENRACE": PERSON_COLUMNS["CENRACE"],
-            **DETAILED_CODES,
+            "CENRACE": census.PERSON_COLUMNS["CENRACE"],
+            **census.DETAILED_CODES,
         },
     ),
     "households": BlockFile(
         "household-records.txt",
         {
             **PLACE,
-            "HHRACE": make_codes(RACES, "race of the householder"),
-            **DETAILED_CODES,
+            "HHRACE": make_codes(census.RACES, "race of the householder"),
+            **census.DETAILED_CODES,
             "HOUSEHOLD_TYPE": make_codes(HOUSEHOLD_TYPES, "type of household"),
-            "TEN": make_codes(TENURES, "tenure"),
+            "TEN": make_codes(census.TENURES, "tenure"),
         },
     ),
 }
 
 STRUCTURE = Structure(
     "cef/detailed_files_structure",
-    race_code_rules("persons") | race_code_rules("households", "householder_", needs="HHRACE"),
+    census.race_code_rules("persons") | census.race_code_rules("households", "householder_", needs="HHRACE"),
 )
 
 
-def block_table(table: str, path: str) -> RecordTable:
+def _make_block_table(table: str, path: str) -> RecordTable:
     """The table `units`, `persons` or `households`: BLOCK, and the columns of the file, the place in `units` only."""
     role = "key" if table == "units" else "unit"
-    made = f"{', '.join(PLACE)}, one after the other."
-    block = Column.model_validate({"type": "string", "role": role, "title": "block", "description": made})
+    block = census.make_column("string", "block", f"{', '.join(PLACE)}, one after the other.", role=role)
     columns = {name: column for name, column in FILES[table].columns.items() if table == "units" or name not in PLACE}
     return RecordTable(path=path, geography_path=None, columns={BLOCK: block, **columns})
 
@@ -139,11 +127,6 @@ class BlockFilesDeclaration(DatasetDeclaration):
 
 def detailed_files(units: str, persons: str, households: str | None = None, **described: Any) -> BlockFilesDeclaration:
     """The declaration of a dataset from three files. `described` has its other fields: `name`, `title`, `cap` etc."""
-    return BlockFilesDeclaration(
-        **described,
-        reader=Reader.PIPE_SEPARATED,
-        record_name="block",
-        units=block_table("units", units),
-        persons=block_table("persons", persons),
-        households=None if households is None else block_table("households", households),
-    )
+    paths = {"units": units, "persons": persons, "households": households}
+    tables = {table: _make_block_table(table, path) for table, path in paths.items() if path is not None}
+    return BlockFilesDeclaration(**described | tables, reader=Reader.PIPE_SEPARATED, record_name="block")

@@ -28,7 +28,7 @@ STATES_2020 = Path(__file__).with_name("states_2020.csv")
 tables."""
 
 
-def _known_states(states: list[str]) -> list[str]:
+def _require_known(states: list[str]) -> list[str]:
     unknown = [state for state in states if state not in STATES]
     if unknown:
         names = ", ".join(state if len(state) < 10 else shown(state) for state in unknown)
@@ -42,7 +42,7 @@ def _known_states(states: list[str]) -> list[str]:
 
 States = Annotated[
     list[str],
-    AfterValidator(_known_states),
+    AfterValidator(_require_known),
     WithJsonSchema({"type": "array", "items": {"enum": list(STATES)}, "minItems": 1, "uniqueItems": True}),
 ]
 """FIPS codes of different states, in ascending order."""

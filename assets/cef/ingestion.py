@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from assets.cef.detailed_files import BLOCK
-from assets.cef.readers import Source, UnreadableError, in_source, open_geography, open_source, source_paths
+from assets.cef.readers import Source, UnreadableError, name_in_source, open_geography, open_source, source_paths
 from assets.cef.validation import (
     NULL,
     REPEATED_KEY,
     Finding,
     SourceError,
+    describe_domain_rule,
     key_findings,
-    outside_its_domain,
     row_findings,
     structure_findings,
     structure_offenders,
@@ -53,7 +53,7 @@ class _ReadSource:
     missing: Counter[str]
 
     def find(self, column: str, rule: str, rows: int) -> Finding:
-        return Finding(self.source.label, rule, in_source(column, self.source.columns[column]), rows)
+        return Finding(self.source.label, rule, name_in_source(column, self.source.columns[column]), rows)
 
 
 def ingest(
@@ -121,7 +121,7 @@ def _changed(sources: Mapping[str, Sequence[_ReadSource]]) -> list[Finding]:
     ]
 
 
-def conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str, Any]]:
+def describe_conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str, Any]]:
     """How each column is read and recoded, as placeholders of `cef/converted.sql`, and the values bound there."""
     read: dict[str, Any] = {}
     bound: dict[str, Any] = {}
@@ -132,7 +132,7 @@ def conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str,
                 read[name] |= {"recode": "bands", "bands": len(labels)}
                 bound[f"labels_{number}"] = list(labels)
                 bound[f"starts_{number}"], bound[f"ends_{number}"] = (
-                    [None if end is None else str(end) for end in one] for one in zip(*ends, strict=True)
+                    [None if end is None else str(end) for end in side] for side in zip(*ends, strict=True)
                 )
             case Merge() as merge:
                 read[name] |= {"recode": "merge"}
@@ -155,7 +155,7 @@ def _read_through(session: Session, source: Source) -> _ReadSource:
     if source.generated and not any(column.recode for column in source.columns.values()):
         return _ReadSource(source, (), Counter())
     try:
-        columns, bound = conversion(source.columns)
+        columns, bound = describe_conversion(source.columns)
         records, *counts = session.row(
             "cef/count_ill_typed", {**source.values, **bound}, relation=source.relation, columns=columns
         )
@@ -194,7 +194,7 @@ def _read_parts(session: Session, source: Source) -> tuple[list[Finding], Counte
     findings = [
         Finding(source.label, rule, name, rows)
         for (name, column), nulls, outside in zip(source.parts.items(), counts[::2], counts[1::2], strict=True)
-        for rule, rows in ((NULL, nulls), (outside_its_domain(column), outside))
+        for rule, rows in ((NULL, nulls), (describe_domain_rule(column), outside))
         if rows
     ]
     return findings, Counter({BLOCK: unmade})
@@ -205,14 +205,16 @@ def _write(
 ) -> list[Finding]:
     source, explained = main.source, main.missing.copy()
     findings: list[Finding] = []
-    columns, bound = conversion({name: records.columns[name] for name in records.stored if name in source.columns})
+    columns, bound = describe_conversion(
+        {name: records.columns[name] for name in records.stored if name in source.columns}
+    )
     values = {**source.values, **bound}
     names: dict[str, Any] = {"relation": source.relation, "columns": columns}
     if geography is None:
         session.create(table, "cef/converted", values, **names)
     else:
         key = str(records.key)
-        places_columns, places_bound = conversion(geography.source.columns)
+        places_columns, places_bound = describe_conversion(geography.source.columns)
         places = session.stage(
             "places",
             "cef/converted",
@@ -257,5 +259,5 @@ def _name_source(finding: Finding, sources: Sequence[_ReadSource]) -> Finding:
     """A finding about a table, with the source and its column instead."""
     for read in sources:
         if column := read.source.columns.get(finding.column):
-            return replace(finding, place=read.source.label, column=in_source(finding.column, column))
+            return replace(finding, place=read.source.label, column=name_in_source(finding.column, column))
     return replace(finding, place=sources[0].source.label)

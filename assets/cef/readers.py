@@ -194,7 +194,7 @@ def _open_file(
         if problem := header_problem(names):
             raise SourceError([Finding(path.name, problem)])
         columns = dict(required) | {
-            name: column for name, column in (optional or {}).items() if in_source(name, column) in names
+            name: column for name, column in (optional or {}).items() if name_in_source(name, column) in names
         }
         sources = _require_columns(path.name, columns, names)
         values = {"path": _without_wildcards(path)}
@@ -238,7 +238,7 @@ def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str
         for name in _read_header(reader, path):
             kind = _choose_type(stored[name]) if name in stored else ColumnType.STRING
             if kind is None:
-                unfit[name] = _first_word(stored[name])
+                unfit[name] = _name_type(stored[name])
             else:
                 columns[name] = Column.model_construct(type=kind)
     return _open_file(reader, path, columns), unfit
@@ -246,16 +246,16 @@ def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str
 
 def _choose_type(stored: pa.DataType) -> ColumnType | None:
     """The type as which a column of a Parquet file can be declared, text if possible; None if there is none."""
-    types = [kind for kind in ColumnType if _kind(stored) in (*STORED_AS[kind], "null")]
+    types = [kind for kind in ColumnType if _find_kind(stored) in (*STORED_AS[kind], "null")]
     return ColumnType.STRING if ColumnType.STRING in types else next(iter(types), None)
 
 
-def in_source(name: str, column: Column) -> str:
+def name_in_source(name: str, column: Column) -> str:
     return column.source or name
 
 
 def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, str]:
-    sources = {name: in_source(name, column) for name, column in columns.items()}
+    sources = {name: name_in_source(name, column) for name, column in columns.items()}
     folded = Counter(name.casefold() for name in names)
     findings = [
         Finding(label, "missing column" if source not in names else "more than one column of that name", source)
@@ -319,8 +319,8 @@ def _open_parquet(path: Path, columns: Mapping[str, Column], sources: Mapping[st
     findings = []
     for name, source in sources.items():
         stored, fitting = schema.field(source).type, STORED_AS[columns[name].type]
-        if _kind(stored) not in (*fitting, "null"):
-            findings.append(Finding(path.name, stored_otherwise(_first_word(stored), columns[name].type), source))
+        if _find_kind(stored) not in (*fitting, "null"):
+            findings.append(Finding(path.name, describe_misfit(_name_type(stored), columns[name].type), source))
     if findings:
         raise SourceError(findings)
     # DuckDB would read only as many records as the metadata give for a group of rows, not as its columns contain.
@@ -331,7 +331,7 @@ def _open_parquet(path: Path, columns: Mapping[str, Column], sources: Mapping[st
     return Fragment(render("cef/read_parquet", {"columns": sources})), metadata.num_rows
 
 
-def stored_otherwise(word: str, declared: ColumnType) -> str:
+def describe_misfit(word: str, declared: ColumnType) -> str:
     """The rule about a column of a Parquet file that is stored as `word`, which is not exact for the declared type."""
     rule = f"stored as {word}, not as {' or '.join(STORED_AS[declared])}"
     if declared is not ColumnType.DECIMAL or word not in ("double", "float", "halffloat"):
@@ -342,7 +342,7 @@ def stored_otherwise(word: str, declared: ColumnType) -> str:
     )
 
 
-def _kind(stored: pa.DataType) -> str | None:
+def _find_kind(stored: pa.DataType) -> str | None:
     """The word of `STORED_AS` for an Arrow type, or `null` for a column without values; None for any other type."""
     if pa.types.is_dictionary(stored):
         stored = stored.value_type
@@ -358,7 +358,7 @@ def _kind(stored: pa.DataType) -> str | None:
     return next((kind for kind, fits in kinds.items() if fits), None)
 
 
-def _first_word(stored: pa.DataType) -> str:
+def _name_type(stored: pa.DataType) -> str:
     """The name of an Arrow type without its parameters, which are names from inside the file."""
     return re.match(r"\w+", str(stored))[0]  # type: ignore[index]
 
@@ -379,6 +379,6 @@ def _open_ma1940(records: RecordTable) -> Source:
 def _open_generated(declaration: GeneratedDeclaration, table: str) -> Source:
     columns, generated = declaration.tables[table].columns, declaration.generated_columns(table)
     statement, values, names = declaration.generated.recipe(table, generated.values())
-    sources = {name: generated[in_source(name, column)] for name, column in columns.items()}
+    sources = {name: generated[name_in_source(name, column)] for name, column in columns.items()}
     text = render("cef/as_text", {"columns": sources, "relation": Fragment(render(statement, names))})
     return Source(f"the synthetic {table}", "built-in source", columns, Fragment(text), values, generated=True)

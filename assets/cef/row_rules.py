@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandera.errors import SchemaErrorReason, SchemaErrors
 
-from assets.cef.validation import NULL, outside_its_domain
+from assets.cef.validation import NULL, describe_domain_rule
 from assets.release.columns import ARROW, Column, RecordTable, whole
 
 
@@ -31,7 +31,7 @@ def row_schema(records: RecordTable) -> pandera.DataFrameSchema:
 
 def _domain_checks(column: Column) -> list[pandera.Check]:
     # Only counts are needed, so one failure case is kept for each batch.
-    options: dict[str, Any] = {"error": outside_its_domain(column), "n_failure_cases": 1}
+    options: dict[str, Any] = {"error": describe_domain_rule(column), "n_failure_cases": 1}
     lowest, highest = column.bounds
     if column.values is not None:
         return [pandera.Check.isin(column.codes, **options)]

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from assets.cef.census import DETAILED_COLUMNS, PERSON_COLUMNS, UNIT_COLUMNS
 from assets.cef.detailed_files import FILES
 from assets.cef.generated import SEED
-from assets.cef.readers import SEPARATORS, in_source
+from assets.cef.readers import SEPARATORS, name_in_source
 from assets.cef.synthetic import SyntheticPopulation
 from assets.release.columns import Column, Role
 from assets.release.dataset import Reader
@@ -26,7 +26,7 @@ from resources.warehouse import Session, Warehouse
 
 def _name_in_file(columns: Mapping[str, Column], first: Sequence[str] = ()) -> dict[str, str]:
     """The columns of a file in their order, with their names in it."""
-    return {name: in_source(name, columns[name]) for name in dict.fromkeys([*first, *columns])}
+    return {name: name_in_source(name, columns[name]) for name in dict.fromkeys([*first, *columns])}
 
 
 _PLACES = {name: column for name, column in UNIT_COLUMNS.items() if column.role is Role.GEOGRAPHY}
@@ -110,20 +110,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--detailed-codes", action="store_true", help="whether persons have QSEX, QRACE1 to QRACE8 and QSPAN"
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
         population = SyntheticPopulation(
-            seed=given.seed,
-            households=given.households,
-            states=given.states,
-            detailed_codes=given.detailed_codes or given.format == "safetab",
+            seed=options.seed,
+            households=options.households,
+            states=options.states,
+            detailed_codes=options.detailed_codes or options.format == "safetab",
         )
     except ValidationError as error:
         parser.error("; ".join(f"{'.'.join(map(str, line['loc']))}: {line['msg']}" for line in error.errors()))
-    if given.format == "safetab":
-        paths = write_block_files(given.folder, population)
+    if options.format == "safetab":
+        paths = write_block_files(options.folder, population)
     else:
-        paths = write_sample(given.folder, population, given.format)
+        paths = write_sample(options.folder, population, options.format)
     for path in paths:
         print(path)
 

@@ -9,6 +9,7 @@ A person is one record with a column for each answer of each wave. A change of o
 for any number of waves. The figures are only plausible: nothing was fitted to a survey.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -72,10 +73,6 @@ class SurveyDesign(dg.Model):
         description="Households in areas of low income, which are sampled at a higher rate by default.",
     )
     other: Stratum = Field(_OTHER, description="All other households.")
-
-    @property
-    def strata(self) -> dict[str, Stratum]:
-        return {"low_income": self.low_income, "other": self.other}
 
 
 class SurveyParameters(Parameters):
@@ -201,34 +198,34 @@ def survey_cells(parameters: SurveyParameters) -> list[Cell]:
     follow from the parameters alone.
     """
     population = {state: states_of_2020()[state]["population"] for state in parameters.states}
-    cells = [(state, code, stratum) for state in population for code, stratum in parameters.design.strata.items()]
+    strata = [(state, code, stratum) for state in population for code, stratum in parameters.design]
     answering = divide(
         parameters.households,
         [
             population[state] * _FRAME_SHARES[code] * stratum.sampling_rate * stratum.response_rate
-            for state, code, stratum in cells
+            for state, code, stratum in strata
         ],
     )
-    made = []
-    for (state, code, stratum), households in zip(cells, answering, strict=True):
+    cells = []
+    for (state, code, stratum), households in zip(strata, answering, strict=True):
         sampled = max(households, round(households / stratum.response_rate))
         stayers = tuple(max(1, round(households * stratum.retention_rate**wave)) for wave in range(parameters.waves))
         of_persons = sampled / (households * stratum.sampling_rate)
         weights = (1 / stratum.sampling_rate, of_persons, of_persons * stayers[0] / stayers[-1])
-        made.append(
+        cells.append(
             Cell(
                 state,
                 code,
                 sampled / stratum.sampling_rate,
                 sampled,
                 stayers,
-                *(_rounded(weight, parameters.weight_places) for weight in weights),
+                *(_round(weight, parameters.weight_places) for weight in weights),
             )
         )
-    return made
+    return cells
 
 
-def _rounded(weight: Fraction, places: int) -> Decimal:
+def _round(weight: Fraction, places: int) -> Decimal:
     return Decimal(floor(weight * 10**places + Fraction(1, 2))).scaleb(-places)
 
 
@@ -254,19 +251,10 @@ def household_columns(parameters: SurveyParameters) -> dict[str, Column]:
         "sampling_stratum": _column(
             "string", "Stratum of the design, to which an area belongs.", values=strata, depends_on_persons=False
         ),
-        "tenure": _column(
-            "string",
-            "Whether the home is owned or rented.",
-            values={"owned": "Owned", "rented": "Rented"},
-            depends_on_persons=False,
-        ),
+        "tenure": _column("string", "Whether the home is owned or rented.", values=_TENURES, depends_on_persons=False),
         "household_size": _column("integer", "The number of persons in the household.", minimum=1, maximum=8),
-        "design_weight": _column(
-            "decimal",
-            "Reciprocal of the rate at which the stratum is sampled.",
-            minimum=str(min(weights)),
-            maximum=str(max(weights)),
-            depends_on_persons=False,
+        "design_weight": _weight(
+            "Reciprocal of the rate at which the stratum is sampled.", weights, depends_on_persons=False
         ),
     }
 
@@ -274,7 +262,6 @@ def household_columns(parameters: SurveyParameters) -> dict[str, Column]:
 def person_columns(parameters: SurveyParameters) -> dict[str, Column]:
     """The columns of the persons: what does not change, then the answers of each wave."""
     cells = survey_cells(parameters)
-    weights = [cell.person_weight for cell in cells]
     columns = {
         "person": _column("integer", "The person.", role="key"),
         "household": _column("integer", "The household of the person.", role="unit"),
@@ -283,11 +270,9 @@ def person_columns(parameters: SurveyParameters) -> dict[str, Column]:
         "age_band": _column("integer", "Age at the first wave.", source="age", bands=_AGE_BANDS),
         "race_hispanic": _column("string", "Hispanic origin, and race of those not Hispanic.", values=_RACES),
         "education": _column("string", "Highest degree at the first wave.", values=_EDUCATION),
-        "person_weight": _column(
-            "decimal",
+        "person_weight": _weight(
             "Weight of the person: the design weight, adjusted for households that did not answer.",
-            minimum=str(min(weights)),
-            maximum=str(max(weights)),
+            [cell.person_weight for cell in cells],
         ),
         "panel_weight": _column(
             "decimal",
@@ -315,6 +300,7 @@ def person_columns(parameters: SurveyParameters) -> dict[str, Column]:
     return columns
 
 
+_TENURES = {"owned": "Owned", "rented": "Rented"}
 _AGE_BANDS = {
     "00-14": {"below": 15},
     "15-24": {"at_least": 15, "below": 25},
@@ -353,3 +339,7 @@ _INSURANCE = {"private": "Private insurance", "public": "Public insurance only",
 
 def _column(kind: str, description: str, **fields: Any) -> Column:
     return Column.model_validate({"type": kind, "description": description, **fields})
+
+
+def _weight(description: str, weights: Sequence[Decimal], **fields: Any) -> Column:
+    return _column("decimal", description, minimum=str(min(weights)), maximum=str(max(weights)), **fields)

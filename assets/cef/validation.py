@@ -23,7 +23,7 @@ REPEATED_KEY = "key that another row has"
 NULL = "null where none is allowed"
 
 
-def outside_its_domain(column: Column) -> str:
+def describe_domain_rule(column: Column) -> str:
     return f"value outside its domain {column.domain_in_words}"
 
 

@@ -140,10 +140,25 @@ class GeneratedAttributes(DatasetAttributes):
     description: str = Field("", description="What the dataset is for; how it was generated is added.")
 
 
-class CensusAttributes(FileAttributes):
-    """The YAML attributes of a dataset in the production layout."""
+class CensusLayoutAttributes(DatasetAttributes):
+    """The YAML attributes of every dataset in the production layout, from files or generated."""
 
     place_names: PlaceNames = Field(default_factory=dict, description=_DESCRIPTIONS["place_names"])
+    detailed_codes: bool
+    recoded_units: Recodes = Field(
+        default_factory=dict, description="Further columns of units, each recoded from a column of the layout."
+    )
+    recoded_persons: Recodes = Field(default_factory=dict, description="The same for persons.")
+
+    @model_validator(mode="after")
+    def _check_recodes(self) -> Self:
+        require_recodes(DETAILED_COLUMNS if self.detailed_codes else {}, recoded_persons=self.recoded_persons)
+        return self
+
+
+class CensusAttributes(FileAttributes, CensusLayoutAttributes):
+    """The YAML attributes of a dataset from files in the production layout."""
+
     format: Literal["csv", "parquet"] = Field(description="csv or parquet, the same for all three files.")
     persons: SourcePath = Field(description="The file of persons: absolute, or relative to the project's root.")
     units: SourcePath = Field(description="The file of units.")
@@ -158,17 +173,6 @@ class CensusAttributes(FileAttributes):
         description="Whether the file of persons has the columns QSEX, QRACE1 to QRACE8 and QSPAN, the sex and the "
         "detailed codes of race and Hispanic origin, which a SafeTab-P release needs.",
     )
-    recoded_units: Recodes = Field(
-        default_factory=dict, description="Further columns of units, each recoded from a column of units or geo."
-    )
-    recoded_persons: Recodes = Field(
-        default_factory=dict, description="Further columns of persons, each recoded from a column of persons."
-    )
-
-    @model_validator(mode="after")
-    def _check_recodes(self) -> Self:
-        require_recodes(DETAILED_COLUMNS if self.detailed_codes else {}, recoded_persons=self.recoded_persons)
-        return self
 
 
 @dataclass
@@ -222,19 +226,8 @@ class SafeTabDataset(Dataset):
         return detailed_files(str(blocks), str(persons), households, **attributes.shared())
 
 
-class SyntheticAttributes(GeneratedAttributes, SyntheticPopulation):
+class SyntheticAttributes(GeneratedAttributes, SyntheticPopulation, CensusLayoutAttributes):
     """The YAML attributes of a synthetic census."""
-
-    recoded_units: Recodes = Field(
-        default_factory=dict, description="Further columns of units, each recoded from a column of the layout."
-    )
-    recoded_persons: Recodes = Field(default_factory=dict, description="The same for persons.")
-    place_names: PlaceNames = Field(default_factory=dict, description=_DESCRIPTIONS["place_names"])
-
-    @model_validator(mode="after")
-    def _check_recodes(self) -> Self:
-        require_recodes(DETAILED_COLUMNS if self.detailed_codes else {}, recoded_persons=self.recoded_persons)
-        return self
 
 
 @dataclass
