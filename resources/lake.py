@@ -19,15 +19,7 @@ from pathlib import Path
 import duckdb
 
 from resources.statements import SQL, Fragment, Zone, quote, quote_literal, render
-from resources.storage import (
-    DETACH,
-    NothingWrittenError,
-    OpenSession,
-    Removal,
-    Storage,
-    WarehouseError,
-    refuse_exposed,
-)
+from resources.storage import DETACH, NothingWrittenError, OpenSession, Removal, Storage, WarehouseError, refuse_exposed
 
 _LAKE_CLEAN = SQL("warehouse/lake_clean", "FROM ducklake_cleanup_old_files({{ zone }}, cleanup_all => true)")
 _LAKE_EXPIRE = SQL("warehouse/lake_expire", "CALL ducklake_expire_snapshots({{ zone }}, versions => {{ versions }})")

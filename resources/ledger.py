@@ -217,11 +217,8 @@ class Ledger(ConfigurableResource):
     def withdraw(self, dataset: str, release: str | None, by: str) -> tuple[Entry, ...]:
         """Record that every draw of a release, or of all releases of a dataset, is withdrawn. The charges remain.
 
-        Returns:
-            The withdrawals of all these draws. Those that were withdrawn before are not withdrawn again.
-
-        Raises:
-            LedgerError: if the ledger is not intact.
+        Return the withdrawals of all these draws; earlier ones are not repeated. Raises LedgerError if the ledger is
+        not intact.
         """
         withdrawn = f"release {dataset}/{release}" if release else f"dataset {dataset}"
         with self._open_to_append() as (open_ledger, entries):
@@ -267,10 +264,8 @@ class Ledger(ConfigurableResource):
     def move_to_server(self) -> int:
         """Move a deployment's ledger from its file to the server, entry by entry. Only the server's continues then.
 
-        If this is interrupted, either ledger continues, and never both: the anchor says which. Repeat it then.
-
-        Returns:
-            The number of entries, which are the same as before in all fields and hashes.
+        If this is interrupted, either ledger continues, and never both: the anchor says which. Repeat it then. Return
+        the number of entries, which are the same as before in all fields and hashes.
 
         Raises:
             LedgerError: if this ledger is not `on_server`, if either ledger is not intact, if the server has entries

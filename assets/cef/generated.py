@@ -157,7 +157,7 @@ class GeneratedDeclaration(DatasetDeclaration):
         return {column.source or name: name for name, column in columns.items() if column.recode is None}
 
 
-def states_of_2020() -> dict[str, dict[str, int]]:
+def read_states() -> dict[str, dict[str, int]]:
     """By FIPS code: the columns state, region, division and population of `STATES_2020`."""
     with STATES_2020.open(newline="") as lines:
         return {row["state"]: {name: int(number) for name, number in row.items()} for row in csv.DictReader(lines)}
@@ -178,5 +178,5 @@ def find_stride(units: int) -> int:
     return next(stride for stride in range(units * 5 // 8 + 1, 2 * units + 2) if gcd(stride, units) == 1)
 
 
-def count_of(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"

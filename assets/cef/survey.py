@@ -19,16 +19,7 @@ from typing import Any, Self
 import dagster as dg
 from pydantic import ConfigDict, Field, model_validator
 
-from assets.cef.generated import (
-    SEED,
-    GeneratedDeclaration,
-    Parameters,
-    States,
-    count_of,
-    divide,
-    find_stride,
-    states_of_2020,
-)
+from assets.cef.generated import SEED, GeneratedDeclaration, Parameters, States, count, divide, find_stride, read_states
 from assets.release.columns import Column
 from assets.release.dataset import Reader
 from assets.release.numbers import DesignRate
@@ -121,8 +112,8 @@ class SurveyParameters(Parameters):
     def origin(self) -> str:
         frame = floor(sum(cell.frame for cell in survey_cells(self)))
         return (
-            f"A synthetic survey of {self.households:,} households in {count_of(len(self.states), 'state')} over "
-            f"{count_of(self.waves, 'wave')} (seed {self.seed}): no record is about a real person. They stand for the "
+            f"A synthetic survey of {self.households:,} households in {count(len(self.states), 'state')} over "
+            f"{count(self.waves, 'wave')} (seed {self.seed}): no record is about a real person. They stand for the "
             f"{frame:,} households that the design samples from. Each person is one record with the answers of all "
             "waves."
         )
@@ -197,7 +188,7 @@ def survey_cells(parameters: SurveyParameters) -> list[Cell]:
     How many households answer and stay is fixed, rounded from the rates; which ones is drawn. The weights therefore
     follow from the parameters alone.
     """
-    population = {state: states_of_2020()[state]["population"] for state in parameters.states}
+    population = {state: read_states()[state]["population"] for state in parameters.states}
     strata = [(state, code, stratum) for state in population for code, stratum in parameters.design]
     answering = divide(
         parameters.households,

@@ -15,16 +15,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from assets.cef.census import DETAILED_COLUMNS, NO_CODE, PERSON_COLUMNS, UNIT_COLUMNS, CensusDeclaration
-from assets.cef.generated import (
-    SEED,
-    GeneratedDeclaration,
-    Parameters,
-    States,
-    count_of,
-    divide,
-    find_stride,
-    states_of_2020,
-)
+from assets.cef.generated import SEED, GeneratedDeclaration, Parameters, States, count, divide, find_stride, read_states
 from assets.release.columns import Column
 from assets.release.dataset import Reader
 from assets.release.size import Size
@@ -122,7 +113,7 @@ class SyntheticPopulation(Parameters):
     @property
     def origin(self) -> str:
         return (
-            f"A synthetic census of {self.households:,} households in {count_of(len(self.states), 'state')} (seed "
+            f"A synthetic census of {self.households:,} households in {count(len(self.states), 'state')} (seed "
             f"{self.seed}): no record is about a real person."
         )
 
@@ -184,7 +175,7 @@ def _divide_into_states(population: SyntheticPopulation) -> list[dict[str, int]]
 
     Multiples of `stride`, which is coprime to `units`, number the units in another order.
     """
-    rows = [states_of_2020()[state] for state in population.states]
+    rows = [read_states()[state] for state in population.states]
     states: list[dict[str, int]] = []
     first = 0
     for row, households in zip(rows, divide(population.households, [row["population"] for row in rows]), strict=True):
