@@ -94,14 +94,14 @@ def ingest(
                     findings += _write(session, table, records, *sources[name])
                 except WarehouseError:
                     # The file was readable a moment ago.
-                    if changed := _changed(sources):
+                    if changed := _find_changes(sources):
                         raise SourceError([*findings, *changed]) from None
                     raise
         if len(sources) == len(declaration.tables) > 1:
             of_tables = unit_findings(session, declaration)
             of_tables += structure_findings(structure_offenders(session, declaration))
             findings += [_name_source(finding, sources[finding.place]) for finding in of_tables]
-        findings += _changed(sources)
+        findings += _find_changes(sources)
         if files is not None and file_versions(declaration, root, version_key) != files:
             findings += [Finding(path.name, CHANGED) for path in source_paths(declaration, root)]
         if findings:
@@ -115,7 +115,7 @@ def ingest(
     return versions or versions_of_cef(session, declaration, version_key)
 
 
-def _changed(sources: Mapping[str, Sequence[_ReadSource]]) -> list[Finding]:
+def _find_changes(sources: Mapping[str, Sequence[_ReadSource]]) -> list[Finding]:
     return [
         Finding(read.source.label, CHANGED) for of_table in sources.values() for read in of_table if read.source.changed
     ]
