@@ -86,7 +86,7 @@ class Entry:
     hash: str = ""
     details: str | None = None
 
-    def known(self) -> Details:
+    def parse_details(self) -> Details:
         """The details of a reservation. Earlier versions recorded none; their population is the dataset."""
         fields = json.loads(self.details) if self.details else {}
         return Details(
@@ -96,7 +96,7 @@ class Entry:
             fields.get("authorization", {}),
         )
 
-    def declared(self) -> Specification:
+    def parse_specification(self) -> Specification:
         """The DP specification of a reservation. Raises ValueError for any other entry."""
         if self.specification is None:
             raise ValueError(f"entry {self.sequence} is no reservation and declares no specification")

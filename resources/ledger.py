@@ -75,24 +75,24 @@ class Reading:
     entries: tuple[Entry, ...]
     problems: tuple[str, ...]
 
-    def intact(self) -> tuple[Entry, ...]:
+    def require_intact(self) -> tuple[Entry, ...]:
         _refuse(self.problems)
         return self.entries
 
     def find_reservation(self, draw_id: str) -> Entry | None:
-        return chain.find(self.intact(), RESERVE, draw_id)
+        return chain.find(self.require_intact(), RESERVE, draw_id)
 
     def find_settlement(self, draw_id: str) -> Entry | None:
-        return chain.find(self.intact(), SETTLE, draw_id)
+        return chain.find(self.require_intact(), SETTLE, draw_id)
 
     def find_withdrawal(self, draw_id: str) -> Entry | None:
-        return chain.find(self.intact(), WITHDRAW, draw_id)
+        return chain.find(self.require_intact(), WITHDRAW, draw_id)
 
     def settled_draws(self, dataset: str, release: str) -> tuple[Entry, ...]:
         """The reservations of a release's settled draws in order of settlement, which numbers its editions from 1."""
-        return chain.settled_draws(self.intact(), dataset, release)
+        return chain.settled_draws(self.require_intact(), dataset, release)
 
-    def charged(self, population: str, like: Loss, through: int | None = None, also: Sequence[Loss] = ()) -> Loss:
+    def compose(self, population: str, like: Loss, through: int | None = None, also: Sequence[Loss] = ()) -> Loss:
         """The composition of a population's finite charges, settled or not, which is compared with the cap.
 
         Args:
@@ -103,11 +103,11 @@ class Reading:
         Raises:
             DoesNotCompose: if a charge cannot be stated in that output premetric.
         """
-        return compose_like(like, drop_infinite([*_list_charges(self.intact()[:through], population), *also]))
+        return compose_like(like, drop_infinite([*_list_charges(self.require_intact()[:through], population), *also]))
 
-    def infinite_charges(self, population: str, through: int | None = None) -> int:
-        """The number of a population's charges with an infinite loss, which no cap bounds; `through` as `charged`."""
-        charges = _list_charges(self.intact()[:through], population)
+    def count_infinite(self, population: str, through: int | None = None) -> int:
+        """The number of a population's charges with an infinite loss, which no cap bounds; `through` as `compose`."""
+        charges = _list_charges(self.require_intact()[:through], population)
         return len(charges) - len(drop_infinite(charges))
 
     def find_or_require_chargeable(
@@ -121,7 +121,7 @@ class Reading:
         unbounded_releases: bool = False,
     ) -> Entry | None:
         """The reservation that the draw already has; if it has none, the refusals of `Ledger.reserve`."""
-        entries = self.intact()
+        entries = self.require_intact()
         reserved = chain.find(entries, RESERVE, draw_id)
         if reserved is None:
             _require_chargeable(entries, dataset, release, specification, cap, details, unbounded_releases)
@@ -129,7 +129,7 @@ class Reading:
 
     def require_fit(self, population: str, release: str, charge: Loss, cap: Loss) -> None:
         """Refuse a further finite charge that does not fit under the cap, as the function `require_fit`."""
-        require_fit(population, release, drop_infinite(_list_charges(self.intact(), population)), charge, cap)
+        require_fit(population, release, drop_infinite(_list_charges(self.require_intact(), population)), charge, cap)
 
 
 class Ledger(ConfigurableResource):
@@ -190,7 +190,7 @@ class Ledger(ConfigurableResource):
             for term in ("dataset", "release", "commitment"):
                 if getattr(reservation, term) != getattr(new, term):
                     raise LedgerError(_describe_difference(reservation, term))
-            if not reservation.declared().protects_like(specification):
+            if not reservation.parse_specification().protects_like(specification):
                 raise LedgerError(_describe_difference(reservation, "specification"))
             return reservation
 
@@ -282,7 +282,7 @@ class Ledger(ConfigurableResource):
             anchor = self.custody.anchor()
             if anchor and anchor.on_server:
                 old.mark_moved()
-                return len(self.read().intact())
+                return len(self.read().require_intact())
             entries, problems = self._load(old, on_server=False)
             _refuse(problems)
             with self._open(to_append=True) as new:
@@ -426,11 +426,11 @@ def of_population(entries: Sequence[Entry], population: str) -> tuple[Entry, ...
 
 
 def _list_reservations(entries: Sequence[Entry], population: str) -> Iterator[Entry]:
-    return (entry for entry in entries if entry.kind == RESERVE and entry.known().population == population)
+    return (entry for entry in entries if entry.kind == RESERVE and entry.parse_details().population == population)
 
 
 def _list_charges(entries: Sequence[Entry], population: str) -> list[Loss]:
-    return [entry.declared().charge for entry in _list_reservations(entries, population)]
+    return [entry.parse_specification().charge for entry in _list_reservations(entries, population)]
 
 
 def _require_chargeable(
@@ -457,7 +457,7 @@ def _require_chargeable(
 
 def _require_one_population(entries: Sequence[Entry], dataset: str, details: Details) -> None:
     for entry in entries:
-        if entry.kind != RESERVE or (known := entry.known()).population == details.population:
+        if entry.kind != RESERVE or (known := entry.parse_details()).population == details.population:
             continue
         if entry.dataset == dataset:
             raise PopulationError(

@@ -152,7 +152,7 @@ def state(folder: Path) -> dict[str, Any]:
         "anchored": anchor["sequence"],
         "announced": anchor["announced"] is not None,
         "problems": book.verify(),
-        "charged": sum((entry.declared().loss for entry in charges), PureLoss()).as_record(),
+        "charged": sum((entry.parse_specification().loss for entry in charges), PureLoss()).as_record(),
         "keys": sorted(path.name for path in (folder / "custody").glob("ephemeral/*.key")),
     }
 

@@ -94,7 +94,7 @@ def test_an_authorized_charge_says_who_when_and_for_which_run(asking: Deployment
     asking.authorization = authorization(asking.refusal("charge"))
     result = asking.run("charge")
     (entry,) = asking.ledger
-    assert entry.known().authorization == {"by": "Ada Lovelace", "run": result.run_id}
+    assert entry.parse_details().authorization == {"by": "Ada Lovelace", "run": result.run_id}
     assert entry.recorded_at
     (charged,) = result.get_asset_materialization_events()
     assert charged.materialization.metadata["authorized by"].value == "Ada Lovelace"
@@ -145,7 +145,7 @@ def test_a_synthetic_dataset_is_charged_automatically_and_the_entry_says_so(tmp_
     deployment = small_deployment(tmp_path / "made_up", dataset={"charging": None, "synthetic": True})
     deployment.reach(*BEFORE, "charge")
     (entry,) = deployment.ledger
-    assert "automatically" in entry.known().authorization["by"]
+    assert "automatically" in entry.parse_details().authorization["by"]
     assert not small_dataset(tmp_path, charging=None, synthetic=True).asks
     assert small_dataset(tmp_path, charging=None).asks, "asking is the default"
     assert small_dataset(tmp_path, charging="ask", synthetic=True).asks
