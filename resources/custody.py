@@ -136,13 +136,9 @@ class Custody(ConfigurableResource):
     def open_key(self, draw_id: str, mode: CustodyMode, committed: str) -> bytes:
         """The key of a draw that has been charged, 32 bytes. This method never makes a key.
 
-        Args:
-            mode: the custody that its release declares.
-            committed: the commitment in the draw's reservation. There is no way to a draw's key without it.
-
-        Raises:
-            CustodyError: if the key is not the one that was committed to, if it was ephemeral and is gone, or if a key
-                file is malformed or exposed.
+        `committed` is the commitment in the draw's reservation. There is no way to a draw's key without it. Raises
+        CustodyError if the key is not the one that was committed to, if it was ephemeral and is gone, or if a key file
+        is malformed or exposed.
         """
         escrowed = CustodyMode(mode) is CustodyMode.ESCROWED
         key = self._derive_draw_key(draw_id) if escrowed else keyfiles.read_key(self._locate_ephemeral_key(draw_id))

@@ -94,17 +94,13 @@ def open_server(patience: float, *, to_append: bool) -> Iterator[ServerLedger]:
 
 
 def migrate() -> tuple[str, ...]:
-    """Apply every migration that the server does not have yet, each in a transaction of its own.
+    """Apply every migration that the server does not have yet, each in a transaction of its own; return their names.
 
     The role of libpq's environment becomes the owner of the schema `stirred`. It needs the right to create schemas in
     the database, and to create roles unless `stirred_charge` and `stirred_audit` exist.
 
-    Returns:
-        The names of the migrations that were applied.
-
-    Raises:
-        StorageError: if the server cannot be reached, refuses a migration, or has a later schema. Earlier migrations
-            stay applied.
+    Raises StorageError if the server cannot be reached, refuses a migration, or has a later schema. Earlier migrations
+    stay applied.
     """
     names = []
     with closing(_connect()) as connection:

@@ -83,7 +83,7 @@ class Storage(ABC):
 
     @abstractmethod
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
-        """Attach the zone under its name. If it is written, it is created first, if need be.
+        """Attach the zone under its name. If it is to be written, it is created first if it does not exist.
 
         Raises WarehouseError if it cannot be opened or created, or is open to others than its owner.
         """
