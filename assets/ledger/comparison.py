@@ -104,7 +104,7 @@ class Comparison:
                 found.setdefault(words, {})[charge.release] = None
         return {words: tuple(releases) for words, releases in found.items()}
 
-    def compose(self, cap: Loss) -> Loss:
+    def compose_charges(self, cap: Loss) -> Loss:
         """The composition of all finite charges in the output premetric of a cap, whatever their units.
 
         Raises:

@@ -52,7 +52,7 @@ class Budget:
     def _composed(self) -> Loss | DoesNotCompose:
         limit = self.cap or next(iter(drop_infinite(charge.loss for charge in self.charges)), PureLoss())
         try:
-            return self.comparison.compose(limit)
+            return self.comparison.compose_charges(limit)
         except DoesNotCompose as error:
             return error
 
