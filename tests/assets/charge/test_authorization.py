@@ -13,7 +13,7 @@ from assets.charge.asset import reserve
 from assets.swapping.release import SwappingRelease
 from mechanisms.accounting.losses import ConcentratedLoss, Loss, PureLoss
 from resources.chain import Details
-from resources.ledger import Ledger
+from resources.ledger import Ledger, Reading
 from tests.deployments import Deployment, households, small_dataset, small_deployment, write_csv
 from tests.depth import quick_cases
 
@@ -159,15 +159,15 @@ def test_a_draw_that_another_run_charges_meanwhile_is_not_refused_beside_its_own
     context = deployment.context
     deployment.run(*BEFORE)
     mine = assess(context.method, context.warehouse, context.custody, context.ledger)
-    read = Ledger._read
+    read = Ledger.read
 
-    def reads(ledger: Ledger) -> Any:
-        monkeypatch.setattr(Ledger, "_read", read)
+    def reads(ledger: Ledger) -> Reading:
+        monkeypatch.setattr(Ledger, "read", read)
         found = read(ledger)
         reserve(deployment.release, mine.draw, context.custody, ledger, mine.details)
         return found
 
-    monkeypatch.setattr(Ledger, "_read", reads)
+    monkeypatch.setattr(Ledger, "read", reads)
     again = assess(context.method, context.warehouse, context.custody, context.ledger)
     assert len(deployment.ledger) == 1
     assert (again.entry, again.refusal) == (None, "")
