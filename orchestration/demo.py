@@ -64,10 +64,10 @@ def _print_ledger(ledger: Ledger) -> None:
     reading = ledger.read()
     print(f"\nThe ledger holds {len(reading.entries)} entries{'' if reading.problems else ', intact'}:")
     for entry in reading.entries:
-        loss = format_loss(entry.declared().charge) if entry.specification else ""
+        loss = format_loss(entry.parse_specification().charge) if entry.specification else ""
         print(f"   {entry.sequence:>3}  {entry.recorded_at}  {entry.kind:8} {entry.dataset}/{entry.release}  {loss}")
     for dataset in dict.fromkeys(entry.dataset for entry in reading.entries):
-        for total in compare(of_population(reading.intact(), dataset)).totals:
+        for total in compare(of_population(reading.require_intact(), dataset)).totals:
             print(f"   {dataset} in total, for changes of one {total.unit}: {format_loss(total.loss)}")
 
 

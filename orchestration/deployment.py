@@ -83,7 +83,9 @@ class Deployment:
                     "release": name,
                     "title": component.declaration.title,
                     "editions": sum(entry.kind == SETTLE for entry in own),
-                    "charges": [format_loss(entry.declared().charge) for entry in own if entry.kind == RESERVE],
+                    "charges": [
+                        format_loss(entry.parse_specification().charge) for entry in own if entry.kind == RESERVE
+                    ],
                     "published": self._is_published(dataset, release, own),
                     "last_run": last.dagster_run.status.value.lower() if last else None,
                     "last_run_at": last.create_timestamp.isoformat(timespec="seconds") if last else None,

@@ -1,9 +1,15 @@
-"""The chain of the budget ledger: what an entry contains, how entries are linked, and what breaks a chain.
+"""The chain of the budget ledger: what an entry contains, how entries are linked, what breaks a chain, and its anchor.
 
-This module holds values and pure functions. `ledger` stores the entries and detects a chain whose end was cut off.
-`mechanisms.accounting` composes the losses.
+This module holds values and pure functions, and the canonical text that hashes and seals are computed over. `ledger`
+stores the entries and writes the anchor. `mechanisms.accounting` composes the losses.
+
+A chain of hashes cannot reveal that its last entries were cut off, that the file was replaced by an earlier copy, or
+that the whole chain was rebuilt. The anchor can: it says where the chain ends, in a small file that `custody` keeps
+beside the master key, with whose key it is sealed. It also says where the chain continues, so that of a file ledger and
+the server ledger that it was moved to only one can be appended to.
 """
 
+import hmac
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -12,8 +18,9 @@ from hashlib import sha256
 from typing import Any
 
 from mechanisms.accounting.specification import Specification
-from resources.anchor import GENESIS
-from resources.canonical import canonicalize
+
+GENESIS = "0" * 64
+"""The hash before the first entry."""
 
 RESERVE = "reserve"
 SETTLE = "settle"
@@ -26,8 +33,8 @@ class Details:
 
     Attributes:
         population: whom the dataset is about; the cap belongs to it.
-        contents: keyed versions of the dataset's content: of its CEF and of each source file.
-        draw: what the draw is made of: its mechanism, the mechanism's version, parameters, and versions of inputs.
+        contents: keyed versions of its CEF and of each source file.
+        draw: its mechanism, the mechanism's version, parameters, and versions of inputs.
         authorization: who authorized the charge (`by`), and the run that made it (`run`).
     """
 
@@ -79,7 +86,7 @@ class Entry:
     hash: str = ""
     details: str | None = None
 
-    def known(self) -> Details:
+    def parse_details(self) -> Details:
         """The details of a reservation. Earlier versions recorded none; their population is the dataset."""
         fields = json.loads(self.details) if self.details else {}
         return Details(
@@ -89,7 +96,7 @@ class Entry:
             fields.get("authorization", {}),
         )
 
-    def declared(self) -> Specification:
+    def parse_specification(self) -> Specification:
         """The DP specification of a reservation. Raises ValueError for any other entry."""
         if self.specification is None:
             raise ValueError(f"entry {self.sequence} is no reservation and declares no specification")
@@ -118,14 +125,14 @@ def make_reservation(
     return _link(chain, replace(entry, details=(details or Details(dataset)).as_text()))
 
 
-def make_settlement(chain: Sequence[Entry], reserved: Entry, output_version: str) -> Entry:
-    settled = replace(reserved, kind=SETTLE, specification=None, output_version=output_version, details=None)
-    return _link(chain, settled)
+def make_settlement(chain: Sequence[Entry], reservation: Entry, output_version: str) -> Entry:
+    entry = replace(reservation, kind=SETTLE, specification=None, output_version=output_version, details=None)
+    return _link(chain, entry)
 
 
-def make_withdrawal(chain: Sequence[Entry], reserved: Entry, withdrawn: str, by: str) -> Entry:
+def make_withdrawal(chain: Sequence[Entry], reservation: Entry, withdrawn: str, by: str) -> Entry:
     details = canonicalize({"withdrawn": withdrawn, "by": by}).decode()
-    entry = replace(reserved, kind=WITHDRAW, specification=None, output_version=None, details=details)
+    entry = replace(reservation, kind=WITHDRAW, specification=None, output_version=None, details=details)
     return _link(chain, entry)
 
 
@@ -139,11 +146,12 @@ def settled_draws(chain: Sequence[Entry], dataset: str, release: str) -> tuple[E
 
     The position in this order, from 1, is the number of the draw's edition. Later entries never change it.
     """
-    settled = [
-        entry for entry in chain if entry.kind == SETTLE and (entry.dataset, entry.release) == (dataset, release)
-    ]
-    reserved = {entry.draw_id: entry for entry in chain if entry.kind == RESERVE}
-    return tuple(reserved[entry.draw_id] for entry in settled)
+    reservations = {entry.draw_id: entry for entry in chain if entry.kind == RESERVE}
+    return tuple(
+        reservations[entry.draw_id]
+        for entry in chain
+        if entry.kind == SETTLE and (entry.dataset, entry.release) == (dataset, release)
+    )
 
 
 def find_breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
@@ -174,6 +182,74 @@ def find_breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
         seen.add((entry.kind, entry.draw_id))
         previous = entry.hash
     return tuple(problems)
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Where the chain ends.
+
+    Attributes:
+        sequence: the number of the last entry known to be committed; 0 before the first.
+        hash: the hash of that entry; 64 zeros before the first.
+        announced: the hash of the entry that is being appended, or None.
+        on_server: whether the chain is in a PostgreSQL server, not in the deployment's file, and continues only there.
+    """
+
+    sequence: int = 0
+    hash: str = GENESIS
+    announced: str | None = None
+    on_server: bool = False
+
+    @property
+    def charged(self) -> bool:
+        """Whether the ledger holds an entry, or may hold the one that was announced."""
+        return self.sequence > 0 or self.announced is not None
+
+    def seal(self, key: bytes) -> bytes:
+        """The content of the anchor's file, authenticated under a key."""
+        return canonicalize(self._to_fields() | {"mac": self.compute_mac(key)})
+
+    def compute_mac(self, key: bytes) -> str:
+        """The HMAC-SHA256 of the anchor under a key, 64 hexadecimal digits."""
+        return hmac.new(key, canonicalize(list(self._to_fields().values())), sha256).hexdigest()
+
+    def _to_fields(self) -> dict[str, Any]:
+        """The anchor of a file has no field `on_server`, as in earlier versions."""
+        return {name: value for name, value in asdict(self).items() if name != "on_server" or value}
+
+
+def unseal(content: bytes, key: bytes) -> Anchor | None:
+    """The anchor in a file's content; None unless it was sealed with this key and not altered since."""
+    try:
+        record = json.loads(content)
+        anchor = Anchor(record["sequence"], record["hash"], record["announced"], record.get("on_server", False))
+        genuine = hmac.compare_digest(record["mac"], anchor.compute_mac(key))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return anchor if genuine else None
+
+
+def canonicalize(value: Any) -> bytes:
+    """The canonical JSON form of a value, for hashing.
+
+    Raises TypeError if the value contains anything but text, integers, booleans, None, lists, and mappings with text
+    keys.
+    """
+    _refuse_ambiguous(value)
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _refuse_ambiguous(value: Any, where: str = "value") -> None:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{where} has a key that is a {type(key).__name__}, not text")
+            _refuse_ambiguous(part, f"{where}.{key}")
+    elif isinstance(value, list):
+        for part in value:
+            _refuse_ambiguous(part, f"{where}[]")
+    elif not (value is None or isinstance(value, str | int)):
+        raise TypeError(f"{where} is a {type(value).__name__}; only text, integers, booleans and None are hashed")
 
 
 def _link(chain: Sequence[Entry], entry: Entry) -> Entry:

@@ -6,9 +6,8 @@ so that no configuration, representation or error message can reveal one.
 
 A new key in place of a lost one would make an old deployment look like a new one, in which nothing was charged yet.
 Therefore a master key is made only for a deployment that has no databases, and no tables in a lake, and together with
-the anchor of the empty ledger. `ledger` looks for entries on a server first. From then on, every use of a key requires
-that key, anchor, ledger and databases are there and belong together.
-The files are made in this order:
+the anchor of the empty ledger. `ledger` looks for entries on a server first. Afterwards every use of a key requires
+that key, anchor, ledger and databases are there and belong together. The files are made in this order:
 
 1. the key under a temporary name;
 2. the anchor of the empty ledger, sealed with that key;
@@ -16,8 +15,8 @@ The files are made in this order:
 4. the fingerprint of the key, beside the databases;
 5. the databases.
 
-Whenever a process is killed, the next one can go on: the anchor tells which temporary file holds the key. A deployment
-from which all of these files were removed cannot be told from a new one.
+If a process is killed, the next one can continue: the anchor tells which temporary file has the key. A deployment that
+lost all of these files looks like a new one.
 """
 
 import hmac
@@ -37,22 +36,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dagster import ConfigurableResource
 from pydantic import Field
 
-from resources.anchor import Anchor, unseal
-from resources.canonical import canonicalize
-from resources.keyfiles import (
-    KEY_BYTES,
-    CustodyError,
-    flush_folder,
-    format_key,
-    link_new,
-    list_temporaries,
-    make_key,
-    parse,
-    read_file,
-    read_key,
-    replace,
-    write_temporary,
-)
+from resources import keyfiles
+from resources.chain import Anchor, canonicalize, unseal
+from resources.keyfiles import KEY_BYTES, CustodyError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -80,8 +66,7 @@ class Custody(ConfigurableResource):
         folder: the folder of the key files and the anchor; created with mode 0700 on first use.
         databases: the folder of the deployment's databases, which show whether the custody is new, lost or another
             one; empty if no databases depend on these keys.
-        lake: the data paths of the zones of that deployment that are in a lake (`Warehouse.lake`), whose tables show
-            it too.
+        lake: the data paths of the zones in a lake (`Warehouse.lake`), whose tables show it too.
         variable: the environment variable that holds the master key as 64 hexadecimal digits. If it is set, no master
             key file is read or created.
     """
@@ -94,11 +79,9 @@ class Custody(ConfigurableResource):
     def derive(self, purpose: str) -> bytes:
         """A key of 32 bytes for one purpose: HKDF-SHA256 (RFC 5869) of the master key, with `purpose` as info.
 
-        The first use establishes the custody of a new deployment.
-
-        Raises:
-            CustodyError: if the master key is malformed, or its file is exposed or unreadable; or if key, anchor,
-                ledger and databases do not belong together, or one of them is missing.
+        The first use establishes the custody of a new deployment. Raises CustodyError if the master key is malformed,
+        or its file is exposed or unreadable; or if key, anchor, ledger and databases do not belong together, or one of
+        them is missing.
         """
         return _derive_from(self._master_key(), purpose)
 
@@ -108,16 +91,15 @@ class Custody(ConfigurableResource):
 
     def anchor(self) -> Anchor | None:
         """The ledger's anchor; None in a new deployment, which stays new. Raises CustodyError as `derive`."""
-        found = self._find_key()
-        return found[1] if found else None
+        pair = self._find_key()
+        return pair[1] if pair else None
 
     def set_anchor(self, anchor: Anchor) -> None:
         """Seal another anchor. Only the process that has the ledger open for writing may do so.
 
-        Raises:
-            CustodyError: as for `derive`, or if the file cannot be written.
+        Raises CustodyError as `derive`, and if the file cannot be written.
         """
-        replace(Path(self.folder) / ANCHOR, anchor.seal(self.derive(_SEALING)))
+        keyfiles.replace(Path(self.folder) / ANCHOR, anchor.seal(self.derive(_SEALING)))
 
     def version_key(self) -> bytes:
         """The key for data versions that depend on confidential content."""
@@ -130,53 +112,36 @@ class Custody(ConfigurableResource):
     def seal(self, facts: Mapping[str, Any]) -> str:
         """The HMAC-SHA256 of facts that a later stage relies on, 64 hexadecimal digits.
 
-        Args:
-            facts: text, integers, booleans, None, and lists and mappings of these.
-
-        Raises:
-            TypeError: if a fact is anything else.
+        Raises TypeError as `canonicalize`; a float, for example, has no unique text form.
         """
         return hmac.new(self.derive("seal"), canonicalize(dict(facts)), sha256).hexdigest()
 
     def draw_id(self, parts: Mapping[str, Any]) -> str:
-        """The identifier of a draw: the HMAC-SHA256 of everything the draw depends on, 64 hexadecimal digits.
-
-        Args:
-            parts: text, integers, booleans, None, and lists and mappings of these.
-
-        Raises:
-            TypeError: if a part is anything else; a float, for example, has no unique text form.
-        """
+        """The HMAC-SHA256 of everything that a draw depends on, 64 hexadecimal digits. Raises TypeError as `seal`."""
         return hmac.new(self.derive("draw id"), canonicalize(dict(parts)), sha256).hexdigest()
 
     def commit(self, draw_id: str, mode: CustodyMode) -> str:
         """The commitment to the key of a draw that is about to be charged. Only `open_key` returns the key itself.
 
         An escrowed key is derived from the master key and the draw id. An ephemeral key is random: the first call makes
-        it and stores it on disk until `forget`, so that a draw that was killed midway resumes with the same key.
-
-        Raises:
-            CustodyError: if a key file is malformed or exposed.
+        it and stores it on disk until `forget`, so that a draw that was killed midway resumes with the same key. Raises
+        CustodyError if a key file is malformed or exposed.
         """
         if CustodyMode(mode) is CustodyMode.ESCROWED:
             return compute_commitment(self._derive_draw_key(draw_id))
         self.establish()
         path = self._locate_ephemeral_key(draw_id)
-        return compute_commitment(read_key(path) or make_key(path))
+        return compute_commitment(keyfiles.read_key(path) or keyfiles.make_key(path))
 
     def open_key(self, draw_id: str, mode: CustodyMode, committed: str) -> bytes:
         """The key of a draw that has been charged, 32 bytes. This method never makes a key.
 
-        Args:
-            mode: the custody that its release declares.
-            committed: the commitment in the draw's reservation. There is no way to a draw's key without it.
-
-        Raises:
-            CustodyError: if the key is not the one that was committed to, if it was ephemeral and is gone, or if a key
-                file is malformed or exposed.
+        `committed` is the commitment in the draw's reservation. There is no way to a draw's key without it. Raises
+        CustodyError if the key is not the one that was committed to, if it was ephemeral and is gone, or if a key file
+        is malformed or exposed.
         """
         escrowed = CustodyMode(mode) is CustodyMode.ESCROWED
-        key = self._derive_draw_key(draw_id) if escrowed else read_key(self._locate_ephemeral_key(draw_id))
+        key = self._derive_draw_key(draw_id) if escrowed else keyfiles.read_key(self._locate_ephemeral_key(draw_id))
         if key is None:
             raise CustodyError(
                 f"draw {draw_id} cannot be replayed: its custody is ephemeral and its key was destroyed; "
@@ -197,9 +162,9 @@ class Custody(ConfigurableResource):
         """
         path = self._locate_ephemeral_key(draw_id)
         # A process that was killed while it made the key may have left a second name for it.
-        for name in (path, *list_temporaries(path)):
+        for name in (path, *keyfiles.list_temporaries(path)):
             name.unlink(missing_ok=True)
-        flush_folder(path.parent)
+        keyfiles.flush_folder(path.parent)
 
     def keeps(self, draw_id: str) -> bool:
         return self._locate_ephemeral_key(draw_id).exists()
@@ -207,8 +172,7 @@ class Custody(ConfigurableResource):
     def private_folder(self, name: str = "") -> Path:
         """The custody's folder, or a folder inside it, created with mode 0700 if it does not exist.
 
-        Raises:
-            CustodyError: if other users can write to it, and could therefore remove or replace a key.
+        Raises CustodyError if other users can write to it, and could therefore remove or replace a key.
         """
         folder = Path(self.folder)
         for step in (folder, folder / name) if name else (folder,):
@@ -223,12 +187,11 @@ class Custody(ConfigurableResource):
                 missing = f"{ANCHOR} is" if self._read_given_key() else f"{MASTER} and {ANCHOR} are"
                 raise self._explain(f"the confidential zone in the lake has tables, but {missing} missing")
             self._make()
-        found = self._find_key()
-        if found is None:
+        pair = self._find_key()
+        if pair is None:
             raise CustodyError(f"the files in {self.folder} disappeared while they were being made")
-        key, _ = found
-        self._tie_databases(key)
-        return key
+        self._tie_databases(pair[0])
+        return pair[0]
 
     def _find_key(self) -> tuple[bytes, Anchor] | None:
         """The master key and the anchor, which belong together and to the databases; None in a new deployment.
@@ -241,12 +204,12 @@ class Custody(ConfigurableResource):
         folder = Path(self.folder)
         if folder.exists():
             _require_private(folder)
-        given = self._read_given_key()
-        key = given or read_key(folder / MASTER)
-        sealed = read_file(folder / ANCHOR)
+        given_key = self._read_given_key()
+        key = given_key or keyfiles.read_key(folder / MASTER)
+        sealed = keyfiles.read_file(folder / ANCHOR)
         if sealed is None:
             signs = [*data, *([FINGERPRINT] if tie is not None else [])]
-            if not signs and (given or key is None):
+            if not signs and (given_key or key is None):
                 return None
             missing = ANCHOR if key else f"{MASTER} and {ANCHOR}"
             sign = f"{signs[0]} exists in {self.databases}" if signs else f"{MASTER} exists"
@@ -254,7 +217,7 @@ class Custody(ConfigurableResource):
         key = key or self._recover(sealed)
         anchor = unseal(sealed, _derive_from(key, _SEALING))
         if anchor is None:
-            holder = f"in the variable {self.variable}" if given else f"in {MASTER}"
+            holder = f"in the variable {self.variable}" if given_key else f"in {MASTER}"
             raise self._explain(f"{ANCHOR} was altered, or sealed with another custody's key than the one {holder}")
         if tie is not None and not hmac.compare_digest(tie, _compute_fingerprint(key)):
             raise self._explain(f"the databases in {self.databases} belong to another custody's key")
@@ -274,36 +237,36 @@ class Custody(ConfigurableResource):
     def _recover(self, sealed: bytes) -> bytes:
         """The master key whose file has not got its final name yet, because its process was killed."""
         path = Path(self.folder) / MASTER
-        for temporary in list_temporaries(path):
+        for temporary in keyfiles.list_temporaries(path):
             with suppress(CustodyError):
-                key = read_key(temporary)
+                key = keyfiles.read_key(temporary)
                 if key and unseal(sealed, _derive_from(key, _SEALING)):
-                    link_new(temporary, path)
+                    keyfiles.link_new(temporary, path)
                     return key
         # Its process, or another one, may just have given it that name.
-        if key := read_key(path):
+        if key := keyfiles.read_key(path):
             return key
         raise self._explain(f"{ANCHOR} exists, but {MASTER}, with which it was sealed, is missing")
 
     def _make(self) -> None:
         """Make the anchor of the empty ledger and, unless it is given, the key. `_recover` names the key's file."""
-        folder, given = self.private_folder(), self._read_given_key()
-        key = given or secrets.token_bytes(KEY_BYTES)
-        temporary = None if given else write_temporary(folder / MASTER, format_key(key))
-        anchor = write_temporary(folder / ANCHOR, Anchor().seal(_derive_from(key, _SEALING)))
-        if not link_new(anchor, folder / ANCHOR) and temporary:
+        folder, given_key = self.private_folder(), self._read_given_key()
+        key = given_key or secrets.token_bytes(KEY_BYTES)
+        temporary = None if given_key else keyfiles.write_temporary(folder / MASTER, keyfiles.format_key(key))
+        anchor = keyfiles.write_temporary(folder / ANCHOR, Anchor().seal(_derive_from(key, _SEALING)))
+        if not keyfiles.link_new(anchor, folder / ANCHOR) and temporary:
             # Another process was first, and its key is the one.
             temporary.unlink(missing_ok=True)
 
     def _tie_databases(self, key: bytes) -> None:
         """Leave the fingerprint of the key beside the databases, which may not exist yet."""
         if self.databases and self._read_tie() is None:
-            folder = Path(self.databases)
-            _make_folder(folder)
-            link_new(write_temporary(folder / FINGERPRINT, _compute_fingerprint(key)), folder / FINGERPRINT)
+            path = Path(self.databases) / FINGERPRINT
+            _make_folder(path.parent)
+            keyfiles.link_new(keyfiles.write_temporary(path, _compute_fingerprint(key)), path)
 
     def _read_tie(self) -> bytes | None:
-        return read_file(Path(self.databases) / FINGERPRINT) if self.databases else None
+        return keyfiles.read_file(Path(self.databases) / FINGERPRINT) if self.databases else None
 
     def _has_data(self, name: str) -> bool:
         return bool(self.databases) and (Path(self.databases) / name).exists()
@@ -321,7 +284,7 @@ class Custody(ConfigurableResource):
         text = environ.get(self.variable)
         if text is None:
             return None
-        key = parse(text)
+        key = keyfiles.parse(text)
         if key is None:
             raise CustodyError(f"environment variable {self.variable} must hold {2 * KEY_BYTES} hexadecimal digits")
         return key
@@ -349,8 +312,8 @@ def _derive_from(key: bytes, purpose: str) -> bytes:
 
 
 def _compute_fingerprint(key: bytes) -> bytes:
-    """What tells master keys apart and says nothing else about them, as the content of a file."""
-    return format_key(_derive_from(key, "fingerprint"))
+    """A value that tells master keys apart without revealing anything else about them, as the content of a file."""
+    return keyfiles.format_key(_derive_from(key, "fingerprint"))
 
 
 def _name_file(draw_id: str) -> str:

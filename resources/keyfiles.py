@@ -27,9 +27,8 @@ def parse(text: str) -> bytes | None:
 def read_key(path: Path) -> bytes | None:
     """The key in a file, or None if there is no file.
 
-    Raises:
-        CustodyError: if the file cannot be opened, is no regular file, belongs to another user, is open to others, or
-            holds anything but a key.
+    Raises CustodyError if the file cannot be opened, is no regular file, belongs to another user, is open to others, or
+    holds anything but a key.
     """
     try:
         # These flags keep `open` from following a link or waiting for a pipe; neither is a regular file, so both fail.
@@ -74,11 +73,7 @@ def format_key(key: bytes) -> bytes:
 
 
 def make_key(path: Path) -> bytes:
-    """Create the file of a random key. If another process was first, return that process's key.
-
-    Raises:
-        CustodyError: if the file cannot be written.
-    """
+    """Create the file of a random key; if another process was first, return its key. Raises CustodyError."""
     link_new(write_temporary(path, format_key(secrets.token_bytes(KEY_BYTES))), path)
     key = read_key(path)
     if key is None:
@@ -89,8 +84,7 @@ def make_key(path: Path) -> bytes:
 def write_temporary(path: Path, content: bytes) -> Path:
     """Write a file of mode 0600 durably under a temporary name beside `path`; return that name.
 
-    Raises:
-        CustodyError: if the file cannot be written; nothing is left of it.
+    Raises CustodyError if the file cannot be written; nothing is left of it.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -104,16 +98,10 @@ def write_temporary(path: Path, content: bytes) -> Path:
 
 
 def link_new(temporary: Path, path: Path) -> bool:
-    """Give a written file its name, unless another process gave that name to its own file first.
+    """Give a written file its name, unless another process was first; return whether it has the name.
 
     Only one process succeeds, and the name never refers to a partial file. Afterwards no temporary file is left, not
-    even one of a process that was killed.
-
-    Returns:
-        Whether this file was the first.
-
-    Raises:
-        CustodyError: if the folder cannot be written to.
+    even one of a process that was killed. Raises CustodyError if the folder cannot be written to.
     """
     first = False
     try:
@@ -137,10 +125,8 @@ def list_temporaries(path: Path) -> list[Path]:
 def replace(path: Path, content: bytes) -> None:
     """Write a file of mode 0600 in place of the one that has its name; readers see one or the other.
 
-    Only one process at a time may do so. What it leaves if it is killed, the next one overwrites.
-
-    Raises:
-        CustodyError: if the file cannot be written.
+    Only one process at a time may do so. If it is killed, the next one overwrites the remains. Raises CustodyError if
+    the file cannot be written.
     """
     temporary = path.with_name(f".{path.name}")
     try:

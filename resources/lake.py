@@ -5,7 +5,7 @@ of its own. libpq finds it, and the role that opens it, as the service `stirred_
 process (`PGSERVICEFILE`, `PGPASSFILE`), so no password passes through here, DuckDB, or a message.
 
 The catalog is as confidential as the zone: it holds the keys of the files, and minima and maxima of columns. Files of
-the confidential zone are encrypted, so whoever can read the files alone sees nothing. No row is in the catalog.
+the confidential zone are encrypted, so the files alone show nothing. No row is in the catalog.
 
 Several processes can write different tables at once. If two write the same table, the second one fails as a whole.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 import duckdb
 
 from resources.statements import SQL, Fragment, Zone, quote, quote_literal, render
-from resources.storage import DETACH, NothingWrittenError, OpenSession, Removal, WarehouseError, refuse_exposed
+from resources.storage import DETACH, NothingWrittenError, OpenSession, Removal, Storage, WarehouseError, refuse_exposed
 
 _LAKE_CLEAN = SQL("warehouse/lake_clean", "FROM ducklake_cleanup_old_files({{ zone }}, cleanup_all => true)")
 _LAKE_EXPIRE = SQL("warehouse/lake_expire", "CALL ducklake_expire_snapshots({{ zone }}, versions => {{ versions }})")
@@ -36,7 +36,7 @@ _CREATED_AT_ONCE = "Failed to initialize DuckLake"
 
 
 @dataclass(frozen=True)
-class LakeZone:
+class LakeZone(Storage):
     """One zone in a lake.
 
     Attributes:
@@ -48,8 +48,8 @@ class LakeZone:
     data: str
     patience: float
 
-    extensions: Collection[str] = ("ducklake", "postgres_scanner")
-    shared: bool = True
+    extensions = ("ducklake", "postgres_scanner")
+    shared = True
 
     @property
     def service(self) -> str:
@@ -76,12 +76,11 @@ class LakeZone:
             return False
 
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
-        """Attach the zone; to read it, in the state that it has now, whoever writes to it meanwhile.
+        """Attach the zone; to read it, in its present state, which later writers do not change.
 
-        Raises:
-            WarehouseError: if the catalog cannot be opened or created; if it is open to other roles than its owner; if
-                it belongs to files elsewhere, or to files of the confidential zone that are not encrypted; or if users
-                other than the owner have any access to a folder of files.
+        Raises WarehouseError if the catalog cannot be opened or created; if it is open to other roles than its owner;
+        if it belongs to files elsewhere, or to files of the confidential zone that are not encrypted; or if users other
+        than the owner have any access to a folder of files.
         """
         if not self.on_network:
             self._keep_folder(create=not read_only)
@@ -106,18 +105,17 @@ class LakeZone:
         Files of writers that were killed are deleted too, if they are at least a day old.
         """
         names = {"zone": quote_literal(self.zone.value), "catalog": quote_literal(self._catalog)}
-        with session(writes=self.zone) as opened:
-            before = opened.row("warehouse/lake_size", **names)[0]
+        with session(writes=self.zone) as writing:
+            before = writing.row("warehouse/lake_size", **names)[0]
             ages = {"age": age.total_seconds()}
-            if replaced := [number for (number,) in opened.rows("warehouse/lake_replaced", ages, **names)]:
+            if replaced := [number for (number,) in writing.rows("warehouse/lake_replaced", ages, **names)]:
                 versions = Fragment(f"[{', '.join(map(str, replaced))}]")
-                opened.run(_LAKE_EXPIRE, versions=versions, **names)
-            cleaned = opened.rows(_LAKE_CLEAN, **names)
-            left = {"age": max(age, _ABANDONED).total_seconds()}
-            orphans = opened.rows(_LAKE_ORPHANS, left, **names)
-            after = opened.row("warehouse/lake_size", **names)[0]
+                writing.run(_LAKE_EXPIRE, versions=versions, **names)
+            cleaned = writing.rows(_LAKE_CLEAN, **names)
+            orphans = writing.rows(_LAKE_ORPHANS, {"age": max(age, _ABANDONED).total_seconds()}, **names)
+            after = writing.row("warehouse/lake_size", **names)[0]
             # PostgreSQL keeps deleted rows, and so the keys of deleted files, until a table is rewritten.
-            opened.run("warehouse/lake_vacuum", **names)
+            writing.run("warehouse/lake_vacuum", **names)
         return Removal(len(cleaned) + len(orphans), before - after)
 
     @property
@@ -152,24 +150,24 @@ class LakeZone:
                 connection.execute(text)
                 return
             except duckdb.Error as error:
-                said = str(error)
-                if _NO_CATALOG in said:
+                message = str(error)
+                if _NO_CATALOG in message:
                     raise NothingWrittenError(
                         f"nothing has been written to the {self.zone.value} zone yet (its catalog is empty)"
                     ) from None
-                if _CREATED_AT_ONCE not in said or time.monotonic() > deadline:
+                if _CREATED_AT_ONCE not in message or time.monotonic() > deadline:
                     raise WarehouseError(
-                        f"cannot open {self.name} (service {self.service}): {_explain(said)}"
+                        f"cannot open {self.name} (service {self.service}): {_explain(message)}"
                     ) from None
             time.sleep(0.05)
 
 
-def _explain(said: str) -> str:
+def _explain(message: str) -> str:
     """Why DuckLake cannot attach a catalog, without the connection string that it quotes."""
-    if "does not match existing data path" in said:
+    if "does not match existing data path" in message:
         return "its files lie elsewhere. Set the data path that it was created with"
-    if "the database is not encrypted" in said:
+    if "the database is not encrypted" in message:
         return "its files are not encrypted. Give the zone an empty database"
-    # DuckDB quotes the string in double quotes, with a colon after the last one that precedes what libpq says.
-    _, found, reason = said.partition('": ')
-    return f"PostgreSQL says: {reason.splitlines()[0]}" if found and reason else "DuckLake refuses it"
+    # DuckDB quotes the string in double quotes, with a colon after the last one before the message of libpq.
+    reason = message.partition('": ')[2]
+    return f"PostgreSQL says: {reason.splitlines()[0]}" if reason else "DuckLake refuses it"

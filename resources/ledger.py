@@ -13,7 +13,7 @@ to an earlier state together with the database: someone who can write to both ca
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -26,11 +26,10 @@ from mechanisms.accounting.rounding import DECIMALS, round_up
 from mechanisms.accounting.specification import Specification
 from mechanisms.refusal import RefusedError
 from resources import chain
-from resources.anchor import GENESIS, Anchor
-from resources.chain import RESERVE, SETTLE, WITHDRAW, Details, Entry
+from resources.chain import GENESIS, RESERVE, SETTLE, WITHDRAW, Anchor, Details, Entry
 from resources.custody import Custody
 from resources.keyfiles import CustodyError
-from resources.ledger_storage import FileLedger, FileStorage, LedgerStorage, OpenLedger
+from resources.ledger_storage import FileLedger, OpenLedger, open_file
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
 
@@ -76,24 +75,24 @@ class Reading:
     entries: tuple[Entry, ...]
     problems: tuple[str, ...]
 
-    def intact(self) -> tuple[Entry, ...]:
+    def require_intact(self) -> tuple[Entry, ...]:
         _refuse(self.problems)
         return self.entries
 
     def find_reservation(self, draw_id: str) -> Entry | None:
-        return chain.find(self.intact(), RESERVE, draw_id)
+        return chain.find(self.require_intact(), RESERVE, draw_id)
 
     def find_settlement(self, draw_id: str) -> Entry | None:
-        return chain.find(self.intact(), SETTLE, draw_id)
+        return chain.find(self.require_intact(), SETTLE, draw_id)
 
     def find_withdrawal(self, draw_id: str) -> Entry | None:
-        return chain.find(self.intact(), WITHDRAW, draw_id)
+        return chain.find(self.require_intact(), WITHDRAW, draw_id)
 
     def settled_draws(self, dataset: str, release: str) -> tuple[Entry, ...]:
         """The reservations of a release's settled draws in order of settlement, which numbers its editions from 1."""
-        return chain.settled_draws(self.intact(), dataset, release)
+        return chain.settled_draws(self.require_intact(), dataset, release)
 
-    def charged(self, population: str, like: Loss, through: int | None = None, also: Sequence[Loss] = ()) -> Loss:
+    def compose(self, population: str, like: Loss, through: int | None = None, also: Sequence[Loss] = ()) -> Loss:
         """The composition of a population's finite charges, settled or not, which is compared with the cap.
 
         Args:
@@ -104,14 +103,11 @@ class Reading:
         Raises:
             DoesNotCompose: if a charge cannot be stated in that output premetric.
         """
-        return compose_like(like, drop_infinite([*_list_charges(self.intact()[:through], population), *also]))
+        return compose_like(like, drop_infinite([*_list_charges(self.require_intact()[:through], population), *also]))
 
-    def infinite_charges(self, population: str, through: int | None = None) -> int:
-        """The number of a population's charges with an infinite loss, which no cap bounds.
-
-        `through` is the last sequence number that counts; None for all entries.
-        """
-        charges = _list_charges(self.intact()[:through], population)
+    def count_infinite(self, population: str, through: int | None = None) -> int:
+        """The number of a population's charges with an infinite loss, which no cap bounds; `through` as `compose`."""
+        charges = _list_charges(self.require_intact()[:through], population)
         return len(charges) - len(drop_infinite(charges))
 
     def find_or_require_chargeable(
@@ -124,28 +120,16 @@ class Reading:
         details: Details,
         unbounded_releases: bool = False,
     ) -> Entry | None:
-        """What `reserve` would do, without doing it: the reservation that the draw already has, or None.
-
-        Raises:
-            CapExceeded: as `Ledger.reserve`.
-            PopulationError: as `Ledger.reserve`.
-        """
-        entries = self.intact()
+        """The reservation that the draw already has; if it has none, the refusals of `Ledger.reserve`."""
+        entries = self.require_intact()
         reserved = chain.find(entries, RESERVE, draw_id)
         if reserved is None:
             _require_chargeable(entries, dataset, release, specification, cap, details, unbounded_releases)
         return reserved
 
     def require_fit(self, population: str, release: str, charge: Loss, cap: Loss) -> None:
-        """Refuse a further finite charge that does not fit under the cap.
-
-        Args:
-            release: who would be charged, for the message.
-
-        Raises:
-            CapExceeded: if it does not fit.
-        """
-        require_fit(population, release, drop_infinite(_list_charges(self.intact(), population)), charge, cap)
+        """Refuse a further finite charge that does not fit under the cap, as the function `require_fit`."""
+        require_fit(population, release, drop_infinite(_list_charges(self.require_intact(), population)), charge, cap)
 
 
 class Ledger(ConfigurableResource):
@@ -195,37 +179,36 @@ class Ledger(ConfigurableResource):
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms or was withdrawn.
         """
         details = details or Details(dataset)
-        with self._open_to_append() as (opened, entries):
+        with self._open_to_append() as (open_ledger, entries):
             new = chain.make_reservation(entries, dataset, release, draw_id, specification, commitment, details)
-            reserved = chain.find(entries, RESERVE, draw_id)
-            if reserved is None:
+            reservation = chain.find(entries, RESERVE, draw_id)
+            if reservation is None:
                 _require_chargeable(entries, dataset, release, specification, cap, details, unbounded_releases)
-                self._append(opened, new)
+                self._append(open_ledger, new)
                 return new
             _refuse_withdrawn(entries, draw_id)
             for term in ("dataset", "release", "commitment"):
-                if getattr(reserved, term) != getattr(new, term):
-                    raise LedgerError(_describe_difference(reserved, term))
-            if not reserved.declared().protects_like(specification):
-                raise LedgerError(_describe_difference(reserved, "specification"))
-            return reserved
+                if getattr(reservation, term) != getattr(new, term):
+                    raise LedgerError(_describe_difference(reservation, term))
+            if not reservation.parse_specification().protects_like(specification):
+                raise LedgerError(_describe_difference(reservation, "specification"))
+            return reservation
 
     def settle(self, draw_id: str, output_version: str) -> Entry:
         """Record that a reserved draw was made, with the version of its output. Settling twice changes nothing.
 
-        Raises:
-            LedgerError: if the ledger is not intact, the draw is not reserved or was withdrawn, or it is already
-                settled with another output version, which the same key and the same inputs cannot produce.
+        Raises LedgerError if the ledger is not intact, the draw is not reserved or was withdrawn, or it is already
+        settled with another output version, which the same key and the same inputs cannot produce.
         """
-        with self._open_to_append() as (opened, entries):
-            reserved = chain.find(entries, RESERVE, draw_id)
-            if reserved is None:
+        with self._open_to_append() as (open_ledger, entries):
+            reservation = chain.find(entries, RESERVE, draw_id)
+            if reservation is None:
                 raise LedgerError(f"draw {draw_id} cannot be settled: it is not reserved")
             _refuse_withdrawn(entries, draw_id)
             settled = chain.find(entries, SETTLE, draw_id)
             if settled is None:
-                new = chain.make_settlement(entries, reserved, output_version)
-                self._append(opened, new)
+                new = chain.make_settlement(entries, reservation, output_version)
+                self._append(open_ledger, new)
                 return new
             if settled.output_version != output_version:
                 raise LedgerError(f"draw {draw_id} is settled in entry {settled.sequence} with another output version")
@@ -234,35 +217,34 @@ class Ledger(ConfigurableResource):
     def withdraw(self, dataset: str, release: str | None, by: str) -> tuple[Entry, ...]:
         """Record that every draw of a release, or of all releases of a dataset, is withdrawn. The charges remain.
 
-        Args:
-            release: the release, or None for all of the dataset.
-
-        Returns:
-            The withdrawals of all these draws. Those that were withdrawn before are not withdrawn again.
-
-        Raises:
-            LedgerError: if the ledger is not intact.
+        Return the withdrawals of all these draws; earlier ones are not repeated. Raises LedgerError if the ledger is
+        not intact.
         """
         withdrawn = f"release {dataset}/{release}" if release else f"dataset {dataset}"
-        with self._open_to_append() as (opened, entries):
-            reserved = [
-                entry
-                for entry in entries
-                if entry.kind == RESERVE and entry.dataset == dataset and release in (None, entry.release)
-            ]
+        with self._open_to_append() as (open_ledger, entries):
             withdrawals = []
-            for entry in reserved:
+            for entry in entries:
+                if entry.kind != RESERVE or entry.dataset != dataset or release not in (None, entry.release):
+                    continue
                 withdrawal = chain.find(entries, WITHDRAW, entry.draw_id)
                 if withdrawal is None:
                     withdrawal = chain.make_withdrawal(entries, entry, withdrawn, by)
-                    self._append(opened, withdrawal)
+                    self._append(open_ledger, withdrawal)
                     entries = (*entries, withdrawal)
                 withdrawals.append(withdrawal)
             return tuple(withdrawals)
 
     def read(self) -> Reading:
         """Read the whole ledger at one moment. Raises WarehouseError if it cannot be read."""
-        return Reading(*self._read())
+        # The database is created before the anchor announces an entry. Reading the anchor first rules out an anchor
+        # without a database just because another process wrote both in the meantime.
+        anchor, problems = self._read_anchor(self.on_server)
+        if self.on_server or self.warehouse.path(Zone.LEDGER).exists():
+            with self._open() as open_ledger:
+                return Reading(*self._load(open_ledger, self.on_server))
+        if anchor and anchor.charged:
+            problems += (f"entries from 1 on are missing: there is no {Zone.LEDGER.database}",)
+        return Reading((), problems)
 
     def examine(self) -> Reading:
         """As `read`, but a ledger that cannot be read is one with a problem."""
@@ -272,11 +254,7 @@ class Ledger(ConfigurableResource):
             return Reading((), (f"no entry from 1 on can be read: {error}",))
 
     def entries(self) -> tuple[Entry, ...]:
-        """All entries, in order. They are unverified: `verify` says whether they can be trusted.
-
-        Raises:
-            WarehouseError: if they cannot be read.
-        """
+        """All entries, in order and unverified. Raises WarehouseError if they cannot be read."""
         return self.read().entries
 
     def verify(self) -> tuple[str, ...]:
@@ -284,12 +262,10 @@ class Ledger(ConfigurableResource):
         return self.examine().problems
 
     def move_to_server(self) -> int:
-        """Move a deployment's ledger from its file to the server, entry by entry. Then only the server's goes on.
+        """Move a deployment's ledger from its file to the server, entry by entry. Only the server's continues then.
 
-        If this is interrupted, either ledger goes on, and never both: the anchor says which. Repeat it then.
-
-        Returns:
-            The number of entries, which are the same as before in all fields and hashes.
+        If this is interrupted, either ledger continues, and never both: the anchor says which. Repeat it then. Return
+        the number of entries, which are the same as before in all fields and hashes.
 
         Raises:
             LedgerError: if this ledger is not `on_server`, if either ledger is not intact, if the server has entries
@@ -302,25 +278,25 @@ class Ledger(ConfigurableResource):
                 "STIRRED_LEDGER=postgres for every process of the deployment first"
             )
         self._establish()
-        file = FileStorage(self.warehouse)
-        with file.open_to_append() as old:
+        with open_file(self.warehouse, to_append=True) as old:
             anchor = self.custody.anchor()
             if anchor and anchor.on_server:
                 old.mark_moved()
-                return len(self.read().intact())
+                return len(self.read().require_intact())
             entries, problems = self._load(old, on_server=False)
             _refuse(problems)
-            with self._storage().open_to_append() as new:
-                there, _ = new.load()
-                if there != entries[: len(there)]:
+            with self._open(to_append=True) as new:
+                server_entries, _ = new.load()
+                if server_entries != entries[: len(server_entries)]:
                     raise LedgerError(
-                        f"the server's ledger is not empty: it has {len(there)} entries, which are not those of "
-                        f"{Zone.LEDGER.database}; nothing was moved. If they are this deployment's, its custody was "
+                        f"the server's ledger is not empty: it has {len(server_entries)} entries, which are not those "
+                        f"of {Zone.LEDGER.database}; nothing was moved. If they are this deployment's, its custody was "
                         "lost and made anew: restore its back-up (docs/how-to/lost-key.md). If they are another's, "
                         "name a database of its own"
                     )
-                for entry in entries[len(there) :]:
-                    new.append(entry, _do_nothing)
+                for entry in entries[len(server_entries) :]:
+                    # The anchor knows the entry already.
+                    new.append(entry, lambda: None)
                 moved, _ = new.load()
                 if moved != entries or chain.find_breaks(moved):
                     raise LedgerError(
@@ -333,40 +309,28 @@ class Ledger(ConfigurableResource):
     @contextmanager
     def keep_unchanged(self) -> Iterator[None]:
         """Keep every process from appending to a ledger on a server, and the anchor as it is, until the block ends."""
-        with self._storage().open_to_read():
+        with self._open():
             yield
 
-    def _storage(self) -> LedgerStorage:
+    def _open(self, *, to_append: bool = False) -> AbstractContextManager[OpenLedger]:
         if not self.on_server:
-            return FileStorage(self.warehouse)
+            return open_file(self.warehouse, to_append=to_append)
         try:
             # Here, so that a deployment on files needs no driver for PostgreSQL.
-            from resources.ledger_server import ServerStorage
+            from resources.ledger_server import open_server
         except ImportError:
             raise LedgerError("a ledger on a server needs psycopg: install Stirred with the extra cluster") from None
-        return ServerStorage(self.warehouse.patience)
+        return open_server(self.warehouse.patience, to_append=to_append)
 
     def _establish(self) -> None:
         """Establish the custody of a new deployment, unless the server shows that it is not new."""
         if self.on_server and self.custody.anchor() is None:
-            with self._storage().open_to_read() as opened:
-                entries, problems = opened.load()
+            with self._open() as open_ledger:
+                entries, problems = open_ledger.load()
             # Another process may have made the anchor, and then the entries, since.
             if (entries or problems) and self.custody.anchor() is None:
                 raise LedgerError(_LOST)
         self.custody.establish()
-
-    def _read(self) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-        # The database is created before the anchor announces an entry. Reading the anchor first rules out an anchor
-        # without a database just because another process wrote both in the meantime.
-        anchor, problems = self._read_anchor(self.on_server)
-        storage = self._storage()
-        if storage.exists():
-            with storage.open_to_read() as opened:
-                return self._load(opened, self.on_server)
-        if anchor and anchor.charged:
-            return (), (*problems, f"entries from 1 on are missing: there is no {Zone.LEDGER.database}")
-        return (), problems
 
     @contextmanager
     def _open_to_append(self) -> Iterator[tuple[OpenLedger, tuple[Entry, ...]]]:
@@ -375,16 +339,16 @@ class Ledger(ConfigurableResource):
         _refuse(problems)
         # The keys of a new deployment come before its databases.
         self._establish()
-        with self._storage().open_to_append() as opened:
-            entries, problems = self._load(opened, self.on_server)
+        with self._open(to_append=True) as open_ledger:
+            entries, problems = self._load(open_ledger, self.on_server)
             _refuse(problems)
             if self.custody.anchor() != (head := replace(_make_anchor(entries), on_server=self.on_server)):
                 # A run was killed after it announced an entry, before or after it committed it.
                 self.custody.set_anchor(head)
-            yield opened, entries
+            yield open_ledger, entries
 
-    def _load(self, opened: OpenLedger, on_server: bool) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-        entries, altered = opened.load()
+    def _load(self, open_ledger: OpenLedger, on_server: bool) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+        entries, altered = open_ledger.load()
         if altered:
             return (), altered
         anchor, problems = self._read_anchor(on_server)
@@ -395,7 +359,7 @@ class Ledger(ConfigurableResource):
             problems += (f"no entry from 1 on can be trusted: {lost}",)
         return entries, (*chain.find_breaks(entries), *problems)
 
-    def _append(self, opened: OpenLedger, entry: Entry) -> None:
+    def _append(self, open_ledger: OpenLedger, entry: Entry) -> None:
         before = Anchor(entry.sequence - 1, entry.previous_hash, on_server=self.on_server)
         announced = replace(before, announced=entry.hash)
 
@@ -405,7 +369,7 @@ class Ledger(ConfigurableResource):
                 raise LedgerError("another process appended to the ledger meanwhile; nothing was charged; launch again")
             self.custody.set_anchor(announced)
 
-        opened.append(entry, announce)
+        open_ledger.append(entry, announce)
         if self.custody.anchor() == announced:
             self.custody.set_anchor(Anchor(entry.sequence, entry.hash, on_server=self.on_server))
 
@@ -424,15 +388,10 @@ def _make_anchor(entries: Sequence[Entry]) -> Anchor:
     return Anchor(entries[-1].sequence, entries[-1].hash) if entries else Anchor()
 
 
-def _do_nothing() -> None:
-    """What is done before an entry is committed that the anchor knows already."""
-
-
 def read_stored_entries(session: Session) -> tuple[Entry, ...]:
     """All entries that a ledger's file holds, in order, unverified and without a look at the anchor.
 
-    Raises:
-        LedgerError: if the table's columns are not the ledger's, or the entries were moved to a server.
+    Raises LedgerError if the table's columns are not the ledger's, or the entries were moved to a server.
     """
     entries, problems = FileLedger(session).load()
     if problems:
@@ -441,10 +400,10 @@ def read_stored_entries(session: Session) -> tuple[Entry, ...]:
 
 
 def _find_departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:
-    known = entries[: anchor.sequence]
-    if len(known) < anchor.sequence:
-        return (f"entries from {len(known) + 1} to {anchor.sequence} are missing at the end",)
-    if (known[-1].hash if known else GENESIS) != anchor.hash:
+    anchored = entries[: anchor.sequence]
+    if len(anchored) < anchor.sequence:
+        return (f"entries from {len(anchored) + 1} to {anchor.sequence} are missing at the end",)
+    if (anchored[-1].hash if anchored else GENESIS) != anchor.hash:
         return (f"entry {anchor.sequence} is not the one that was anchored: the ledger was rebuilt or replaced",)
     later = [entry.hash for entry in entries[anchor.sequence :]]
     if later and later != [anchor.announced]:
@@ -467,11 +426,11 @@ def of_population(entries: Sequence[Entry], population: str) -> tuple[Entry, ...
 
 
 def _list_reservations(entries: Sequence[Entry], population: str) -> Iterator[Entry]:
-    return (entry for entry in entries if entry.kind == RESERVE and entry.known().population == population)
+    return (entry for entry in entries if entry.kind == RESERVE and entry.parse_details().population == population)
 
 
 def _list_charges(entries: Sequence[Entry], population: str) -> list[Loss]:
-    return [entry.declared().charge for entry in _list_reservations(entries, population)]
+    return [entry.parse_specification().charge for entry in _list_reservations(entries, population)]
 
 
 def _require_chargeable(
@@ -498,7 +457,7 @@ def _require_chargeable(
 
 def _require_one_population(entries: Sequence[Entry], dataset: str, details: Details) -> None:
     for entry in entries:
-        if entry.kind != RESERVE or (known := entry.known()).population == details.population:
+        if entry.kind != RESERVE or (known := entry.parse_details()).population == details.population:
             continue
         if entry.dataset == dataset:
             raise PopulationError(

@@ -5,7 +5,7 @@ charges can only append. A process takes an advisory lock before it reads the ch
 ends, so that processes append one after the other. The anchor stays outside of the server, in the custody.
 
 Server, database, role and password are given to libpq alone, by its environment (PGHOST, PGUSER, PGPASSFILE,
-PGDATABASE, …). No setting holds them. What libpq says of a connection that fails is not repeated, because it may quote
+PGDATABASE, …). No setting has them. Messages of libpq about a failed connection are not repeated, as they may quote
 them. `ledger_storage` has the interface, and `ledger` imports this module only where the ledger is on a server.
 """
 
@@ -61,27 +61,23 @@ class ServerLedger:
             ) from None
 
 
-class ServerStorage:
-    """The entries in the schema `stirred` of the database that libpq's environment names."""
+@contextmanager
+def open_server(patience: float, *, to_append: bool) -> Iterator[ServerLedger]:
+    """Open the ledger in the schema `stirred` of the database that libpq's environment names.
 
-    def __init__(self, patience: float) -> None:
-        """`patience` is the number of seconds to wait while another process has the ledger."""
-        self._patience = patience
-
-    def exists(self) -> bool:
-        return True
-
-    @contextmanager
-    def open_to_read(self) -> Iterator[ServerLedger]:
-        with closing(_connect()) as connection:
-            self._begin(connection)
-            _fetch_rows(connection, _LOCK_SHARED)
-            yield ServerLedger(connection)
-
-    @contextmanager
-    def open_to_append(self) -> Iterator[ServerLedger]:
-        with closing(_connect()) as connection:
-            self._begin(connection)
+    Args:
+        patience: the number of seconds to wait while another process has the ledger.
+        to_append: whether every other process is kept out, and not only those that append.
+    """
+    with closing(_connect()) as connection:
+        _fetch_rows(connection, "begin_session", {"patience": f"{max(1, round(1000 * patience))}ms"})
+        version, latest = _read_version(connection), len(_list_migrations())
+        if version < latest:
+            raise StorageError(
+                f"the ledger's schema on the server is number {version}, and this version of Stirred needs number "
+                f"{latest}: {_MIGRATE}"
+            )
+        if to_append:
             ((appends, changes),) = _fetch_rows(connection, "rights")
             if changes:
                 raise StorageError(
@@ -93,33 +89,20 @@ class ServerStorage:
                     "the role of PGUSER may not append to the ledger; nothing was charged; "
                     "charge as a role that is a member of stirred_charge"
                 )
-            _fetch_rows(connection, _LOCK)
-            yield ServerLedger(connection)
-
-    def _begin(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        _fetch_rows(connection, "begin_session", {"patience": f"{max(1, round(1000 * self._patience))}ms"})
-        applied, known = _read_version(connection), len(_list_migrations())
-        if applied < known:
-            raise StorageError(
-                f"the ledger's schema on the server is number {applied}, and this version of Stirred needs number "
-                f"{known}: {_MIGRATE}"
-            )
+        _fetch_rows(connection, _LOCK if to_append else _LOCK_SHARED)
+        yield ServerLedger(connection)
 
 
 def migrate() -> tuple[str, ...]:
-    """Apply every migration that the server does not have yet, each in a transaction of its own.
+    """Apply every migration that the server does not have yet, each in a transaction of its own; return their names.
 
     The role of libpq's environment becomes the owner of the schema `stirred`. It needs the right to create schemas in
     the database, and to create roles unless `stirred_charge` and `stirred_audit` exist.
 
-    Returns:
-        The names of the migrations that were applied.
-
-    Raises:
-        StorageError: if the server cannot be reached, refuses a migration, or has a later schema. What was applied
-            before stays.
+    Raises StorageError if the server cannot be reached, refuses a migration, or has a later schema. Earlier migrations
+    stay applied.
     """
-    done = []
+    names = []
     with closing(_connect()) as connection:
         for number, name in enumerate(_list_migrations(), start=1):
             with _translate_errors(f"migration {name}"), connection.transaction():
@@ -127,8 +110,8 @@ def migrate() -> tuple[str, ...]:
                 if number > _read_version(connection):
                     _run(connection, f"migrations/{name}")
                     _run(connection, _RECORD_MIGRATION, {"number": number, "name": name})
-                    done.append(name)
-    return tuple(done)
+                    names.append(name)
+    return tuple(names)
 
 
 def _list_migrations() -> list[str]:
@@ -149,11 +132,11 @@ def _read_version(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
     except psycopg.Error as error:
         raise _explain("applied", error) from None
     assert row is not None
-    known = len(_list_migrations())
-    if row[0] > known:
+    latest = len(_list_migrations())
+    if row[0] > latest:
         raise StorageError(
             f"the ledger's schema on the server is number {row[0]}, which a later version of Stirred made; this "
-            f"version knows number {known}: upgrade Stirred"
+            f"version knows number {latest}: upgrade Stirred"
         )
     return int(row[0])
 
@@ -192,8 +175,8 @@ def _translate_errors(name: str) -> Iterator[None]:
 
 
 def _explain(name: str, error: psycopg.Error) -> StorageError:
-    """What the server said of a statement: its first line, in which there is no value of libpq's environment."""
+    """The server's message about a statement, whose first line has no value of libpq's environment."""
     if isinstance(error, errors.LockNotAvailable):
         return StorageError("another process has held the ledger for too long; nothing was charged; launch again")
-    said = error.diag.message_primary or type(error).__name__
-    return StorageError(f"the ledger's server refuses {name}: {said}")
+    message = error.diag.message_primary or type(error).__name__
+    return StorageError(f"the ledger's server refuses {name}: {message}")

@@ -1,12 +1,12 @@
 """Where the entries of the ledger are stored, and how one process at a time appends to them.
 
 This module has the interface that `ledger` uses, and the storage in a DuckDB file, which is the default. The storage in
-a PostgreSQL server is in `ledger_server`. Both hold the same fields of the same entries in the same order; what an
-entry says, how entries are linked, and what may be charged are the same for both, in `chain` and `ledger`.
+a PostgreSQL server is in `ledger_server`. Both have the same fields of the same entries in the same order. `chain` and
+`ledger` have the rest, which is the same for both: how entries are linked, and what may be charged.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from resources.chain import Entry
 from resources.statements import SQL, Table, Zone, quote
 from resources.warehouse import Session, Warehouse, WarehouseError
 
+_APPEND = SQL("ledger/append", "INSERT INTO {{ table }} BY NAME SELECT unnest($entry)")
 _ADD_DETAILS = SQL("ledger/add_details", "ALTER TABLE {{ table }} ADD COLUMN details VARCHAR")
 _MARK_MOVED = SQL("ledger/mark_moved", "ALTER TABLE {{ table }} RENAME TO {{ moved }}")
 
@@ -38,30 +39,12 @@ class OpenLedger(Protocol):
 
     def load(self) -> Loaded:
         """All entries. Their chain is not verified; the problems are those of the tables that hold them."""
-        ...
 
     def append(self, entry: Entry, before_commit: Callable[[], None]) -> None:
-        """Append an entry. It is there if this returns; if this raises, it is there or not.
+        """Append an entry that continues the last one. It is there if this returns; if this raises, it is there or not.
 
-        Args:
-            entry: the entry, which continues the last one.
-            before_commit: called when all but the commit was done.
+        `before_commit` is called when all but the commit was done.
         """
-        ...
-
-
-class LedgerStorage(Protocol):
-    """Where entries are stored. Both methods wait while another process appends."""
-
-    def exists(self) -> bool:
-        """Whether there can be entries, so that `open_to_read` makes sense."""
-        ...
-
-    def open_to_read(self) -> AbstractContextManager[OpenLedger]: ...
-
-    def open_to_append(self) -> AbstractContextManager[OpenLedger]:
-        """Open the ledger for reading and appending, and keep every other process out."""
-        ...
 
 
 class FileLedger:
@@ -84,7 +67,7 @@ class FileLedger:
             self._session.run("ledger/create", table=ENTRIES)
             if self._session.columns(ENTRIES) == _EARLIER_COLUMNS:
                 self._session.run(_ADD_DETAILS, table=ENTRIES)
-            self._session.run("ledger/append", asdict(entry), table=ENTRIES)
+            self._session.run(_APPEND, {"entry": asdict(entry)}, table=ENTRIES)
             before_commit()
 
     def mark_moved(self) -> None:
@@ -95,21 +78,9 @@ class FileLedger:
                 self._session.run(_MARK_MOVED, table=ENTRIES, moved=quote(MOVED.name))
 
 
-class FileStorage:
-    """The entries in the warehouse's zone `ledger`."""
-
-    def __init__(self, warehouse: Warehouse) -> None:
-        self._warehouse = warehouse
-
-    def exists(self) -> bool:
-        return self._warehouse.path(Zone.LEDGER).exists()
-
-    @contextmanager
-    def open_to_read(self) -> Iterator[FileLedger]:
-        with self._warehouse.session(reads=[Zone.LEDGER]) as session:
-            yield FileLedger(session)
-
-    @contextmanager
-    def open_to_append(self) -> Iterator[FileLedger]:
-        with self._warehouse.session(writes=Zone.LEDGER) as session:
-            yield FileLedger(session)
+@contextmanager
+def open_file(warehouse: Warehouse, *, to_append: bool) -> Iterator[FileLedger]:
+    """Open the ledger in the warehouse's zone `ledger`. This waits while another process appends."""
+    reads, writes = ((), Zone.LEDGER) if to_append else ([Zone.LEDGER], None)
+    with warehouse.session(reads, writes) as session:
+        yield FileLedger(session)

@@ -1,7 +1,7 @@
 """SQL statements by name and the addresses of tables: the one place where text becomes SQL.
 
-This module reads a statement from `sql/`, or takes one of a single line, and quotes the identifiers in it. Values never
-pass through here: DuckDB binds them as `$name`. `warehouse` runs the statements.
+This module reads a statement from `sql/`, or takes one of a single line, and quotes the identifiers in it. Values do
+not pass through here: DuckDB binds them as `$name`. `warehouse` runs the statements.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,11 +40,7 @@ class Zone(StrEnum):
 
 @dataclass(frozen=True)
 class SQL:
-    """A statement of one line, beside the code that runs it. All others are files.
-
-    Attributes:
-        name: how errors name it, as that of a file in `sql/`.
-    """
+    """A statement of one line, beside the code that runs it. All others are files. Errors show the name."""
 
     name: str
     text: str

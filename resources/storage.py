@@ -1,23 +1,27 @@
-"""How a zone of the warehouse is kept: the interface that `warehouse` uses, and what both kinds of storage share.
+"""How a zone of the warehouse is kept: the interface that `warehouse` uses, and the storage in a DuckDB file.
 
-`database_file` keeps a zone in a DuckDB file, and `lake` in Parquet files with a catalog in PostgreSQL. A stage does
-not notice which it is: a session attaches either under the zone's name, and runs the same statements on it.
+`lake` keeps a zone in Parquet files with a catalog in PostgreSQL. A stage does not notice which it is: a session
+attaches either under the zone's name, and runs the same statements on it.
 """
 
 import stat
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Protocol
+from secrets import token_hex
+from typing import Any, ClassVar
 
 import duckdb
 
 from mechanisms.refusal import RefusedError
-from resources.statements import SQL, Fragment, Zone, quote_literal, render
+from resources.keyfiles import flush_folder
+from resources.statements import SQL, Fragment, Zone, quote, quote_literal, render
 
 ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 """DuckDB loads no extension by itself. All come from `signed_extension`."""
@@ -25,6 +29,9 @@ ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_kno
 LOAD = SQL("warehouse/load", "LOAD {{ extension }}")
 ATTACH = SQL("warehouse/attach", "ATTACH {{ path }} AS {{ alias }}{% if read_only %} (READ_ONLY){% endif %}")
 DETACH = SQL("warehouse/detach", "DETACH {{ alias }}")
+_CHECKPOINT = SQL("warehouse/checkpoint", "CHECKPOINT {{ zone }}")
+
+_REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/how-to/back-up.md)"
 
 OpenSession = Callable[..., AbstractContextManager[Any]]
 
@@ -39,66 +46,59 @@ class NothingWrittenError(WarehouseError):
 
 @dataclass(frozen=True)
 class Removal:
-    """What a compaction removed for good.
-
-    Attributes:
-        size: what they occupied, in bytes, as far as it is known.
-    """
+    """What a compaction removed for good: files, and their size in bytes as far as it is known."""
 
     files: int
     size: int
 
 
-class Storage(Protocol):
+class Storage(ABC):
     """How one zone is kept."""
 
-    @property
-    def zone(self) -> Zone:
-        """The zone."""
+    zone: Zone
+
+    extensions: ClassVar[Collection[str]] = ()
+    """The extensions of DuckDB that the storage needs, in the order of loading."""
+    shared: ClassVar[bool] = False
+    """Whether others can write the zone while a session that writes it is open."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """How errors name the storage."""
 
     @property
-    def extensions(self) -> Collection[str]:
-        """The extensions of DuckDB that the storage needs, in the order of loading."""
-
-    @property
     def folders(self) -> Collection[str]:
         """The folders that a session must reach after it attached the zone."""
+        return ()
 
     @property
     def on_network(self) -> bool:
         """Whether these folders are on a server."""
+        return False
 
-    @property
-    def shared(self) -> bool:
-        """Whether others can write the zone while a session that writes it is open."""
-
+    @abstractmethod
     def holds(self, session: OpenSession) -> bool:
         """Whether anything has been written to the zone."""
 
+    @abstractmethod
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
-        """Attach the zone under its name. If it is written, it is created first, if need be.
+        """Attach the zone under its name. If it is to be written, it is created first if it does not exist.
 
-        Raises:
-            WarehouseError: if it cannot be opened or created, or is open to others than its owner.
+        Raises WarehouseError if it cannot be opened or created, or is open to others than its owner.
         """
 
+    @abstractmethod
     def compact(self, session: OpenSession, age: timedelta) -> Removal:
         """Remove what was replaced or deleted longer than `age` ago."""
 
 
 @cache
 def signed_extension(name: str) -> Fragment:
-    """The path of an extension that DuckDB has loaded from its wheel in this process, as a literal.
+    """The path of an extension such as `httpfs`, as a literal, which DuckDB has loaded from its wheel in this process.
 
     DuckDB checks the extension's signature here, once per process. That takes 50 ms, because it reads the whole file.
     Sessions then find the library in memory and do not check it again.
-
-    Args:
-        name: such as `httpfs`.
 
     Raises:
         WarehouseError: if the extension is not installed for this version of DuckDB.
@@ -122,3 +122,99 @@ def refuse_exposed(what: str, path: Path, remedy: str) -> None:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         raise WarehouseError(f"{what} {path} must be closed to all but its owner ({remedy}); its mode is {mode:04o}")
+
+
+@dataclass(frozen=True)
+class DatabaseFile(Storage):
+    """A DuckDB file, which one process at a time can write. Only its owner can access it.
+
+    Attributes:
+        patience: the number of seconds to wait for a file in use by another process.
+    """
+
+    zone: Zone
+    path: Path
+    patience: float
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def holds(self, session: OpenSession) -> bool:
+        return self.path.exists()
+
+    def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
+        """As `Storage.attach`. It also fails if another process holds the file for longer than `patience`."""
+        if not read_only:
+            self.create()
+        path = self.path
+        if read_only and not path.exists():
+            raise NothingWrittenError(
+                f"nothing has been written to the {self.zone.value} zone yet ({path.name} is missing)"
+            )
+        for file in (path, path.with_name(f"{path.name}.wal")):
+            with suppress(FileNotFoundError):
+                refuse_exposed("database file", file, "chmod 600")
+        alias = quote(self.zone.value)
+        text = render(ATTACH, {"path": quote_literal(path), "alias": alias, "read_only": read_only})
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                before = path.stat().st_ino
+                connection.execute(text)
+                if path.stat().st_ino == before:
+                    return
+                # `compact` replaced the file after it was opened here.
+                connection.execute(render(DETACH, {"alias": alias}))
+            except duckdb.Error as error:
+                in_use = "lock on file" in str(error) or "Unique file handle conflict" in str(error)
+                if not in_use or time.monotonic() > deadline:
+                    reason = (
+                        f"another process holds it for over {self.patience:g} s"
+                        if in_use
+                        else f"{str(error).splitlines()[0]}. {_REMEDY}"
+                    )
+                    raise WarehouseError(f"cannot open {path.name}: {reason}") from None
+            time.sleep(0.05)
+
+    def create(self) -> None:
+        """Create the file atomically: DuckDB cannot open a file whose creation was interrupted.
+
+        Afterwards no temporary file is left, not even one of a process that was killed or found the disk full.
+        """
+        path = self.path
+        try:
+            if not path.exists():
+                fresh = path.with_name(f".{path.name}.{token_hex(8)}")
+                duckdb.connect(str(fresh)).close()
+                # Not found: the process that was first has removed it already.
+                with suppress(FileExistsError, FileNotFoundError):
+                    path.hardlink_to(fresh)
+            for left in path.parent.glob(f".{path.name}.*"):
+                left.unlink(missing_ok=True)
+        except (duckdb.Error, OSError) as error:
+            raise WarehouseError(f"{path} cannot be created: {error}") from None
+
+    def compact(self, session: OpenSession, age: timedelta) -> Removal:
+        """Rewrite the file, so that neither it nor its log has remains of deleted rows, however old.
+
+        The new file takes the place of the old one in one step. Readers of the old one may continue; writers wait. If
+        the process is killed, either file is in place, and a copy may be left that the next call overwrites. A file
+        system may keep blocks of a deleted file; only an encrypted or overwritten disk does not.
+        """
+        path = self.path
+        # Not like the temporary files of `create`, which removes those of others.
+        fresh = path.with_name(f".compacted-{path.name}")
+        while True:
+            with session(writes=self.zone) as writing:
+                writing.run(_CHECKPOINT, zone=quote(self.zone.value))
+            with session(reads=[self.zone], folder=path.parent) as reading:
+                if path.with_name(f"{path.name}.wal").exists():
+                    # Another process wrote in between, and was killed. Its log does not belong to the new file.
+                    continue
+                fresh.unlink(missing_ok=True)
+                reading.copy_zone(self.zone, fresh)
+                freed = path.stat().st_size - fresh.stat().st_size
+                fresh.replace(path)
+                flush_folder(path.parent)
+                return Removal(1, max(0, freed))

@@ -1,8 +1,8 @@
 """The warehouse: its zones as DuckDB databases under the aliases `confidential`, `public` and `ledger`.
 
 This module opens them, runs named statements, writes tables atomically, and computes the content hash of a table. The
-stages that define the tables are in `assets`, and the SQL is in `sql/`. How a zone is kept, attached, created and
-compacted is in `database_file` and in `lake`, behind the interface of `storage`.
+stages that define the tables are in `assets`, and the SQL is in `sql/`. `storage` and `lake` keep, attach, create and
+compact a zone.
 
 A session attaches only the zones it names, so that a stage which needs only public tables cannot read confidential
 ones.
@@ -28,10 +28,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from dagster import ConfigurableResource
 from pydantic import Field, PrivateAttr
 
-from resources.database_file import DatabaseFile
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
 from resources.spill import create_spill_folder
@@ -41,6 +41,7 @@ from resources.storage import (
     DETACH,
     ISOLATED,
     LOAD,
+    DatabaseFile,
     Removal,
     Storage,
     WarehouseError,
@@ -62,6 +63,7 @@ _HAS_VIEWS = SQL(
 )
 # Columns that are neither integers nor texts become texts.
 _IN_ORDER = SQL("warehouse/in_order", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }}")
+_PARTS = SQL("warehouse/parts", "SELECT * FROM read_parquet($files)")
 # Up to the size of the buffer, threads compute a result ahead of the one that reads it.
 _PREPARE = SQL("warehouse/prepare", "SET enable_progress_bar = false; SET streaming_buffer_size = '128MB'")
 # Length-prefixed texts ('-' for NULL) are unique to their values, and `concat` leaves NULL out.
@@ -106,7 +108,7 @@ _HEAD = re.compile(rf"CREATE (TEMP )?VIEW ({_NAME}\.)?{_NAME} AS ")
 
 _PART = rf"\(*SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* FROM {_TABLE}\)*"
 _UNITED = re.compile(rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS {_PART}( ?UNION ALL {_PART})+;")
-"""The text of a view that only puts the rows of tables of the public zone together, in whatever pairs."""
+"""The text of a view that only puts the rows of tables of the public zone together, however they are paired."""
 
 T = TypeVar("T")
 
@@ -132,41 +134,35 @@ class Session:
         shared: bool = False,
         attached: Collection[Zone] | None = None,
     ) -> None:
+        """
+        Args:
+            results: what was computed of tables that the session only reads; None if it writes.
+            shared: whether others can write the zone that the session writes, between its transactions too.
+            attached: the zones of the connection, which may be more.
+        """
         self._connection = connection
-        self._zones = frozenset(zones)
-        # Those of the connection, which may be more.
+        self.zones = frozenset(zones)
         self._attached = frozenset(zones if attached is None else attached)
-        # What was computed of tables that the session only reads; None if it writes.
         self._results = results
-        self._shared = shared
-
-    @property
-    def zones(self) -> frozenset[Zone]:
-        return self._zones
-
-    @property
-    def shared(self) -> bool:
-        """Whether others can write the zone that the session writes, between its transactions too."""
-        return self._shared
+        self.shared = shared
 
     @property
     def reads_confidential(self) -> bool:
-        return Zone.CONFIDENTIAL in self._zones
+        return Zone.CONFIDENTIAL in self.zones
 
     def run(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> "Session":
         """Run `sql/<name>.sql` with its identifiers filled in and its values bound.
 
-        Raises:
-            WarehouseError: if the statement fails. If the session sees confidential data, the message contains only
-                the statement's name and the kind of failure, because DuckDB's message may quote a value.
+        Raises WarehouseError if the statement fails. If the session sees confidential data, the message contains only
+        the statement's name and the kind of failure, because DuckDB's message may quote a value.
         """
-        self._execute(name, self._fill_in(name, names), values)
+        self._execute(name, values, names)
         return self
 
     def rows(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> list[tuple[Any, ...]]:
-        """All rows of a statement's result. Use it for results known to be small."""
+        """All rows of a statement's result, for results known to be small."""
         with self._translate_errors(name):
-            return self._execute(name, self._fill_in(name, names), values).fetchall()
+            return self._execute(name, values, names).fetchall()
 
     def row(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> tuple[Any, ...]:
         (row,) = self.rows(name, values, **names)
@@ -174,18 +170,19 @@ class Session:
 
     def arrow(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> pa.Table:
         with self._translate_errors(name):
-            return self._execute(name, self._fill_in(name, names), values).to_arrow_table()
+            return self._execute(name, values, names).to_arrow_table()
 
     def batches(
         self, name: Source, rows: int, values: Mapping[str, Any] | None = None, /, **names: Any
     ) -> Iterator[pa.RecordBatch]:
         """A statement's result as record batches of about `rows` rows; the whole result is never in memory."""
         with self._translate_errors(name):
-            yield from self._execute(name, self._fill_in(name, names), values).to_arrow_reader(rows)
+            yield from self._execute(name, values, names).to_arrow_reader(rows)
 
     def create(self, table: Table, name: Source, values: Values | None = None, /, **names: Any) -> None:
-        """Create or replace `table` with a statement's result. If that fails, the table stays as it was, provided that
-        there is a transaction if it is made in pieces.
+        """Create or replace a table with a statement's result.
+
+        If that fails, the table stays as it was; a table that is made in pieces needs a transaction for that.
         """
         self._require_seen(name, table)
         self.run(_CREATE_SCHEMA, zone=quote(table.zone.value), schema=quote(table.schema))
@@ -193,7 +190,7 @@ class Session:
 
     def create_view(self, view: Table, name: Source, /, **names: Any) -> None:
         """Create or replace `view` with a statement, which may name only tables of the view's zone."""
-        self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{self._fill_in(name, names)}", None)
+        self._execute(name, None, names, f"CREATE OR REPLACE VIEW {view.text} AS\n")
 
     def is_view_of(self, view: Table, name: Source, /, **names: Any) -> bool:
         """Whether `view` is the view that `create_view` makes of this statement; the tables it names must exist.
@@ -201,11 +198,7 @@ class Session:
         How a union is grouped is ignored, because a view in a file comes back with its tables in pairs.
         """
         temporary = "view as made"
-        self._execute(
-            name,
-            f"CREATE OR REPLACE TEMPORARY VIEW {quote(temporary)} AS\n{self._fill_in(name, names)}",
-            None,
-        )
+        self._execute(name, None, names, f"CREATE OR REPLACE TEMPORARY VIEW {quote(temporary)} AS\n")
         stored = self._read_definition(view.zone.value, view.schema, view.name)
         return stored is not None and stored == self._read_definition("temp", "main", temporary)
 
@@ -233,11 +226,10 @@ class Session:
         return address
 
     def _make(self, how: str, address: str, name: Source, values: Values | None, names: Mapping[str, Any]) -> None:
-        text = self._fill_in(name, names)
         first, *further = values if isinstance(values, Sequence) else [values]
-        self._execute(name, f"{how} {address} AS\n{text}", first)
+        self._execute(name, first, names, f"{how} {address} AS\n")
         for bound in further:
-            self._execute(name, f"INSERT INTO {address}\n{text}", bound)
+            self._execute(name, bound, names, f"INSERT INTO {address}\n")
 
     def register(self, name: str, table: pa.Table) -> Fragment:
         """Make an Arrow table available to this session's statements as `name`; return the quoted name."""
@@ -248,14 +240,14 @@ class Session:
     def open_sibling(self, zones: Collection[Zone] | None = None) -> Iterator["Session"]:
         """Another connection to the same content, such as for another thread, without this one's temporary tables.
 
-        It reads those of this session's zones that are named; None for all.
+        It reads these zones of the session; None for all.
         """
         with closing(self._connection.cursor()) as connection:
             yield Session(
                 connection,
-                self._zones if zones is None else zones,
+                self.zones if zones is None else zones,
                 self._results,
-                shared=self._shared,
+                shared=self.shared,
                 attached=self._attached,
             )
 
@@ -266,7 +258,7 @@ class Session:
         try:
             yield
         except BaseException:
-            # After some failures DuckDB has rolled back already, and says so. The first failure is the one to report.
+            # After some failures DuckDB has rolled back already, which it reports as a second failure.
             with suppress(duckdb.Error):
                 self._connection.rollback()
             raise
@@ -275,7 +267,7 @@ class Session:
 
     def columns(self, table: Table) -> dict[str, str]:
         """Names and DuckDB types of a table's columns, in order; empty if there is no such table."""
-        if table.zone not in self._zones:
+        if table.zone not in self.zones:
             return {}
         with self._translate_errors(_COLUMNS):
             try:
@@ -300,9 +292,9 @@ class Session:
         flush_file(path)
 
     def compute_once(self, name: Hashable, compute: Callable[[], T]) -> T:
-        """The result of a function. If the session only reads, the function runs once for the session and its siblings.
+        """The result of a function, which must follow from the stored tables alone.
 
-        `name` is that of the result, which must follow from the stored tables alone.
+        If the session only reads, the function runs once for the session and its siblings, for each `name`.
         """
         self._require_seen("once", name)
         if self._results is None:
@@ -319,13 +311,11 @@ class Session:
         """A content hash of tables as multisets of rows: 64 hexadecimal digits.
 
         The hash adds up 128 bits of each row's SHA-256 digest (a multiset hash), so neither the order of rows nor
-        DuckDB's storage format matters. With a `key` the result is an HMAC, which cannot be tested against guessed
-        data without the key. Anything that depends on confidential content needs a key.
+        DuckDB's storage format matters. Names of tables (without zone and schema), columns and types are hashed too.
 
         Args:
-            tables: the tables, in this order. Their names (without zone and schema), columns, types and rows are
-                hashed.
-            key: at least 32 bytes, or None for tables that anyone may see.
+            key: at least 32 bytes, which make the result an HMAC that cannot be tested against guessed data; None for
+                tables that anyone may see. Anything that depends on confidential content needs a key.
         """
         salt = key.hex() if key else ""
         content = []
@@ -333,45 +323,31 @@ class Session:
             columns = self.columns(table)
             row = self.compute_once(("sums", table, salt), partial(self._sum_digests, table, list(columns), salt))
             content.append([table.name, list(columns.items()), [str(number) for number in row]])
-        message = json.dumps(content, separators=(",", ":")).encode()
-        return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
+        return _hash(content, key)
 
     def sorted_version(self, table: Table, key: bytes | None = None) -> str:
-        """A content hash of a large table as a multiset of rows: 64 hexadecimal digits.
+        """As `content_version`, but of one table, whose rows are sorted, and whose columns are hashed one by one.
 
-        The rows are sorted, and each column is hashed as a whole. For millions of rows, that takes a fraction of the
-        time of `content_version`, which hashes row by row; but what memory cannot hold is sorted on disk.
-
-        Args:
-            table: the table. Its name (without zone and schema), columns, types and rows are hashed.
-            key: at least 32 bytes, or None for a table that anyone may see. Anything that depends on confidential
-                content needs a key.
+        For millions of rows, that takes a fraction of the time; but rows that do not fit in memory are sorted on disk.
         """
-        content = self.compute_once(("sorted", table), partial(self._digest_columns, _SORTED, table))
-        message = json.dumps(content, separators=(",", ":")).encode()
-        return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
+        return _hash(self.compute_once(("sorted", table), partial(self._digest_columns, _SORTED, table)), key)
 
     def ordered_version(self, tables: Sequence[Table], key: bytes) -> str:
-        """A keyed content hash of tables as sequences of rows, in the order in which DuckDB reads them.
+        """As `content_version`, of tables as sequences of rows, in the order in which DuckDB reads them.
 
-        It takes a fraction of the time of `content_version`. Tables with the same one have the same content. Those with
-        another one may differ in the order of rows alone.
-
-        Args:
-            tables: the tables, in this order. Their names (without zone and schema), columns, types and rows are
-                hashed.
-            key: at least 32 bytes.
+        It takes a fraction of the time. Tables with the same one have the same content. Tables with different ones may
+        differ in the order of rows alone.
         """
-        content = []
-        for table in tables:
-            content.append(self.compute_once(("in order", table), partial(self._digest_columns, _IN_ORDER, table)))
-        return hmac.new(key, json.dumps(content, separators=(",", ":")).encode(), sha256).hexdigest()
+        content = [
+            self.compute_once(("in order", table), partial(self._digest_columns, _IN_ORDER, table)) for table in tables
+        ]
+        return _hash(content, key)
 
     def _digest_columns(self, name: Source, table: Table) -> tuple[str, list[tuple[str, str]], int, list[list[str]]]:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         columns = self.columns(table)
         rows, plain = 0, {column: kind in _PLAIN for column, kind in columns.items()}
-        together = min(ROWS_HASHED, max(1, _VALUES_HASHED // len(columns)))
+        batch_rows = min(ROWS_HASHED, max(1, _VALUES_HASHED // len(columns)))
         digests = [[sha256() for _ in range(3)] for _ in columns]
 
         def add(column: pa.Array, of_column: list[Any], first: int) -> None:
@@ -381,7 +357,7 @@ class Session:
         # Columns are hashed side by side, while DuckDB reads the next batch.
         with ThreadPoolExecutor(os.cpu_count()) as hashing:
             running: list[Future[None]] = []
-            for batch in self.batches(name, together, table=table, columns=plain):
+            for batch in self.batches(name, batch_rows, table=table, columns=plain):
                 for future in running:
                     future.result()
                 running = [hashing.submit(add, *column, rows) for column in zip(batch.columns, digests, strict=True)]
@@ -417,17 +393,17 @@ class Session:
                 sums.append(running.result())
         return tuple(map(sum, zip(*sums, strict=True)))
 
-    def _execute(self, name: Source, text: str, values: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
+    def _execute(
+        self, name: Source, values: Mapping[str, Any] | None, names: Mapping[str, Any], prefix: str = ""
+    ) -> duckdb.DuckDBPyConnection:
+        """Run a statement, which may name only tables of the session's zones."""
+        self._require_seen(name, names)
+        text = prefix + render(name, names)
         with self._translate_errors(name):
             return self._connection.execute(text, dict(values) if values else None)
 
-    def _fill_in(self, name: Source, names: Mapping[str, Any]) -> str:
-        """The text of a statement, which may name only tables of the session's zones."""
-        self._require_seen(name, names)
-        return render(name, names)
-
     def _require_seen(self, name: Source, value: object) -> None:
-        if isinstance(value, Table) and value.zone not in self._zones:
+        if isinstance(value, Table) and value.zone not in self.zones:
             raise WarehouseError(f"statement {name}: this session does not see the zone of {value}")
         if isinstance(value, Mapping):
             value = list(value.values())
@@ -445,7 +421,7 @@ class Session:
                     "another process wrote the same table, or made the same schema, at the same time. Nothing was "
                     "written. Materialize the stage again"
                 ) from None
-            of_files = isinstance(error, duckdb.IOException | OSError) and Zone.CONFIDENTIAL not in self._zones
+            of_files = isinstance(error, duckdb.IOException | OSError) and Zone.CONFIDENTIAL not in self.zones
             if Zone.CONFIDENTIAL in self._attached and not of_files:
                 raise WarehouseError(f"statement {name} failed: {type(error).__name__}") from None
             raise WarehouseError(f"statement {name} failed: {error}") from error
@@ -486,14 +462,14 @@ class Warehouse(ConfigurableResource):
     ) -> Iterator[Session]:
         """Open a connection to the named zones only. This sets the umask of the process to 077.
 
-        What is read of a zone stays as it is until the session ends: nobody writes a file meanwhile, and of a lake the
-        session sees the state in which it found it.
+        Zones that are read stay the same until the session ends: nobody writes a file meanwhile, and a lake is seen in
+        its state at the beginning.
 
         Args:
             reads: zones that are attached read-only; each must have been written before.
             writes: the one zone that can be written (a DuckDB transaction writes only one database).
             folder: the one folder whose files statements can read and write. Without it, none if the public zone is
-                attached: whoever can write to the public database could leave a view there that reads a key.
+                attached: a writer of the public database could leave a view there that reads a key.
 
         Raises:
             WarehouseError: if a zone to read is missing or cannot be read; if a folder or file cannot be written; if
@@ -526,11 +502,10 @@ class Warehouse(ConfigurableResource):
 
     @contextmanager
     def private_folder(self) -> Iterator[Path]:
-        """A new folder for the parts of public tables (`parts`), with mode 0700. It is removed when the block ends, or,
-        if the process is killed, when another process opens a session or such a folder.
+        """A new folder for the parts of public tables (`open_part`), with mode 0700.
 
-        Raises:
-            WarehouseError: if it cannot be created.
+        It is removed when the block ends, or, if the process is killed, when another process opens a session or such a
+        folder. Raises WarehouseError if it cannot be created.
         """
         _keep_private()
         with ExitStack() as opened:
@@ -547,11 +522,8 @@ class Warehouse(ConfigurableResource):
     def compact(self, zone: Zone, age: timedelta = timedelta()) -> Removal:
         """Remove for good what was deleted from a zone, or replaced in it, longer than `age` ago.
 
-        A file is rewritten, whatever the age. Of a lake, files and their keys are deleted; a session that has been open
-        for longer than `age` may fail then.
-
-        Raises:
-            WarehouseError: if another process holds the zone for longer than `patience`.
+        A file is rewritten as a whole. Of a lake, files and their keys are deleted; a session that has been open for
+        longer than `age` may fail then. Raises WarehouseError if another process holds the zone for over `patience`.
         """
         return self._storage(zone).compact(self.session, age)
 
@@ -569,31 +541,28 @@ class Warehouse(ConfigurableResource):
             try:
                 home.mkdir(parents=True, exist_ok=True, mode=0o700)
                 refuse_exposed("warehouse folder", home, "chmod 700")
-                spilled = opened.enter_context(create_spill_folder(self._spill))
+                spill_folder = opened.enter_context(create_spill_folder(self._spill))
             except OSError as error:
                 raise WarehouseError(f"{error.filename or home} cannot be written ({error.strerror})") from None
             needed = dict.fromkeys([_CIPHER, *(name for storage in storages for name in storage.extensions)])
             try:
-                connection = opened.enter_context(closing(duckdb.connect(config=self._choose_settings(spilled))))
+                settings = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spill_folder)}
+                if self.threads:
+                    settings["threads"] = self.threads
+                connection = opened.enter_context(closing(duckdb.connect(config=settings)))
                 for extension in needed:
                     connection.execute(render(LOAD, {"extension": signed_extension(extension)}))
                 connection.execute(render(_PREPARE))
                 if any(storage.on_network for storage in storages):
-                    connection.execute(render("warehouse/reach_storage", self._describe_object_storage()))
+                    # DuckDB itself reads the keys and the region from the environment.
+                    scheme, _, host = self.object_storage.rpartition("://")
+                    server = {"host": quote_literal(host.rstrip("/")), "encrypted": scheme != "http"}
+                    connection.execute(render("warehouse/reach_storage", server | {"given": bool(host)}))
                 else:
                     connection.execute(render(_STAY_OFF_NETWORK))
             except duckdb.Error as error:
                 raise WarehouseError(f"DuckDB cannot open a session: {str(error).splitlines()[0]}") from None
             yield connection
-
-    def _choose_settings(self, spilled: Path) -> dict[str, Any]:
-        config = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spilled)}
-        return {**config, "threads": self.threads} if self.threads else config
-
-    def _describe_object_storage(self) -> dict[str, Any]:
-        """How to reach the S3 server. DuckDB itself reads the keys and the region from the environment."""
-        scheme, _, host = self.object_storage.rpartition("://")
-        return {"host": quote_literal(host.rstrip("/")), "encrypted": scheme != "http", "given": bool(host)}
 
 
 class _WarehouseSnapshot(Warehouse):
@@ -609,15 +578,40 @@ class _WarehouseSnapshot(Warehouse):
     def session(
         self, reads: Collection[Zone] = (), writes: Zone | None = None, folder: Path | None = None
     ) -> Iterator[Session]:
-        """A connection to held zones.
-
-        Raises:
-            ValueError: if it would write a zone, or reach another zone or another folder.
-        """
+        """Raises ValueError if it would write a zone, or reach another zone or another folder."""
         if writes or folder not in (None, self._folder) or not self._session.zones.issuperset(reads):
             raise ValueError("a held warehouse is read, and only the zones and the folder that it was opened with")
         with self._session.open_sibling(reads) as session:
             yield session
+
+
+def open_part(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer of a part of a public table, to be closed: a context manager.
+
+    Parts are made outside any session, by several threads or processes at a time, and `store_parts` makes a table of
+    them. They are not encrypted, so they may hold only results of charged draws. Such a result is not public before its
+    gates, so the folder of parts is closed to others. Each table that a part gets is in memory as a whole. Parts are
+    read once, so their size matters less than the time that it takes to write and to read them.
+
+    `path` is a new file in a `Warehouse.private_folder`; all parts of a table have the same schema.
+    """
+    return pq.ParquetWriter(path, schema, compression="none", use_dictionary=False, write_statistics=False)
+
+
+def store_parts(session: Session, table: Table, parts: Sequence[Path]) -> None:
+    """Create or replace a table with the rows of all parts, in their order. If that fails, the table stays as it was.
+
+    The session writes the public zone and reads the parts' folder. Raises ValueError if the table is not public, and
+    WarehouseError if a part is missing or not whole.
+    """
+    if table.zone is not Zone.PUBLIC:
+        raise ValueError(f"{table} is not public; parts are not encrypted")
+    session.create(table, _PARTS, {"files": [str(part) for part in parts]})
+
+
+def _hash(content: object, key: bytes | None) -> str:
+    message = json.dumps(content, separators=(",", ":")).encode()
+    return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
 
 
 def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:
@@ -639,36 +633,32 @@ def _keep_private() -> None:
     """Set the umask of this process to 077 permanently, so that only their owner can access new files.
 
     DuckDB creates databases, logs (`.wal`) and temporary files at any time and from its own threads, so callers cannot
-    set their modes. The umask belongs to the whole process: if a session restored the old umask when it ended, a
-    session in another thread would create its next files with the old umask. Because nothing widens the umask again,
-    threads do not interfere with each other. Files for others to read get their mode one by one (`placement`).
+    set their modes. The umask belongs to the whole process: a session that restored it at its end would widen it for
+    sessions in other threads. Files for others to read get their mode one by one (`placement`).
     """
     os.umask(0o077)
 
 
 def _refuse_computed(connection: duckdb.DuckDBPyConnection, storages: Sequence[Storage]) -> None:
-    """Refuse a zone with a view or a column that could show something else each time that it is read.
+    """Refuse a zone with a view or a column that could show other values to the gates than to the publication.
 
-    It could know the statement that reads it (`current_query`), and show the gates other values than the publication.
-
-    Raises:
-        WarehouseError: if there is a generated column or one with a default, or a view, but for those of the public
-            zone that only join its tables by name, or put the rows of its tables together.
+    It could know the statement that reads it (`current_query`). Raises WarehouseError for a generated column, one with
+    a default, and a view other than those of the public zone that join its tables by name, or put their rows together.
     """
     names = {storage.zone.value: storage.name for storage in storages}
     values = {"zones": list(names)}
-    found = []
+    computed = []
     # DuckDB takes longer for the texts of its own views, and for the columns of all tables, than for all the rest.
     if connection.execute(render(_HAS_VIEWS), values).fetchall():
         views = connection.execute(render("warehouse/views"), values).fetchall()
-        found = [
+        computed = [
             (zone, name)
             for zone, name, text in views
             if zone != Zone.PUBLIC or not (_JOINED.fullmatch(text) or _UNITED.fullmatch(text))
         ]
-    if not found and connection.execute(render("warehouse/may_be_generated"), values).fetchall():
-        found = connection.execute(render("warehouse/generated"), values).fetchall()
-    for zone, name in found:
+    if not computed and connection.execute(render("warehouse/may_be_generated"), values).fetchall():
+        computed = connection.execute(render("warehouse/generated"), values).fetchall()
+    for zone, name in computed:
         raise WarehouseError(
             f"{names[zone]} was altered: Stirred did not write {name}, which is computed whenever it is read. "
             "Nothing was changed. Drop it, and materialize its stage again"

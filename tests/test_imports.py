@@ -40,7 +40,7 @@ SQL = re.compile(
 )
 RUNS_SQL = (Path("resources/warehouse.py"), Path("resources/ledger_server.py"))
 """The modules that run SQL: in DuckDB, and in the PostgreSQL server of a ledger."""
-OPENS_ZONES = {Path(f"resources/{name}.py") for name in ("storage", "database_file", "lake")}
+OPENS_ZONES = {Path(f"resources/{name}.py") for name in ("storage", "lake")}
 """The modules that run SQL of files to open a zone for the warehouse."""
 SHIPPED = (*LAYERS, "benchmarks")
 PRIVATE = re.compile(r"(^|\.)_(?!_|exit$)")
@@ -55,8 +55,8 @@ MECHANISMS = {path.name for path in (ROOT / "mechanisms").iterdir() if (path / "
 LISTS_MECHANISMS = {Path("mechanisms/compilation.py")}
 """The module that names mechanisms: what the set-up compiles."""
 
-OF_KEYS = {"resources.custody", "resources.keyfiles", "resources.anchor"}
-NEED_KEYS = {"Ledger", "Custody", "deployment_resources", "public_key"}
+OF_KEYS = {"resources.custody", "resources.keyfiles"}
+NEED_KEYS = {"Ledger", "Custody", "Anchor", "unseal", "deployment_resources", "public_key"}
 """Modules of keys, and what cannot do without them."""
 
 Rule = Callable[[Path, ast.Module], Iterator[str]]

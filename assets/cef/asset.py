@@ -6,14 +6,14 @@
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
-from assets.cef.findings import Finding
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
-from assets.cef.validation import cef_findings, form_findings, structure_findings, structure_offenders
-from assets.conventions import BLOCKING, StageKind, attributes, check_result
+from assets.cef.validation import Finding, cef_findings, form_findings, structure_findings, structure_offenders
+from assets.conventions import BLOCKING, StageKind, attributes, check_result, markdown_table
 from assets.failures import stated_plainly
 from assets.release.columns import Column, Role
 from assets.release.contents import (
@@ -25,7 +25,7 @@ from assets.release.contents import (
 )
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError
-from resources.canonical import canonicalize
+from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -47,7 +47,9 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
     )
     @stated_plainly(StageKind.CEF)
     def cef(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        key, source = custody.version_key(), _source_names(declaration, root)
+        key = custody.version_key()
+        source = ", ".join(path.name for path in source_paths(declaration, root))
+        source = source or f"built-in {declaration.reader.value}"
         files = file_versions(declaration, root, key)
         read_from = source_version(declaration, code_version(declaration), files, key)
         version = version_if_unchanged(warehouse, custody, declaration, read_from)
@@ -58,21 +60,15 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             version = versions.content
         else:
             source += ": unchanged since the stored tables were read from it, so it was not read again"
-        metadata: dict[str, dg.MetadataValue] = {
-            "dagster/column_schema": dg.MetadataValue.table_schema(column_schema(declaration)),
-            "source": dg.MetadataValue.text(source),
-        }
+        metadata: dict[str, Any] = {"dagster/column_schema": column_schema(declaration), "source": source}
         if declaration.synthetic:
             with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-                units, *others = (session.count(table) for table in declaration.cef_tables())
-            metadata["dagster/row_count"] = dg.MetadataValue.int(units)
-            for name, rows in zip(list(declaration.tables)[1:], others, strict=True):
-                metadata[name] = dg.MetadataValue.int(rows)
+                counts = [session.count(table) for table in declaration.cef_tables()]
+            metadata |= dict(zip(["dagster/row_count", *list(declaration.tables)[1:]], counts, strict=True))
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
     @dg.asset_check(
         asset=key,
-        name="schema_and_keys",
         description=(
             "The stored tables have the declared columns and types, no null where none is allowed, no repeated key, "
             "and a unit for every person."
@@ -86,12 +82,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             findings, {finding.statement: finding.rows for finding in findings if finding.rows is not None}
         )
 
-    @dg.asset_check(
-        asset=key,
-        name="as_read",
-        description="The stored tables are those that were read from the source.",
-        **BLOCKING,
-    )
+    @dg.asset_check(asset=key, description="The stored tables are those that were read from the source.", **BLOCKING)
     def as_read(warehouse: Warehouse, custody: Custody) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             try:
@@ -99,20 +90,8 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             except SealError as error:
                 return check_result([str(error)])
 
-    return [cef, schema_and_keys, as_read, *([_build_structure(declaration, key)] if declaration.structure else [])]
-
-
-def code_version(declaration: DatasetDeclaration) -> str:
-    """The code version of a dataset's CEF, which changes with its recodes, so that the UI shows the CEF as stale."""
-    recodes = declaration.recodes()
-    return f"{CODE_VERSION}-{sha256(canonicalize(recodes)).hexdigest()[:8]}" if recodes else CODE_VERSION
-
-
-def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.AssetChecksDefinition:
-
     @dg.asset_check(
         asset=key,
-        name="structure",
         description="The stored records satisfy the rules of their layout; each rule is shown with its violations.",
         **BLOCKING,
     )
@@ -121,12 +100,16 @@ def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.As
             if findings := form_findings(session, declaration):
                 return _check_result(findings, {})
             offenders = structure_offenders(session, declaration)
-        return _check_result(
-            structure_findings(offenders),
-            {Finding(rule.table, rule.offence, rule.column).statement: rows for rule, rows in offenders.items()},
-        )
+        counts = {Finding(rule.table, rule.offence, rule.column).statement: rows for rule, rows in offenders.items()}
+        return _check_result(structure_findings(offenders), counts)
 
-    return structure
+    return [cef, schema_and_keys, as_read, *([structure] if declaration.structure else [])]
+
+
+def code_version(declaration: DatasetDeclaration) -> str:
+    """The code version of a dataset's CEF, which changes with its recodes, so that the UI shows the CEF as stale."""
+    recodes = declaration.recodes()
+    return f"{CODE_VERSION}-{sha256(canonicalize(recodes)).hexdigest()[:8]}" if recodes else CODE_VERSION
 
 
 def _check_result(findings: Sequence[Finding], counts: Mapping[str, int]) -> dg.AssetCheckResult:
@@ -149,31 +132,17 @@ def describe(declaration: DatasetDeclaration) -> str:
         origin,
         declaration.description.strip(),
     ]
+    header = ("column", "type", "role", "domain", "null", "description")
     for name, records in declaration.tables.items():
-        parts.append(
-            "\n".join(
-                [
-                    f"Table `{name}`:",
-                    "",
-                    "| column | type | role | domain | null | description |",
-                    "|---|---|---|---|---|---|",
-                    *(_row(column_name, column) for column_name, column in records.stored.items()),
-                ]
-            )
-        )
+        table = markdown_table(header, [_describe_column(*column) for column in records.stored.items()])
+        parts.append(f"Table `{name}`:\n\n{table}")
     return "\n\n".join(part for part in parts if part)
 
 
-def _row(name: str, column: Column) -> str:
-    cells = [
-        name,
-        column.type.value,
-        column.role.value,
-        column.domain_in_words,
-        "yes" if column.nullable else "no",
-        column.description,
-    ]
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+def _describe_column(name: str, column: Column) -> list[str]:
+    nullable = "yes" if column.nullable else "no"
+    cells = [name, column.type.value, column.role.value, column.domain_in_words, nullable, column.description]
+    return [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
 
 
 def column_schema(declaration: DatasetDeclaration) -> dg.TableSchema:
@@ -194,8 +163,3 @@ def column_schema(declaration: DatasetDeclaration) -> dg.TableSchema:
             for name, column in records.stored.items()
         ]
     )
-
-
-def _source_names(declaration: DatasetDeclaration, root: Path) -> str:
-    paths = source_paths(declaration, root)
-    return ", ".join(path.name for path in paths) or f"built-in {declaration.reader.value}"

@@ -5,14 +5,17 @@ reads the files, and `synthetic` generates a synthetic census in this layout.
 
 A unit is a housing unit or group quarters. A housing unit without persons is vacant. One with persons is a household,
 and one of the persons is its householder.
+
+Sex and the detailed codes of race and Hispanic origin are an option of this layout, and columns of SafeTab's own files
+(`detailed_files`). The lists of a release state which codes there are and what they mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from assets.cef.detailed_codes import DETAILED_CODES, SEX, race_code_rules
 from assets.release.columns import Column, RecordTable, recodes_beside
 from assets.release.dataset import DatasetDeclaration
 from assets.release.names import ColumnName
@@ -115,110 +118,123 @@ _DIVISIONS = {
 }
 
 
-_TITLES = {
-    "MAFID": "unit identifier",
-    "RTYPE": "type of unit",
-    "FINAL_POP": "persons in the unit",
-    "NPF": "persons in the householder's family",
-    "HHSPAN": "Hispanic origin of the householder",
-    "HHRACE": "race of the householder",
-    "TEN": "tenure",
-    "HHT": "type of household",
-    "HHT2": "type of household with cohabiting couples",
-    "CPLT": "type of couple",
-    "GQTYPE": "type of group quarters",
-    "TABBLKST": "state",
-    "TABBLKCOU": "county",
-    "TABTRACTCE": "census tract",
-    "TABBLKGRPCE": "block group",
-    "TABBLK": "block",
-    "REGIONCE": "census region",
-    "DIVISIONCE": "census division",
-    "PLACEFP": "place",
-    "AIANNHCE": "American Indian, Alaska Native or Native Hawaiian area",
-    "PERSON_RTYPE": "where the person lives",
-    "QAGE": "age",
-    "CENHISP": "Hispanic origin",
-    "CENRACE": "race",
-    "RELSHIP": "relationship to the householder",
+NO_CODE = "Null"
+"""The text in place of a race code, in the file and in the CEF: it is a value, and not a missing one."""
+
+RACE_CODES = tuple(f"QRACE{place}" for place in range(1, 9))
+
+
+def make_column(kind: str, title: str, description: str = "", **others: Any) -> Column:
+    """A column, whose description is by default its title as a sentence."""
+    sentence = description or f"{title[0].upper()}{title[1:]}."
+    return Column.model_validate({"type": kind, "title": title, "description": sentence, **others})
+
+
+def make_codes(values: Mapping[str, str] | Iterable[str], title: str, description: str = "", **others: Any) -> Column:
+    return make_column("string", title, description, values=values, **others)
+
+
+def make_digits(number: int, title: str, description: str) -> Column:
+    return make_column("string", title, description, role="geography", pattern=f"[0-9]{{{number}}}")
+
+
+def _make_count(highest: int, title: str, description: str = "") -> Column:
+    return make_column("integer", title, description, minimum=0, maximum=highest)
+
+
+def _make_race_code(place: int) -> Column:
+    title, code = f"detailed race code {place}", "[1-9][0-9]{3}"
+    if place == 1:
+        return make_column("string", title, "Detailed race code number 1 of the person.", pattern=code)
+    fewer = f"Detailed race code number {place} of the person; {NO_CODE} if the person has fewer."
+    return make_column("string", title, fewer, pattern=f"{code}|{NO_CODE}")
+
+
+AREA = "American Indian, Alaska Native or Native Hawaiian area"
+
+UNIT_COLUMNS = {
+    "MAFID": make_column("integer", "unit identifier", "Identifier of the unit.", role="key"),
+    "RTYPE": make_codes({"2": "Housing unit", "4": "Group quarters"}, "type of unit", depends_on_persons=False),
+    "FINAL_POP": _make_count(99999, "persons in the unit"),
+    "NPF": _make_count(
+        99999,
+        "persons in the householder's family",
+        "Persons in the householder's family, including the householder; 0 without a family.",
+    ),
+    "HHSPAN": make_codes({"0": NOWHERE, **HISPANIC}, "Hispanic origin of the householder"),
+    "HHRACE": make_codes({"00": NOWHERE, **RACES}, "race of the householder"),
+    "TEN": make_codes({"0": NOWHERE, **TENURES}, "tenure", depends_on_persons=False),
+    "HHT": make_codes({"0": NOWHERE, **_HOUSEHOLD_TYPES}, "type of household"),
+    "HHT2": make_codes(
+        {"00": NOWHERE, **_HOUSEHOLD_TYPES_2},
+        "type of household with cohabiting couples",
+        "Type of household, with cohabiting couples.",
+    ),
+    "CPLT": make_codes({"0": NOWHERE, **_COUPLES}, "type of couple"),
+    "GQTYPE": make_codes(
+        {"0": "Housing unit", **GROUP_QUARTERS_TYPES}, "type of group quarters", depends_on_persons=False
+    ),
+    "TABBLKST": make_codes(STATES, "state", "State (FIPS).", role="geography"),
+    "TABBLKCOU": make_digits(3, "county", "County (FIPS), within the state."),
+    "TABTRACTCE": make_digits(6, "census tract", "Census tract, within the county."),
+    "TABBLKGRPCE": make_digits(1, "block group", "Block group, within the tract."),
+    "TABBLK": make_digits(4, "block", "Block, within the tract."),
+    "REGIONCE": make_codes(_REGIONS, "census region", role="geography"),
+    "DIVISIONCE": make_codes(_DIVISIONS, "census division", role="geography"),
+    "PLACEFP": make_digits(5, "place", "Place (FIPS), within the state; 99999 for none."),
+    "AIANNHCE": make_digits(4, AREA, f"{AREA}; 9999 for none."),
 }
-
-
-def _titled(columns: Mapping[str, Column]) -> dict[str, Column]:
-    return {name: column.model_copy(update={"title": _TITLES[name]}) for name, column in columns.items()}
-
-
-def _column(kind: str, description: str, **others: Any) -> Column:
-    return Column.model_validate({"type": kind, "description": description, **others})
-
-
-def _codes(values: Mapping[str, str], description: str, **others: Any) -> Column:
-    return _column("string", description, values=dict(values), **others)
-
-
-def _digits(number: int, description: str) -> Column:
-    return _column("string", description, role="geography", pattern=f"[0-9]{{{number}}}")
-
-
-def _count(highest: int, description: str) -> Column:
-    return _column("integer", description, minimum=0, maximum=highest)
-
-
-UNIT_COLUMNS = _titled(
-    {
-        "MAFID": _column("integer", "Identifier of the unit.", role="key"),
-        "RTYPE": _codes({"2": "Housing unit", "4": "Group quarters"}, "Type of unit.", depends_on_persons=False),
-        "FINAL_POP": _count(99999, "Persons in the unit."),
-        "NPF": _count(99999, "Persons in the householder's family, including the householder; 0 without a family."),
-        "HHSPAN": _codes({"0": NOWHERE, **HISPANIC}, "Hispanic origin of the householder."),
-        "HHRACE": _codes({"00": NOWHERE, **RACES}, "Race of the householder."),
-        "TEN": _codes({"0": NOWHERE, **TENURES}, "Tenure.", depends_on_persons=False),
-        "HHT": _codes({"0": NOWHERE, **_HOUSEHOLD_TYPES}, "Type of household."),
-        "HHT2": _codes({"00": NOWHERE, **_HOUSEHOLD_TYPES_2}, "Type of household, with cohabiting couples."),
-        "CPLT": _codes({"0": NOWHERE, **_COUPLES}, "Type of couple."),
-        "GQTYPE": _codes(
-            {"0": "Housing unit", **GROUP_QUARTERS_TYPES}, "Type of group quarters.", depends_on_persons=False
-        ),
-        "TABBLKST": _codes(STATES, "State (FIPS).", role="geography"),
-        "TABBLKCOU": _digits(3, "County (FIPS), within the state."),
-        "TABTRACTCE": _digits(6, "Census tract, within the county."),
-        "TABBLKGRPCE": _digits(1, "Block group, within the tract."),
-        "TABBLK": _digits(4, "Block, within the tract."),
-        "REGIONCE": _codes(_REGIONS, "Census region.", role="geography"),
-        "DIVISIONCE": _codes(_DIVISIONS, "Census division.", role="geography"),
-        "PLACEFP": _digits(5, "Place (FIPS), within the state; 99999 for none."),
-        "AIANNHCE": _digits(4, "American Indian, Alaska Native or Native Hawaiian area; 9999 for none."),
-    }
-)
 """The columns of `units`: those of units.csv, then those of geo.csv. Not every units.csv has GQTYPE.
 
-The type of a unit, the type of group quarters and the tenure are facts about the unit: whatever a person's record says,
-they stay the same for everyone else in the unit. (A unit's tenure becomes 0 when its last person leaves; nobody is left
-then whose record could change.) All others but geography follow from the persons.
+The type of a unit, the type of group quarters and the tenure are facts about the unit, which no person's record changes
+for the others in the unit. (A unit's tenure becomes 0 when its last person leaves; there is no other record then.) All
+others but geography follow from the persons.
 """
 
-PERSON_COLUMNS = _titled(
-    {
-        "MAFID": _column("integer", "The unit the person lives in.", role="unit"),
-        "PERSON_RTYPE": _codes(
-            {"3": "In a housing unit", "5": "In group quarters"}, "Where the person lives.", source="RTYPE"
-        ),
-        "QAGE": _count(115, "Age in years."),
-        "CENHISP": _codes(HISPANIC, "Hispanic origin."),
-        "CENRACE": _codes(RACES, "Race."),
-        "RELSHIP": _codes(RELATIONSHIPS, "Relationship to the householder."),
-    }
-)
+PERSON_COLUMNS = {
+    "MAFID": make_column("integer", "unit identifier", "The unit the person lives in.", role="unit"),
+    "PERSON_RTYPE": make_codes(
+        {"3": "In a housing unit", "5": "In group quarters"}, "where the person lives", source="RTYPE"
+    ),
+    "QAGE": _make_count(115, "age", "Age in years."),
+    "CENHISP": make_codes(HISPANIC, "Hispanic origin"),
+    "CENRACE": make_codes(RACES, "race"),
+    "RELSHIP": make_codes(RELATIONSHIPS, "relationship to the householder"),
+}
+
+SEX = {"QSEX": make_codes({"1": "Male", "2": "Female"}, "sex")}
+
+DETAILED_CODES = {name: _make_race_code(place) for place, name in enumerate(RACE_CODES, 1)} | {
+    "QSPAN": make_column(
+        "string",
+        "detailed Hispanic origin code",
+        "Detailed Hispanic origin code; 9950 is not Hispanic in the lists of 2020.",
+        pattern="[0-9]{4}",
+    )
+}
+"""The columns of the detailed codes, in the order of SafeTab's files."""
 
 DETAILED_COLUMNS = {**SEX, **DETAILED_CODES}
 """The columns of `persons` that only a file with detailed codes has."""
 
 
-def _only_recodes(columns: dict[str, Column]) -> dict[str, Column]:
+def race_code_rules(table: str, prefix: str = "", needs: str | None = None) -> dict[str, Rule]:
+    """The rule that no race code follows one that is Null, for every column that can violate it.
+
+    The statement that counts violations includes `cef/race_codes_after_null.sql`. `needs` is a column that only
+    datasets with these codes have.
+    """
+    return {
+        f"{prefix}race_code_{place}": Rule(table, name, f"a code although {before} is {NO_CODE}", needs=needs)
+        for place, (before, name) in enumerate(pairwise(RACE_CODES[1:]), 3)
+    }
+
+
+def _require_recodes(columns: dict[str, Column]) -> dict[str, Column]:
     return recodes_beside({**UNIT_COLUMNS, **PERSON_COLUMNS}, columns)
 
 
-Recodes = Annotated[dict[ColumnName, Column], AfterValidator(_only_recodes)]
+Recodes = Annotated[dict[ColumnName, Column], AfterValidator(_require_recodes)]
 """Columns beyond those of the layout, each recoded from one of the file."""
 
 STRUCTURE = Structure(
@@ -289,11 +305,9 @@ def census_units(
     group_quarters_types: bool = False,
     recodes: Mapping[str, Column] | None = None,
 ) -> RecordTable:
-    """The table of units.
+    """The table of units, of a built-in source if there are no paths.
 
     Args:
-        path: the file of units; None for a built-in source.
-        geography_path: the geography file; None for a built-in source.
         group_quarters_types: whether the units have the column GQTYPE, the type of group quarters.
         recodes: further columns, recoded from those of the files.
     """
@@ -304,20 +318,15 @@ def census_units(
 def census_persons(
     path: str | None = None, recodes: Mapping[str, Column] | None = None, detailed_codes: bool = False
 ) -> RecordTable:
-    """The table of persons.
-
-    Args:
-        path: the file of persons; None for a built-in source.
-        detailed_codes: whether persons have sex and the detailed codes of race and Hispanic origin.
-    """
+    """The table of persons, as `census_units`; `detailed_codes` adds sex, and the codes of race and Hispanic origin."""
     detailed = DETAILED_COLUMNS if detailed_codes else {}
     return RecordTable(path=path, geography_path=None, columns={**PERSON_COLUMNS, **detailed, **(recodes or {})})
 
 
-def refuse_recodes_named_like_detailed_codes(detailed_codes: bool, recodes: Mapping[str, Column]) -> None:
-    """Raise ValueError if a recoded column of persons has the name of one of the dataset's detailed codes."""
-    if detailed_codes:
+def require_recodes(layout: Mapping[str, Column], **recodes: dict[str, Column]) -> None:
+    """Raise ValueError, with the field, if one of its columns is not recoded or has the name of one of the layout."""
+    for field, columns in recodes.items():
         try:
-            recodes_beside(DETAILED_COLUMNS, dict(recodes))
+            recodes_beside(layout, columns)
         except ValueError as error:
-            raise ValueError(f"recoded_persons: {error}") from None
+            raise ValueError(f"{field}: {error}") from None

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.cef.census import RACES, TENURES
-from assets.cef.detailed_codes import DETAILED_CODES, SEX, race_code_rules
+from assets.cef import census
+from assets.cef.census import make_codes, make_digits
 from assets.release.columns import Column, RecordTable
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.structure import Structure
@@ -31,36 +31,21 @@ HOUSEHOLD_TYPES = {
 }
 
 
-def _codes(values: Mapping[str, str] | Sequence[str], title: str, description: str) -> Column:
-    return Column.model_validate({"type": "string", "values": values, "title": title, "description": description})
-
-
-def _digits(number: int, title: str, description: str) -> Column:
-    pattern = f"[0-9]{{{number}}}"
-    declared = {"type": "string", "role": "geography", "pattern": pattern, "title": title, "description": description}
-    return Column.model_validate(declared)
-
-
 PLACE = {
-    "TABBLKST": _digits(2, "state", "State (FIPS)."),
-    "TABBLKCOU": _digits(3, "county", "County (FIPS), within the state."),
-    "TABTRACTCE": _digits(6, "census tract", "Census tract, within the county."),
-    "TABBLK": _digits(4, "block", "Block, within the tract."),
+    "TABBLKST": make_digits(2, "state", "State (FIPS)."),
+    **{name: census.UNIT_COLUMNS[name] for name in ("TABBLKCOU", "TABTRACTCE", "TABBLK")},
 }
 """The columns that name a block together."""
 
 
 @dataclass(frozen=True)
 class BlockFile:
-    """One of the files.
-
-    Attributes:
-        others_allowed: whether it may have further columns, which are ignored.
-    """
+    """One of the files."""
 
     name: str
     columns: Mapping[str, Column]
     others_allowed: bool = False
+    """Whether it may have further columns, which are ignored."""
 
     def header_problem(self, names: Sequence[str]) -> str | None:
         """The rule that the names in the file's header violate; None if they are the columns, in their order."""
@@ -75,60 +60,46 @@ FILES = {
         "GRF-C.txt",
         PLACE
         | {
-            "PLACEFP": _digits(5, "place", "Place (FIPS), within the state; 99999 for none."),
-            "AIANNHCE": _digits(
-                4,
-                "American Indian, Alaska Native or Native Hawaiian area",
-                "American Indian, Alaska Native or Native Hawaiian area, which may cross states; 9999 for none.",
-            ),
+            "PLACEFP": census.UNIT_COLUMNS["PLACEFP"],
+            "AIANNHCE": make_digits(4, census.AREA, f"{census.AREA}, which may cross states; 9999 for none."),
         },
         others_allowed=True,
     ),
     "persons": BlockFile(
         "person-records.txt",
         {
-            "QAGE": Column.model_validate(
-                {
-                    **{"type": "integer", "minimum": 0, "maximum": 115},
-                    **{"title": "age", "description": "Age in years; may have leading zeros in the file."},
-                }
+            "QAGE": census.make_column(
+                "integer", "age", "Age in years; may have leading zeros in the file.", minimum=0, maximum=115
             ),
-            **SEX,
-            "HOUSEHOLDER": _codes(
-                ["True", "False"], "whether the person is the householder", "Whether the person is the householder."
-            ),
+            **census.SEX,
+            "HOUSEHOLDER": make_codes(["True", "False"], "whether the person is the householder"),
             **PLACE,
-            "CENRACE": _codes(RACES, "race", "Race."),
-            **DETAILED_CODES,
+            "CENRACE": census.PERSON_COLUMNS["CENRACE"],
+            **census.DETAILED_CODES,
         },
     ),
     "households": BlockFile(
         "household-records.txt",
         {
             **PLACE,
-            "HHRACE": _codes(RACES, "race of the householder", "Race of the householder."),
-            **DETAILED_CODES,
-            "HOUSEHOLD_TYPE": _codes(HOUSEHOLD_TYPES, "type of household", "Type of household."),
-            "TEN": _codes(TENURES, "tenure", "Tenure."),
+            "HHRACE": make_codes(census.RACES, "race of the householder"),
+            **census.DETAILED_CODES,
+            "HOUSEHOLD_TYPE": make_codes(HOUSEHOLD_TYPES, "type of household"),
+            "TEN": make_codes(census.TENURES, "tenure"),
         },
     ),
 }
 
 STRUCTURE = Structure(
     "cef/detailed_files_structure",
-    race_code_rules("persons") | race_code_rules("households", "householder_", needs="HHRACE"),
+    census.race_code_rules("persons") | census.race_code_rules("households", "householder_", needs="HHRACE"),
 )
 
 
-def block_table(table: str, path: str) -> RecordTable:
-    """A table of the CEF: the column BLOCK, and the columns of the file; the place is in `units` only.
-
-    Args:
-        table: `units`, which are the blocks, `persons` or `households`.
-    """
+def _make_block_table(table: str, path: str) -> RecordTable:
+    """The table `units`, `persons` or `households`: BLOCK, and the columns of the file, the place in `units` only."""
     role = "key" if table == "units" else "unit"
-    made = f"{', '.join(PLACE)}, one after the other."
-    block = Column.model_validate({"type": "string", "role": role, "title": "block", "description": made})
+    block = census.make_column("string", "block", f"{', '.join(PLACE)}, one after the other.", role=role)
     columns = {name: column for name, column in FILES[table].columns.items() if table == "units" or name not in PLACE}
     return RecordTable(path=path, geography_path=None, columns={BLOCK: block, **columns})
 
@@ -155,17 +126,7 @@ class BlockFilesDeclaration(DatasetDeclaration):
 
 
 def detailed_files(units: str, persons: str, households: str | None = None, **described: Any) -> BlockFilesDeclaration:
-    """The declaration of a dataset from the input files of SafeTab.
-
-    Args:
-        households: the file of households, household-records.txt; None if the dataset has none.
-        described: the other fields of the dataset: `name`, `title`, `cap` and so on.
-    """
-    return BlockFilesDeclaration(
-        **described,
-        reader=Reader.PIPE_SEPARATED,
-        record_name="block",
-        units=block_table("units", units),
-        persons=block_table("persons", persons),
-        households=None if households is None else block_table("households", households),
-    )
+    """The declaration of a dataset from three files. `described` has its other fields: `name`, `title`, `cap` etc."""
+    paths = {"units": units, "persons": persons, "households": households}
+    tables = {table: _make_block_table(table, path) for table, path in paths.items() if path is not None}
+    return BlockFilesDeclaration(**described | tables, reader=Reader.PIPE_SEPARATED, record_name="block")

@@ -4,15 +4,19 @@ The steps are: open, read, write, validate, and then commit or roll back. The ru
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assets.cef.findings import NULL, Finding, SourceError, outside_its_domain
-from assets.cef.readers import Source, in_source, open_geography, open_source, source_paths, unreadable
+from assets.cef.detailed_files import BLOCK
+from assets.cef.readers import Source, UnreadableError, name_in_source, open_geography, open_source, source_paths
 from assets.cef.validation import (
+    NULL,
     REPEATED_KEY,
+    Finding,
+    SourceError,
+    describe_domain_rule,
     key_findings,
     row_findings,
     structure_findings,
@@ -36,42 +40,20 @@ CHANGED = "changed while it was read"
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _ReadSource:
     """A source that has been read once.
 
     Attributes:
-        ill_typed: by column, the number of values that are not of its type.
-        too_fine: by column, the number of those that are decimals with too many digits after the point.
-        unplaced: by recoded column, the number of values that are in none of its bands or categories.
-        of_parts: the findings about the columns that another one is made of.
-        unmade: for the column that is made of them, the number of rows in which it cannot be made.
+        findings: those about single values.
+        missing: by column, the number of values that are NULL in the CEF because of what the source has instead.
     """
 
     source: Source
-    ill_typed: Counter[str]
-    too_fine: Counter[str]
-    unplaced: Counter[str]
-    of_parts: tuple[Finding, ...]
-    unmade: Counter[str]
+    findings: Sequence[Finding]
+    missing: Counter[str]
 
-    @property
-    def missed(self) -> Counter[str]:
-        """By column, the number of values that are NULL in the CEF because of what the source has instead."""
-        return self.ill_typed + self.unplaced + self.unmade
-
-    def finding(self, column: str, rule: str, rows: int) -> Finding:
-        return Finding(self.source.label, rule, in_source(column, self.source.columns[column]), rows)
-
-    def findings(self) -> Iterator[Finding]:
-        yield from self.of_parts
-        for name, column in self.source.columns.items():
-            if rows := self.too_fine[name]:
-                yield self.finding(name, TOO_FINE, rows)
-            if rows := self.ill_typed[name] - self.too_fine[name]:
-                yield self.finding(name, f"not of type {column.type.value}", rows)
-            if rows := self.unplaced[name]:
-                places = "bands" if column.bands is not None else "categories"
-                yield self.finding(name, f"value in none of the {places} of {name}", rows)
+    def find(self, column: str, rule: str, rows: int) -> Finding:
+        return Finding(self.source.label, rule, name_in_source(column, self.source.columns[column]), rows)
 
 
 def ingest(
@@ -90,21 +72,21 @@ def ingest(
         The versions of the new CEF, of which nobody else can have written any part.
 
     Raises:
-        SourceError: if the source violates any rules, with all of them; the tables stay as they were.
+        SourceError: with all rules that the source violates; the tables stay as they were.
     """
     findings: list[Finding] = []
-    sources: dict[str, list[_Opened]] = {}
+    sources: dict[str, list[_ReadSource]] = {}
     for name, records in declaration.tables.items():
         openers = (open_source, open_geography) if records.geography_path else (open_source,)
-        opened = []
+        read = []
         for opener in openers:
             try:
-                opened.append(_read_through(session, opener(declaration, name, root)))
+                read.append(_read_through(session, opener(declaration, name, root)))
             except SourceError as error:
                 findings += error.findings
-        findings += [finding for one in opened for finding in one.findings()]
-        if len(opened) == len(openers):
-            sources[name] = opened
+        findings += [finding for source in read for finding in source.findings]
+        if len(read) == len(openers):
+            sources[name] = read
     with session.transaction():
         for table, (name, records) in zip(declaration.cef_tables(), declaration.tables.items(), strict=True):
             if name in sources:
@@ -112,16 +94,14 @@ def ingest(
                     findings += _write(session, table, records, *sources[name])
                 except WarehouseError:
                     # The file was readable a moment ago.
-                    if changed := _changed(sources):
+                    if changed := _find_changes(sources):
                         raise SourceError([*findings, *changed]) from None
                     raise
         if len(sources) == len(declaration.tables) > 1:
-            judged = [
-                *unit_findings(session, declaration),
-                *structure_findings(structure_offenders(session, declaration)),
-            ]
-            findings += [_at_source(finding, sources[finding.place]) for finding in judged]
-        findings += _changed(sources)
+            of_tables = unit_findings(session, declaration)
+            of_tables += structure_findings(structure_offenders(session, declaration))
+            findings += [_name_source(finding, sources[finding.place]) for finding in of_tables]
+        findings += _find_changes(sources)
         if files is not None and file_versions(declaration, root, version_key) != files:
             findings += [Finding(path.name, CHANGED) for path in source_paths(declaration, root)]
         if findings:
@@ -135,11 +115,13 @@ def ingest(
     return versions or versions_of_cef(session, declaration, version_key)
 
 
-def _changed(sources: Mapping[str, list[_Opened]]) -> list[Finding]:
-    return [Finding(one.source.label, CHANGED) for opened in sources.values() for one in opened if one.source.changed]
+def _find_changes(sources: Mapping[str, Sequence[_ReadSource]]) -> list[Finding]:
+    return [
+        Finding(read.source.label, CHANGED) for of_table in sources.values() for read in of_table if read.source.changed
+    ]
 
 
-def conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str, Any]]:
+def describe_conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str, Any]]:
     """How each column is read and recoded, as placeholders of `cef/converted.sql`, and the values bound there."""
     read: dict[str, Any] = {}
     bound: dict[str, Any] = {}
@@ -150,7 +132,7 @@ def conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str,
                 read[name] |= {"recode": "bands", "bands": len(labels)}
                 bound[f"labels_{number}"] = list(labels)
                 bound[f"starts_{number}"], bound[f"ends_{number}"] = (
-                    [None if end is None else str(end) for end in one] for one in zip(*ends, strict=True)
+                    [None if end is None else str(end) for end in side] for side in zip(*ends, strict=True)
                 )
             case Merge() as merge:
                 read[name] |= {"recode": "merge"}
@@ -165,64 +147,74 @@ def conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str,
     return read, bound
 
 
-def _read_through(session: Session, source: Source) -> _Opened:
+def _read_through(session: Session, source: Source) -> _ReadSource:
     """Read the whole source once, and count the values of each column that are not of its type.
 
     Records that are generated are not generated just to be counted.
     """
     if source.generated and not any(column.recode for column in source.columns.values()):
-        return _Opened(source, Counter(), Counter(), Counter(), (), Counter())
+        return _ReadSource(source, (), Counter())
     try:
-        columns, bound = conversion(source.columns)
-        records_in_source, *counts = session.row(
+        columns, bound = describe_conversion(source.columns)
+        records, *counts = session.row(
             "cef/count_ill_typed", {**source.values, **bound}, relation=source.relation, columns=columns
         )
     except WarehouseError as error:
         if "OutOfMemory" in str(error):
             raise
-        raise SourceError([unreadable(source.label, source.kind)]) from None
-    if source.records not in (None, records_in_source):
-        raise SourceError([unreadable(source.label, source.kind)])
-    if not records_in_source:
+        raise UnreadableError(source.label, source.kind) from None
+    if source.records not in (None, records):
+        raise UnreadableError(source.label, source.kind)
+    if not records:
         raise SourceError([Finding(source.label, "contains no records")])
-    ill_typed, too_fine, unplaced = (
-        Counter(dict(zip(source.columns, counts[first::3], strict=True))) for first in range(3)
-    )
-    return _Opened(source, ill_typed, too_fine, unplaced, *_parts(session, source))
+    findings, missing = _read_parts(session, source) if source.parts else ([], Counter())
+    read = _ReadSource(source, findings, missing)
+    for (name, column), ill_typed, too_fine, unplaced in zip(
+        source.columns.items(), counts[::3], counts[1::3], counts[2::3], strict=True
+    ):
+        places = "bands" if column.bands is not None else "categories"
+        findings += [
+            read.find(name, rule, rows)
+            for rule, rows in (
+                (TOO_FINE, too_fine),
+                (f"not of type {column.type.value}", ill_typed - too_fine),
+                (f"value in none of the {places} of {name}", unplaced),
+            )
+            if rows
+        ]
+        missing[name] += ill_typed + unplaced
+    return read
 
 
-def _parts(session: Session, source: Source) -> tuple[tuple[Finding, ...], Counter[str]]:
-    if source.made is None:
-        return (), Counter()
+def _read_parts(session: Session, source: Source) -> tuple[list[Finding], Counter[str]]:
+    """The findings about the columns that BLOCK is made of, and the number of rows in which it cannot be made."""
     unmade, *counts = session.row(
-        "cef/count_malformed_parts",
-        source.values,
-        relation=source.relation,
-        made=source.made.name,
-        parts=list(source.made.parts),
+        "cef/count_malformed_parts", source.values, relation=source.relation, made=BLOCK, parts=list(source.parts)
     )
-    judged = [
+    findings = [
         Finding(source.label, rule, name, rows)
-        for (name, column), nulls, outside in zip(source.made.parts.items(), counts[::2], counts[1::2], strict=True)
-        for rule, rows in ((NULL, nulls), (outside_its_domain(column), outside))
+        for (name, column), nulls, outside in zip(source.parts.items(), counts[::2], counts[1::2], strict=True)
+        for rule, rows in ((NULL, nulls), (describe_domain_rule(column), outside))
         if rows
     ]
-    return tuple(judged), Counter({source.made.name: unmade})
+    return findings, Counter({BLOCK: unmade})
 
 
 def _write(
-    session: Session, table: Table, records: RecordTable, main: _Opened, geography: _Opened | None = None
+    session: Session, table: Table, records: RecordTable, main: _ReadSource, geography: _ReadSource | None = None
 ) -> list[Finding]:
-    # The NULLs in the table that another finding already explains.
-    explained = main.missed
+    source, explained = main.source, main.missing.copy()
     findings: list[Finding] = []
-    source = main.source
-    columns, bound = conversion({name: records.columns[name] for name in records.stored if name in source.columns})
+    columns, bound = describe_conversion(
+        {name: records.columns[name] for name in records.stored if name in source.columns}
+    )
     values = {**source.values, **bound}
+    names: dict[str, Any] = {"relation": source.relation, "columns": columns}
     if geography is None:
-        session.create(table, "cef/converted", values, relation=source.relation, columns=columns)
+        session.create(table, "cef/converted", values, **names)
     else:
-        places_columns, places_bound = conversion(geography.source.columns)
+        key = str(records.key)
+        places_columns, places_bound = describe_conversion(geography.source.columns)
         places = session.stage(
             "places",
             "cef/converted",
@@ -230,55 +222,42 @@ def _write(
             relation=geography.source.relation,
             columns=places_columns,
         )
-        (repeated,) = session.row("cef/count_repeated_keys", key=records.key, table=places)
-        session.create(
-            table,
-            "cef/converted_with_places",
-            values,
-            relation=source.relation,
-            columns=columns,
-            places=places,
-            repeated=repeated,
-            key=records.key,
-            stored=list(records.stored),
-            located=list(records.places),
-        )
-        if repeated:
-            findings.append(geography.finding(str(records.key), REPEATED_KEY, repeated))
-        disagreements, placeless = _compare(session, table, str(records.key), main, geography, places)
+        (repeated,) = session.row("cef/count_repeated_keys", key=key, table=places)
+        names |= {"places": places, "repeated": repeated, "key": key}
+        names |= {"stored": list(records.stored), "located": list(records.places)}
+        session.create(table, "cef/converted_with_places", values, **names)
+        disagreements, placeless = _compare(session, table, key, main, geography, places)
+        findings = [geography.find(key, REPEATED_KEY, repeated)] if repeated else []
         findings += disagreements
-        explained += Counter({name: geography.missed[name] + placeless for name in records.places})
-    judged = [
-        *row_findings(session, table, records, table.name, explained),
-        *key_findings(session, table, records, table.name),
-    ]
-    opened = [main] if geography is None else [main, geography]
-    return findings + [_at_source(finding, opened) for finding in judged]
+        explained += Counter({name: geography.missing[name] + placeless for name in records.places})
+    of_table = row_findings(session, table, records, table.name, explained) + key_findings(session, table, records)
+    read = [main] if geography is None else [main, geography]
+    return findings + [_name_source(finding, read) for finding in of_table]
 
 
 def _compare(
-    session: Session, table: Table, key: str, main: _Opened, geography: _Opened, places: Fragment
+    session: Session, table: Table, key: str, main: _ReadSource, geography: _ReadSource, places: Fragment
 ) -> tuple[list[Finding], int]:
+    """The findings about records and their places, and the number of records without a place."""
     shared = [name for name in geography.source.columns if name in main.source.columns and name != key]
     unplaced, unnamed, unfilled, keyless, *differing = session.row(
         "cef/compare_places", records=table, places=places, key=key, shared=shared
     )
-    found = [
-        main.finding(key, f"record without one in {geography.source.label}", unplaced),
-        geography.finding(key, f"record without one in {main.source.label}", unfilled),
-        geography.finding(key, NULL, keyless - geography.ill_typed[key]),
+    findings = [
+        main.find(key, f"record without one in {geography.source.label}", unplaced),
+        geography.find(key, f"record without one in {main.source.label}", unfilled),
+        geography.find(key, NULL, keyless - geography.missing[key]),
         *(
-            geography.finding(name, f"differs from {main.source.label}", rows)
+            geography.find(name, f"differs from {main.source.label}", rows)
             for name, rows in zip(shared, differing, strict=True)
         ),
     ]
-    return [finding for finding in found if finding.rows], unplaced + unnamed
+    return [finding for finding in findings if finding.rows], unplaced + unnamed
 
 
-def _at_source(finding: Finding, opened: list[_Opened]) -> Finding:
-    for one in opened:
-        if finding.column in one.source.columns:
-            return replace(
-                finding, place=one.source.label, column=in_source(finding.column, one.source.columns[finding.column])
-            )
-    return replace(finding, place=opened[0].source.label)
+def _name_source(finding: Finding, sources: Sequence[_ReadSource]) -> Finding:
+    """A finding about a table, with the source and its column instead."""
+    for read in sources:
+        if column := read.source.columns.get(finding.column):
+            return replace(finding, place=read.source.label, column=name_in_source(finding.column, column))
+    return replace(finding, place=sources[0].source.label)

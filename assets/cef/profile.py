@@ -1,6 +1,6 @@
 """What the columns of a source file contain, from which a first declaration of it can be proposed.
 
-A profile is as confidential as the file. Whoever writes a declaration from it decides what of it a reader may know.
+A profile is as confidential as the file. The author of a declaration decides what readers may know of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assets.cef.findings import Finding, SourceError
-from assets.cef.readers import open_every_column, unreadable
+from assets.cef.readers import UnreadableError, open_every_column
+from assets.cef.validation import Finding, SourceError
 from assets.release.columns import ColumnType
 from assets.release.dataset import Reader
 from resources.warehouse import Session, WarehouseError
@@ -53,7 +53,7 @@ class Profile:
 
     Attributes:
         columns: the columns that can be read exactly, in the order of the file.
-        unfit: the others, each with what it is stored as.
+        unfit: how all other columns are stored.
     """
 
     columns: Sequence[ColumnProfile]
@@ -61,30 +61,33 @@ class Profile:
 
 
 def profile(session: Session, reader: Reader, path: Path) -> Profile:
-    """Read a file, and say what its columns contain.
+    """Read a file, and describe what its columns contain.
 
-    Raises:
-        SourceError: if the file is missing, empty, or not exactly readable in its format.
+    Raises SourceError if the file is missing, empty, or not exactly readable in its format.
     """
     source, unfit = open_every_column(reader, path)
-    named: dict[str, Any] = {"relation": source.relation, "columns": list(source.columns)}
+    names: dict[str, Any] = {
+        "relation": source.relation,
+        "columns": list(source.columns),
+        "types": [kind.value for kind in ColumnType],
+    }
     try:
-        records, *found = session.row("cef/profile", source.values, types=[each.value for each in ColumnType], **named)
+        records, *columns_facts = session.row("cef/profile", source.values, **names)
         if not records or source.records not in (None, records):
             raise SourceError([Finding(source.label, "contains no records" if not records else "cannot be read")])
         columns = []
-        for name, facts in zip(source.columns, found, strict=True):
-            listed = []
+        for name, facts in zip(source.columns, columns_facts, strict=True):
+            rows = []
             if facts["different"] <= MOST_CODES:
-                listed = session.rows("cef/codes", source.values, relation=source.relation, name=name)
-            columns.append(_column(name, records, facts, [code for (code,) in listed]))
+                rows = session.rows("cef/codes", source.values, relation=source.relation, name=name)
+            columns.append(_describe_column(name, records, facts, [code for (code,) in rows]))
     except WarehouseError:
-        raise SourceError([unreadable(source.label, source.kind)]) from None
+        raise UnreadableError(source.label, source.kind) from None
     return Profile(columns, unfit)
 
 
-def _column(name: str, records: int, facts: Mapping[str, Any], codes: Sequence[str]) -> ColumnProfile:
-    kind = next(each for each in _NARROWEST_FIRST if facts[each.value] == 0 or each is ColumnType.STRING)
+def _describe_column(name: str, records: int, facts: Mapping[str, Any], codes: Sequence[str]) -> ColumnProfile:
+    kind = next(kind for kind in _NARROWEST_FIRST if facts[kind.value] == 0 or kind is ColumnType.STRING)
     if not facts["present"] or (kind in (ColumnType.INTEGER, ColumnType.DECIMAL) and facts["padded"]):
         kind = ColumnType.STRING
     whole = kind is ColumnType.INTEGER

@@ -14,8 +14,8 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from io import StringIO
 from itertools import accumulate
 from pathlib import Path
@@ -27,10 +27,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.cef.detailed_files import BLOCK, FILES, PLACE, BlockFile, BlockFilesDeclaration
-from assets.cef.findings import Finding, SourceError
-from assets.cef.generated import generated_columns
-from assets.cef.survey import SyntheticSurveyDeclaration, survey_relation
-from assets.cef.synthetic import SyntheticCensusDeclaration, synthetic_relation
+from assets.cef.generated import GeneratedDeclaration
+from assets.cef.validation import Finding, SourceError
 from assets.release.columns import Column, ColumnType, RecordTable, Role
 from assets.release.dataset import DatasetDeclaration, Reader
 from mechanisms import delimited
@@ -68,6 +66,12 @@ BLOCK_BYTES = 1 << 23
 
 SEPARATORS = {Reader.CSV: ",", Reader.PIPE_SEPARATED: "|"}
 
+KINDS = {
+    Reader.CSV: "CSV file (UTF-8, separated by commas, with a header)",
+    Reader.PIPE_SEPARATED: "text file (UTF-8, separated by |, with a header)",
+    Reader.PARQUET: "Parquet file",
+}
+
 GRAMMAR = {
     delimited.Rule.NOT_UTF8: "not UTF-8",
     delimited.Rule.STRAY_QUOTE: "quote in a field that does not begin with one",
@@ -93,19 +97,6 @@ floating-point numbers, times, lists or binary data is not."""
 
 
 @dataclass(frozen=True)
-class Made:
-    """A column that is made of several columns of the file, one after the other.
-
-    Attributes:
-        name: its name in the CEF. It is NULL where one of the parts is not in its domain.
-        parts: the columns of the file, each with a pattern that its values must match.
-    """
-
-    name: str
-    parts: Mapping[str, Column]
-
-
-@dataclass(frozen=True)
 class Source:
     """An opened source.
 
@@ -115,7 +106,8 @@ class Source:
         path: the file, if there is one.
         state: the file's size and modification time before it was read.
         records: the number of records that the file has by its form; DuckDB must find as many.
-        made: the column that is made of several of the file, whose relation has these too.
+        parts: the columns of the file that BLOCK is made of, one after the other, each with a pattern that its values
+            must match. The relation has these too, and BLOCK is NULL where one of them is not in its domain.
         generated: whether the relation generates the records, so that all values are of the types of their columns.
     """
 
@@ -127,7 +119,7 @@ class Source:
     path: Path | None = None
     state: tuple[int, int] | None = None
     records: int | None = None
-    made: Made | None = None
+    parts: Mapping[str, Column] = field(default_factory=dict)
     generated: bool = False
 
     @property
@@ -136,18 +128,19 @@ class Source:
         if self.path is None:
             return False
         try:
-            return _state(self.path) != self.state
+            return _read_state(self.path) != self.state
         except OSError:
             return True
 
 
-def _state(path: Path) -> tuple[int, int]:
+class UnreadableError(SourceError):
+    def __init__(self, label: str, kind: str) -> None:
+        super().__init__([Finding(label, f"not a readable {kind}")])
+
+
+def _read_state(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_size, status.st_mtime_ns
-
-
-def _source_path(records: RecordTable, root: Path) -> Path | None:
-    return None if records.path is None else root / records.path
 
 
 def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
@@ -162,31 +155,24 @@ def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
 def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
     """Open the source of a table, for all columns except those that its geography file provides.
 
-    Raises:
-        SourceError: if the file is missing, is not exactly readable in its format, or lacks a declared column.
+    Raises SourceError if the file is missing, is not exactly readable in its format, or lacks a declared column.
     """
     records = declaration.tables[table]
-    path = _source_path(records, root)
-    if path is not None and isinstance(declaration, BlockFilesDeclaration):
+    if isinstance(declaration, GeneratedDeclaration):
+        return _open_generated(declaration, table)
+    if records.path is None:
+        return _open_ma1940(records)
+    path = root / records.path
+    if isinstance(declaration, BlockFilesDeclaration):
         return _open_block_file(path, FILES[table], records.columns)
-    if path is not None:
-        columns = {name: column for name, column in records.columns.items() if name not in records.places}
-        return _open_file(declaration.reader, path, columns)
-    if isinstance(declaration, SyntheticCensusDeclaration):
-        return _open_generated(declaration, table, *synthetic_relation(declaration, table))
-    if isinstance(declaration, SyntheticSurveyDeclaration):
-        return _open_generated(declaration, table, *survey_relation(declaration, table))
-    return _open_ma1940(records)
+    columns = {name: column for name, column in records.columns.items() if name not in records.places}
+    return _open_file(declaration.reader, path, columns)
 
 
 def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
-    """Open the geography file of a table: its key, its geography, and any other declared columns that it repeats.
+    """Open the geography file of a table that declares one: key, geography, and other declared columns that it repeats.
 
-    Args:
-        table: a table whose `geography_path` is declared.
-
-    Raises:
-        SourceError: as `open_source`.
+    Raises SourceError as `open_source`.
     """
     records = declaration.tables[table]
     required = {name: column for name, column in records.columns.items() if column.role in (Role.KEY, Role.GEOGRAPHY)}
@@ -200,85 +186,76 @@ def _open_file(
     optional: Mapping[str, Column] | None = None,
     header_problem: Callable[[Sequence[str]], str | None] = lambda names: None,
 ) -> Source:
+    with _refuse_unreadable(reader, path):
+        state, names = _read_state(path), _read_header(reader, path)
+        if any("\n" in name or "\r" in name for name in names):
+            # DuckDB would take the line break for the end of a row and silently lose rows.
+            raise SourceError([Finding(path.name, "line break in the name of a column")])
+        if problem := header_problem(names):
+            raise SourceError([Finding(path.name, problem)])
+        columns = dict(required) | {
+            name: column for name, column in (optional or {}).items() if name_in_source(name, column) in names
+        }
+        sources = _require_columns(path.name, columns, names)
+        values = {"path": _without_wildcards(path)}
+        if reader is Reader.PARQUET:
+            relation, records = _open_parquet(path, columns, sources)
+        else:
+            values["separator"] = SEPARATORS[reader]
+            relation, records = _open_text(path, SEPARATORS[reader], sources, names)
+        return Source(path.name, KINDS[reader], columns, relation, values, path, state, records)
+
+
+@contextmanager
+def _refuse_unreadable(reader: Reader, path: Path) -> Iterator[None]:
+    """Raise SourceError if a file is missing, or in place of what its format's library raises."""
     if not path.is_file():
         raise SourceError([Finding(path.name, "there is no such file")])
-    kind, header, relation = _FILES[reader]
     try:
-        state, names = _state(path), header(path)
+        yield
     except (OSError, UnicodeError, csv.Error, pa.ArrowException):
-        raise SourceError([unreadable(path.name, kind)]) from None
-    if any("\n" in name or "\r" in name for name in names):
-        # DuckDB would take the line break for the end of a row and silently lose rows.
-        raise SourceError([Finding(path.name, "line break in the name of a column")])
-    if problem := header_problem(names):
-        raise SourceError([Finding(path.name, problem)])
-    columns = dict(required) | {
-        name: column for name, column in (optional or {}).items() if in_source(name, column) in names
-    }
-    sources = _require_columns(path.name, columns, names)
-    try:
-        text, records = relation(path, columns, sources, names)
-    except (OSError, pa.ArrowException):
-        raise SourceError([unreadable(path.name, kind)]) from None
-    values = {"path": _without_wildcards(path)}
-    if reader in SEPARATORS:
-        values["separator"] = SEPARATORS[reader]
-    return Source(path.name, kind, columns, text, values, path, state, records)
+        raise UnreadableError(path.name, KINDS[reader]) from None
 
 
 def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column]) -> Source:
-    read = _open_file(Reader.PIPE_SEPARATED, path, file.columns, header_problem=file.header_problem)
+    source = _open_file(Reader.PIPE_SEPARATED, path, file.columns, header_problem=file.header_problem)
     patterns = {f"part_{number}": str(column.pattern) for number, column in enumerate(PLACE.values())}
-    relation = render("cef/with_made_column", {"relation": read.relation, "made": BLOCK, "parts": list(PLACE)})
-    return replace(
-        read,
-        columns=columns,
-        relation=Fragment(relation),
-        values={**read.values, **patterns},
-        made=Made(BLOCK, PLACE),
-    )
+    relation = render("cef/with_made_column", {"relation": source.relation, "made": BLOCK, "parts": list(PLACE)})
+    values = {**source.values, **patterns}
+    return replace(source, columns=columns, relation=Fragment(relation), values=values, parts=PLACE)
 
 
 def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str]]:
     """Open a file without a declaration: all columns that can be read exactly, as texts.
 
-    Returns:
-        The source, and by name what each other column of a Parquet file is stored as.
-
-    Raises:
-        SourceError: if the file is missing or not exactly readable in its format, or columns share a name.
+    Returns the source, and how all other columns of a Parquet file are stored, by name. Raises SourceError if the file
+    is missing or not exactly readable in its format, or columns share a name.
     """
-    if not path.is_file():
-        raise SourceError([Finding(path.name, "there is no such file")])
-    kind, header, _ = _FILES[reader]
-    try:
-        stored = dict.fromkeys(header(path), ColumnType.STRING)
-        unfit = {}
-        if reader is Reader.PARQUET:
-            for field_ in pq.read_schema(path):
-                fitting = [each for each in ColumnType if _kind(field_.type) in (*STORED_AS[each], "null")]
-                if not fitting:
-                    unfit[field_.name] = _first_word(field_.type)
-                    del stored[field_.name]
-                elif ColumnType.STRING not in fitting:
-                    stored[field_.name] = fitting[0]
-    except (OSError, UnicodeError, csv.Error, pa.ArrowException):
-        raise SourceError([unreadable(path.name, kind)]) from None
     # Only the type decides how a column is read.
-    columns = {name: Column.model_construct(type=each) for name, each in stored.items()}
+    columns, unfit = {}, {}
+    with _refuse_unreadable(reader, path):
+        stored = {field.name: field.type for field in pq.read_schema(path)} if reader is Reader.PARQUET else {}
+        for name in _read_header(reader, path):
+            kind = _choose_type(stored[name]) if name in stored else ColumnType.STRING
+            if kind is None:
+                unfit[name] = _name_type(stored[name])
+            else:
+                columns[name] = Column.model_construct(type=kind)
     return _open_file(reader, path, columns), unfit
 
 
-def in_source(name: str, column: Column) -> str:
+def _choose_type(stored: pa.DataType) -> ColumnType | None:
+    """The type as which a column of a Parquet file can be declared, text if possible; None if there is none."""
+    types = [kind for kind in ColumnType if _find_kind(stored) in (*STORED_AS[kind], "null")]
+    return ColumnType.STRING if ColumnType.STRING in types else next(iter(types), None)
+
+
+def name_in_source(name: str, column: Column) -> str:
     return column.source or name
 
 
-def unreadable(label: str, kind: str) -> Finding:
-    return Finding(label, f"not a readable {kind}")
-
-
 def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, str]:
-    sources = {name: in_source(name, column) for name, column in columns.items()}
+    sources = {name: name_in_source(name, column) for name, column in columns.items()}
     folded = Counter(name.casefold() for name in names)
     findings = [
         Finding(label, "missing column" if source not in names else "more than one column of that name", source)
@@ -295,18 +272,21 @@ def _without_wildcards(path: Path) -> str:
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
 
 
-def _delimited_header(separator: str, path: Path) -> list[str]:
-    """The names in the first row. Raises UnicodeError if that row is not UTF-8; the form judges all others."""
+def _read_header(reader: Reader, path: Path) -> list[str]:
+    """The names of the columns.
+
+    Raises UnicodeError if the first row of a text file is not UTF-8; `delimited` judges all other rows.
+    """
+    if reader is Reader.PARQUET:
+        return list(pq.read_schema(path).names)
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         beginning = file.read(LONGEST_ROW)
-    names = next(csv.reader(StringIO(beginning, newline=""), delimiter=separator, strict=True), [])
+    names = next(csv.reader(StringIO(beginning, newline=""), delimiter=SEPARATORS[reader], strict=True), [])
     "".join(names).encode()
     return names
 
 
-def _delimited_relation(
-    separator: str, path: Path, columns: Mapping[str, Column], sources: Mapping[str, str], names: Sequence[str]
-) -> tuple[Fragment, int]:
+def _open_text(path: Path, separator: str, sources: Mapping[str, str], names: Sequence[str]) -> tuple[Fragment, int]:
     """The relation of a well-formed text file, and its number of records. Raises SourceError if it is malformed."""
     form = delimited.form(_blocks(path), len(names), LONGEST_ROW, separator)
     offenders: Counter[tuple[str, str]] = Counter()
@@ -332,24 +312,18 @@ def _blocks(path: Path) -> Iterator[NDArray[np.uint8]]:
             yield np.frombuffer(block, dtype=np.uint8)
 
 
-def _parquet_header(path: Path) -> list[str]:
-    return list(pq.read_schema(path).names)
-
-
-def _parquet_relation(
-    path: Path, columns: Mapping[str, Column], sources: Mapping[str, str], names: Sequence[str]
-) -> tuple[Fragment, int]:
+def _open_parquet(path: Path, columns: Mapping[str, Column], sources: Mapping[str, str]) -> tuple[Fragment, int]:
     """The relation of a Parquet file, and its number of records."""
     metadata = pq.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
     findings = []
     for name, source in sources.items():
         stored, fitting = schema.field(source).type, STORED_AS[columns[name].type]
-        if _kind(stored) not in (*fitting, "null"):
-            findings.append(Finding(path.name, stored_otherwise(_first_word(stored), columns[name].type), source))
+        if _find_kind(stored) not in (*fitting, "null"):
+            findings.append(Finding(path.name, describe_misfit(_name_type(stored), columns[name].type), source))
     if findings:
         raise SourceError(findings)
-    # DuckDB would read only as many records as a group of rows is said to have, whatever its columns contain.
+    # DuckDB would read only as many records as the metadata give for a group of rows, not as its columns contain.
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(group.num_columns)):
             if chunk.path_in_schema in sources.values() and chunk.num_values != group.num_rows:
@@ -357,7 +331,7 @@ def _parquet_relation(
     return Fragment(render("cef/read_parquet", {"columns": sources})), metadata.num_rows
 
 
-def stored_otherwise(word: str, declared: ColumnType) -> str:
+def describe_misfit(word: str, declared: ColumnType) -> str:
     """The rule about a column of a Parquet file that is stored as `word`, which is not exact for the declared type."""
     rule = f"stored as {word}, not as {' or '.join(STORED_AS[declared])}"
     if declared is not ColumnType.DECIMAL or word not in ("double", "float", "halffloat"):
@@ -368,7 +342,7 @@ def stored_otherwise(word: str, declared: ColumnType) -> str:
     )
 
 
-def _kind(stored: pa.DataType) -> str | None:
+def _find_kind(stored: pa.DataType) -> str | None:
     """The word of `STORED_AS` for an Arrow type, or `null` for a column without values; None for any other type."""
     if pa.types.is_dictionary(stored):
         stored = stored.value_type
@@ -384,55 +358,27 @@ def _kind(stored: pa.DataType) -> str | None:
     return next((kind for kind, fits in kinds.items() if fits), None)
 
 
-def _first_word(stored: pa.DataType) -> str:
+def _name_type(stored: pa.DataType) -> str:
     """The name of an Arrow type without its parameters, which are names from inside the file."""
     return re.match(r"\w+", str(stored))[0]  # type: ignore[index]
-
-
-_FILES: Mapping[
-    Reader,
-    tuple[
-        str,
-        Callable[[Path], list[str]],
-        Callable[[Path, Mapping[str, Column], Mapping[str, str], Sequence[str]], tuple[Fragment, int]],
-    ],
-] = {
-    Reader.CSV: (
-        "CSV file (UTF-8, separated by commas, with a header)",
-        partial(_delimited_header, SEPARATORS[Reader.CSV]),
-        partial(_delimited_relation, SEPARATORS[Reader.CSV]),
-    ),
-    Reader.PIPE_SEPARATED: (
-        "text file (UTF-8, separated by |, with a header)",
-        partial(_delimited_header, SEPARATORS[Reader.PIPE_SEPARATED]),
-        partial(_delimited_relation, SEPARATORS[Reader.PIPE_SEPARATED]),
-    ),
-    Reader.PARQUET: ("Parquet file", _parquet_header, _parquet_relation),
-}
 
 
 def _open_ma1940(records: RecordTable) -> Source:
     label = "the built-in source ma1940"
     names = ("serial", "state", "county", "persons_per_household", "tenure")
-    sources = _require_columns(label, records.columns, names)
-    bounds = dict(zip(MA1940_SIZES, accumulate(MA1940_SIZES.values()), strict=True))
-    relation = render(
-        "cef/ma1940",
-        {
-            "columns": sources,
-            "bounds": bounds,
-            "dwellings": sum(MA1940_SIZES.values()),
-            "stride": MA1940_STRIDE,
-        },
-    )
+    names_in_statement = {
+        "columns": _require_columns(label, records.columns, names),
+        "bounds": dict(zip(MA1940_SIZES, accumulate(MA1940_SIZES.values()), strict=True)),
+        "dwellings": sum(MA1940_SIZES.values()),
+        "stride": MA1940_STRIDE,
+    }
+    relation = render("cef/ma1940", names_in_statement)
     return Source(label, "built-in source", records.columns, Fragment(relation), {"margins": str(MA1940_MARGINS)})
 
 
-def _open_generated(
-    declaration: DatasetDeclaration, table: str, relation: Fragment, values: Mapping[str, Any]
-) -> Source:
-    columns = declaration.tables[table].columns
-    generated = generated_columns(declaration, table)
-    sources = {name: generated[in_source(name, column)] for name, column in columns.items()}
-    text = render("cef/as_text", {"columns": sources, "relation": relation})
+def _open_generated(declaration: GeneratedDeclaration, table: str) -> Source:
+    columns, generated = declaration.tables[table].columns, declaration.generated_columns(table)
+    statement, values, names = declaration.generated.recipe(table, generated.values())
+    sources = {name: generated[name_in_source(name, column)] for name, column in columns.items()}
+    text = render("cef/as_text", {"columns": sources, "relation": Fragment(render(statement, names))})
     return Source(f"the synthetic {table}", "built-in source", columns, Fragment(text), values, generated=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandera.errors import SchemaErrorReason, SchemaErrors
 
-from assets.cef.findings import NULL, outside_its_domain
+from assets.cef.validation import NULL, describe_domain_rule
 from assets.release.columns import ARROW, Column, RecordTable, whole
 
 
@@ -31,24 +31,21 @@ def row_schema(records: RecordTable) -> pandera.DataFrameSchema:
 
 def _domain_checks(column: Column) -> list[pandera.Check]:
     # Only counts are needed, so one failure case is kept for each batch.
-    options: dict[str, Any] = {"error": outside_its_domain(column), "n_failure_cases": 1}
+    options: dict[str, Any] = {"error": describe_domain_rule(column), "n_failure_cases": 1}
     lowest, highest = column.bounds
     if column.values is not None:
         return [pandera.Check.isin(column.codes, **options)]
     if column.pattern is not None:
         return [pandera.Check(_match(column.pattern), **options)]
-    if lowest is not None and highest is not None:
-        return [pandera.Check.in_range(lowest, highest, **options)]
-    if lowest is not None:
-        return [pandera.Check.ge(lowest, **options)]
-    return [pandera.Check.le(highest, **options)] if highest is not None else []
+    bounds = ((pandera.Check.ge, lowest), (pandera.Check.le, highest))
+    return [check(bound, **options) for check, bound in bounds if bound is not None]
 
 
 def _match(pattern: str) -> Callable[[pd.Series], pd.Series]:
     def matches(texts: pd.Series) -> pd.Series:
         # Arrow uses RE2, DuckDB's dialect. pandas would choose between RE2 and Python's dialect by itself.
-        found = pc.match_substring_regex(pa.array(texts.array), whole(pattern))
-        return pd.Series(pd.array(found, dtype=pd.ArrowDtype(pa.bool_())), index=texts.index)
+        matching = pc.match_substring_regex(pa.array(texts.array), whole(pattern))
+        return pd.Series(pd.array(matching, dtype=pd.ArrowDtype(pa.bool_())), index=texts.index)
 
     return matches
 

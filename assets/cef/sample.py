@@ -6,7 +6,7 @@ The command is `python -m assets.cef.sample FOLDER --households 1000 --states 01
 
 import argparse
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -16,69 +16,55 @@ from pydantic import ValidationError
 from assets.cef.census import DETAILED_COLUMNS, PERSON_COLUMNS, UNIT_COLUMNS
 from assets.cef.detailed_files import FILES
 from assets.cef.generated import SEED
-from assets.cef.readers import SEPARATORS, in_source
-from assets.cef.synthetic import SyntheticPopulation, synthetic_names, synthetic_values
+from assets.cef.readers import SEPARATORS, name_in_source
+from assets.cef.synthetic import SyntheticPopulation
 from assets.release.columns import Column, Role
 from assets.release.dataset import Reader
 from resources.statements import Fragment, quote_literal
 from resources.warehouse import Session, Warehouse
 
 
-def _fields(columns: dict[str, Column], first: Sequence[str]) -> dict[str, str]:
-    return {name: in_source(name, columns[name]) for name in dict.fromkeys([*first, *columns])}
+def _name_in_file(columns: Mapping[str, Column], first: Sequence[str] = ()) -> dict[str, str]:
+    """The columns of a file in their order, with their names in it."""
+    return {name: name_in_source(name, columns[name]) for name in dict.fromkeys([*first, *columns])}
 
 
 _PLACES = {name: column for name, column in UNIT_COLUMNS.items() if column.role is Role.GEOGRAPHY}
 _FILES = {
-    "persons": ("persons", _fields(PERSON_COLUMNS, ("PERSON_RTYPE", "MAFID"))),
+    "persons": ("persons", _name_in_file(PERSON_COLUMNS, ("PERSON_RTYPE", "MAFID"))),
     "units": (
         "units",
-        _fields({name: column for name, column in UNIT_COLUMNS.items() if name not in _PLACES}, ("RTYPE", "MAFID")),
+        _name_in_file({name: UNIT_COLUMNS[name] for name in UNIT_COLUMNS if name not in _PLACES}, ("RTYPE", "MAFID")),
     ),
-    "geo": (
-        "units",
-        _fields({name: UNIT_COLUMNS[name] for name in ("RTYPE", "MAFID", *_PLACES)}, ()),
-    ),
+    "geo": ("units", _name_in_file({name: UNIT_COLUMNS[name] for name in ("RTYPE", "MAFID", *_PLACES)})),
 }
-"""The three files: the table of the CEF that each comes from, and its columns."""
+"""The three files: the table of the CEF of each, and its columns."""
 
 
 def write_sample(
     folder: Path, population: SyntheticPopulation, file_format: Literal["csv", "parquet"] = "csv"
 ) -> list[Path]:
-    """Write a synthetic census as `persons`, `units` and `geo`. Rows are sorted, so the same parameters give the same
-    files.
+    """Write a synthetic census as `persons`, `units` and `geo`.
+
+    Rows are sorted, so the same parameters give the same files.
     """
     paths = []
-    with _session_for(folder) as session:
+    with _open_session(folder) as session:
         for name, (table, columns) in _FILES.items():
             if table == "persons" and population.detailed_codes:
-                columns = {**columns, **_fields(DETAILED_COLUMNS, ())}
+                columns = {**columns, **_name_in_file(DETAILED_COLUMNS)}
             rows = _stage(session, name, table, population, columns)
             paths.append(folder / f"{name}.{file_format}")
-            session.run(
-                "cef/write_file",
-                rows=rows,
-                columns=columns,
-                path=quote_literal(paths[-1]),
-                format=quote_literal(file_format),
-            )
+            _write(session, rows, columns, paths[-1], quote_literal(file_format))
             session.run("warehouse/drop_table", table=rows)
     return paths
 
 
 def write_block_files(folder: Path, population: SyntheticPopulation) -> list[Path]:
-    """Write a synthetic census with detailed codes as SafeTab's files. Rows are sorted.
-
-    Args:
-        population: the parameters of the census, with detailed codes.
-
-    Returns:
-        The paths of GRF-C.txt, person-records.txt and household-records.txt.
-    """
+    """Write a synthetic census with detailed codes as SafeTab's files: blocks, persons, households. Rows are sorted."""
     paths = []
     piped = Fragment(f"csv, DELIMITER {quote_literal(SEPARATORS[Reader.PIPE_SEPARATED])}")
-    with _session_for(folder) as session:
+    with _open_session(folder) as session:
         records = {
             "units": _stage(session, "units", "units", population, UNIT_COLUMNS),
             "persons": _stage(session, "persons", "persons", population, {**PERSON_COLUMNS, **DETAILED_COLUMNS}),
@@ -87,27 +73,26 @@ def write_block_files(folder: Path, population: SyntheticPopulation) -> list[Pat
             columns = {name: name for name in file.columns}
             rows = session.stage("rows", f"cef/block_file_{table}", **records, columns=list(columns))
             paths.append(folder / file.name)
-            session.run("cef/write_file", rows=rows, columns=columns, path=quote_literal(paths[-1]), format=piped)
+            _write(session, rows, columns, paths[-1], piped)
     return paths
 
 
 @contextmanager
-def _session_for(folder: Path) -> Iterator[Session]:
+def _open_session(folder: Path) -> Iterator[Session]:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stirred-sample-") as home, Warehouse(folder=home).session() as session:
         yield session
 
 
 def _stage(
-    session: Session, name: str, table: str, population: SyntheticPopulation, columns: Collection[str]
+    session: Session, name: str, table: str, population: SyntheticPopulation, columns: Iterable[str]
 ) -> Fragment:
-    return session.stage(
-        name,
-        f"cef/synthetic_{table}",
-        synthetic_values(population, table),
-        **synthetic_names(population),
-        columns=list(columns),
-    )
+    statement, values, names = population.recipe(table, columns)
+    return session.stage(name, statement, values, **names)
+
+
+def _write(session: Session, rows: Fragment, columns: Mapping[str, str], path: Path, file_format: Fragment) -> None:
+    session.run("cef/write_file", rows=rows, columns=columns, path=quote_literal(path), format=file_format)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -125,20 +110,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--detailed-codes", action="store_true", help="whether persons have QSEX, QRACE1 to QRACE8 and QSPAN"
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
         population = SyntheticPopulation(
-            seed=given.seed,
-            households=given.households,
-            states=given.states,
-            detailed_codes=given.detailed_codes or given.format == "safetab",
+            seed=options.seed,
+            households=options.households,
+            states=options.states,
+            detailed_codes=options.detailed_codes or options.format == "safetab",
         )
     except ValidationError as error:
         parser.error("; ".join(f"{'.'.join(map(str, line['loc']))}: {line['msg']}" for line in error.errors()))
-    if given.format == "safetab":
-        paths = write_block_files(given.folder, population)
+    if options.format == "safetab":
+        paths = write_block_files(options.folder, population)
     else:
-        paths = write_sample(given.folder, population, given.format)
+        paths = write_sample(options.folder, population, options.format)
     for path in paths:
         print(path)
 

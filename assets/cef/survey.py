@@ -6,10 +6,10 @@ compose the households and persons. Everything follows from the parameters by MD
 parameters give the same records on any machine.
 
 A person is one record with a column for each answer of each wave. A change of one person therefore changes one record,
-whatever the number of waves. The figures are only plausible: nothing was fitted to a survey.
+for any number of waves. The figures are only plausible: nothing was fitted to a survey.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -17,24 +17,15 @@ from math import floor
 from typing import Any, Self
 
 import dagster as dg
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from assets.cef.generated import (
-    SEED,
-    States,
-    divided,
-    generated_columns,
-    refuse_unknown_sources,
-    states_in_words,
-    states_of_2020,
-    stride,
-)
-from assets.release.columns import Column, RecordTable, recodes_beside
-from assets.release.dataset import DatasetDeclaration, Reader
+from assets.cef.generated import SEED, GeneratedDeclaration, Parameters, States, count, divide, find_stride, read_states
+from assets.release.columns import Column
+from assets.release.dataset import Reader
 from assets.release.numbers import DesignRate
 from assets.release.size import Size
 from mechanisms.states import STATES
-from resources.statements import Fragment, quote_literal, render
+from resources.statements import Fragment, quote_literal
 
 MOST_WAVES = 12
 LARGEST_INCOME = 50_000
@@ -74,15 +65,12 @@ class SurveyDesign(dg.Model):
     )
     other: Stratum = Field(_OTHER, description="All other households.")
 
-    @property
-    def strata(self) -> dict[str, Stratum]:
-        return {"low_income": self.low_income, "other": self.other}
 
-
-class SurveyParameters(dg.Model):
+class SurveyParameters(Parameters):
     """The parameters of a synthetic survey."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    statements = "survey"
+    record_name = "household"
 
     seed: int = Field(
         SEED, ge=0, lt=2**63, strict=True, description="The seed; each seed gives another survey of the same design."
@@ -114,6 +102,55 @@ class SurveyParameters(dg.Model):
         if max(max(cell.person_weight, cell.panel_weight) for cell in survey_cells(self)) >= LARGEST_WEIGHT:
             raise ValueError("design: a weight would have more than 14 digits before the point")
         return self
+
+    @property
+    def size(self) -> Size:
+        """The size of the survey: households exactly, persons on average."""
+        return Size(self.households, round(_PERSONS_PER_HOUSEHOLD * self.households))
+
+    @property
+    def origin(self) -> str:
+        frame = floor(sum(cell.frame for cell in survey_cells(self)))
+        return (
+            f"A synthetic survey of {self.households:,} households in {count(len(self.states), 'state')} over "
+            f"{count(self.waves, 'wave')} (seed {self.seed}): no record is about a real person. They stand for the "
+            f"{frame:,} households that the design samples from. Each person is one record with the answers of all "
+            "waves."
+        )
+
+    def columns(self) -> tuple[dict[str, Column], dict[str, Column]]:
+        return household_columns(self), person_columns(self)
+
+    def placeholders(self) -> dict[str, Any]:
+        cells = survey_cells(self)
+        of_state = {state: sum(cell.households for cell in cells if cell.state == state) for state in self.states}
+        rows: list[dict[str, Any]] = []
+        first = first_of_state = 0
+        for cell in cells:
+            if not rows or rows[-1]["fips"] != int(cell.state):
+                first_of_state = first
+            rows.append(
+                {
+                    "fips": int(cell.state),
+                    "low_income": Fragment("true" if cell.stratum == "low_income" else "false"),
+                    "first": first,
+                    "first_of_state": first_of_state,
+                    "households_of_state": of_state[cell.state],
+                    "stride": find_stride(of_state[cell.state]),
+                    "households": cell.households,
+                    "stayers": cell.stayers,
+                    "design_weight": quote_literal(cell.design_weight),
+                    "person_weight": quote_literal(cell.person_weight),
+                    "panel_weight": quote_literal(cell.panel_weight),
+                }
+            )
+            first += cell.households
+        return {
+            "cells": rows,
+            "households": self.households,
+            "waves": self.waves,
+            "largest_income": LARGEST_INCOME,
+        }
 
 
 @dataclass(frozen=True)
@@ -151,111 +188,47 @@ def survey_cells(parameters: SurveyParameters) -> list[Cell]:
     How many households answer and stay is fixed, rounded from the rates; which ones is drawn. The weights therefore
     follow from the parameters alone.
     """
-    population = {state: states_of_2020()[state]["population"] for state in parameters.states}
-    cells = [(state, code, stratum) for state in population for code, stratum in parameters.design.strata.items()]
-    answering = divided(
+    population = {state: read_states()[state]["population"] for state in parameters.states}
+    strata = [(state, code, stratum) for state in population for code, stratum in parameters.design]
+    answering = divide(
         parameters.households,
         [
             population[state] * _FRAME_SHARES[code] * stratum.sampling_rate * stratum.response_rate
-            for state, code, stratum in cells
+            for state, code, stratum in strata
         ],
     )
-    made = []
-    for (state, code, stratum), households in zip(cells, answering, strict=True):
+    cells = []
+    for (state, code, stratum), households in zip(strata, answering, strict=True):
         sampled = max(households, round(households / stratum.response_rate))
         stayers = tuple(max(1, round(households * stratum.retention_rate**wave)) for wave in range(parameters.waves))
         of_persons = sampled / (households * stratum.sampling_rate)
         weights = (1 / stratum.sampling_rate, of_persons, of_persons * stayers[0] / stayers[-1])
-        made.append(
+        cells.append(
             Cell(
                 state,
                 code,
                 sampled / stratum.sampling_rate,
                 sampled,
                 stayers,
-                *(_rounded(weight, parameters.weight_places) for weight in weights),
+                *(_round(weight, parameters.weight_places) for weight in weights),
             )
         )
-    return made
+    return cells
 
 
-def survey_size(parameters: SurveyParameters) -> Size:
-    """The size of a survey: households exactly, persons on average."""
-    return Size(parameters.households, round(_PERSONS_PER_HOUSEHOLD * parameters.households))
-
-
-def _rounded(weight: Fraction, places: int) -> Decimal:
+def _round(weight: Fraction, places: int) -> Decimal:
     return Decimal(floor(weight * 10**places + Fraction(1, 2))).scaleb(-places)
 
 
-class SyntheticSurveyDeclaration(DatasetDeclaration):
-    """A dataset whose records are a synthetic survey; always marked as synthetic."""
+class SyntheticSurveyDeclaration(GeneratedDeclaration):
+    """A dataset whose records are a synthetic survey."""
+
+    generator = Reader.SYNTHETIC_SURVEY
 
     generated: SurveyParameters
 
-    @field_validator("reader")
-    @classmethod
-    def _check_reader(cls, reader: Reader) -> Reader:
-        if reader is not Reader.SYNTHETIC_SURVEY:
-            raise ValueError(f"the reader of a synthetic survey is {Reader.SYNTHETIC_SURVEY.value}")
-        return reader
 
-    @model_validator(mode="after")
-    def _check_synthetic(self) -> Self:
-        if not self.synthetic:
-            raise ValueError("a synthetic survey must be declared synthetic")
-        refuse_unknown_sources(self)
-        return self
-
-
-def synthetic_survey(
-    generated: SurveyParameters,
-    *,
-    recoded_units: Mapping[str, Column] | None = None,
-    recoded_persons: Mapping[str, Column] | None = None,
-    **described: Any,
-) -> SyntheticSurveyDeclaration:
-    """The declaration of a synthetic survey.
-
-    recoded_units: columns of households that are recoded from those that are generated.
-    recoded_persons: the same for persons.
-    described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
-    """
-    described["title"] = described.get("title") or f"Synthetic survey of {states_in_words(generated.states)}"
-    frame = floor(sum(cell.frame for cell in survey_cells(generated)))
-    origin = (
-        f"A synthetic survey of {generated.households:,} households in {len(generated.states)} "
-        f"state{'' if len(generated.states) == 1 else 's'} over {generated.waves} wave"
-        f"{'' if generated.waves == 1 else 's'} (seed {generated.seed}): no record is about a real person. They stand "
-        f"for the {frame:,} households that the design samples from. Each person is one record with the answers of all "
-        "waves."
-    )
-    described["description"] = "\n\n".join(text for text in (described.get("description"), origin) if text)
-    return SyntheticSurveyDeclaration(
-        **described,
-        synthetic=True,
-        reader=Reader.SYNTHETIC_SURVEY,
-        record_name="household",
-        units=RecordTable(
-            path=None, geography_path=None, columns={**household_columns(generated), **(recoded_units or {})}
-        ),
-        persons=RecordTable(
-            path=None, geography_path=None, columns={**person_columns(generated), **(recoded_persons or {})}
-        ),
-        generated=generated,
-    )
-
-
-def refuse_other_columns(
-    parameters: SurveyParameters, recoded_units: dict[str, Column], recoded_persons: dict[str, Column]
-) -> None:
-    """Raise ValueError if a further column is not recoded, or has the name of a column of the survey."""
-    layout = {**household_columns(parameters), **person_columns(parameters)}
-    for field, recodes in (("recoded_units", recoded_units), ("recoded_persons", recoded_persons)):
-        try:
-            recodes_beside(layout, recodes)
-        except ValueError as error:
-            raise ValueError(f"{field}: {error}") from None
+synthetic_survey = SyntheticSurveyDeclaration.from_parameters
 
 
 def household_columns(parameters: SurveyParameters) -> dict[str, Column]:
@@ -269,19 +242,10 @@ def household_columns(parameters: SurveyParameters) -> dict[str, Column]:
         "sampling_stratum": _column(
             "string", "Stratum of the design, to which an area belongs.", values=strata, depends_on_persons=False
         ),
-        "tenure": _column(
-            "string",
-            "Whether the home is owned or rented.",
-            values={"owned": "Owned", "rented": "Rented"},
-            depends_on_persons=False,
-        ),
+        "tenure": _column("string", "Whether the home is owned or rented.", values=_TENURES, depends_on_persons=False),
         "household_size": _column("integer", "The number of persons in the household.", minimum=1, maximum=8),
-        "design_weight": _column(
-            "decimal",
-            "Reciprocal of the rate at which the stratum is sampled.",
-            minimum=str(min(weights)),
-            maximum=str(max(weights)),
-            depends_on_persons=False,
+        "design_weight": _weight(
+            "Reciprocal of the rate at which the stratum is sampled.", weights, depends_on_persons=False
         ),
     }
 
@@ -289,7 +253,6 @@ def household_columns(parameters: SurveyParameters) -> dict[str, Column]:
 def person_columns(parameters: SurveyParameters) -> dict[str, Column]:
     """The columns of the persons: what does not change, then the answers of each wave."""
     cells = survey_cells(parameters)
-    weights = [cell.person_weight for cell in cells]
     columns = {
         "person": _column("integer", "The person.", role="key"),
         "household": _column("integer", "The household of the person.", role="unit"),
@@ -298,11 +261,9 @@ def person_columns(parameters: SurveyParameters) -> dict[str, Column]:
         "age_band": _column("integer", "Age at the first wave.", source="age", bands=_AGE_BANDS),
         "race_hispanic": _column("string", "Hispanic origin, and race of those not Hispanic.", values=_RACES),
         "education": _column("string", "Highest degree at the first wave.", values=_EDUCATION),
-        "person_weight": _column(
-            "decimal",
+        "person_weight": _weight(
             "Weight of the person: the design weight, adjusted for households that did not answer.",
-            minimum=str(min(weights)),
-            maximum=str(max(weights)),
+            [cell.person_weight for cell in cells],
         ),
         "panel_weight": _column(
             "decimal",
@@ -330,6 +291,7 @@ def person_columns(parameters: SurveyParameters) -> dict[str, Column]:
     return columns
 
 
+_TENURES = {"owned": "Owned", "rented": "Rented"}
 _AGE_BANDS = {
     "00-14": {"below": 15},
     "15-24": {"at_least": 15, "below": 25},
@@ -370,41 +332,5 @@ def _column(kind: str, description: str, **fields: Any) -> Column:
     return Column.model_validate({"type": kind, "description": description, **fields})
 
 
-def survey_relation(declaration: SyntheticSurveyDeclaration, table: str) -> tuple[Fragment, dict[str, Any]]:
-    """A subquery that gives the generated columns of a table of the survey, and the values bound in it."""
-    parameters = declaration.generated
-    names = {
-        "columns": list(generated_columns(declaration, table).values()),
-        "cells": _cells_in_sql(parameters),
-        "households": parameters.households,
-        "waves": parameters.waves,
-        "largest_income": LARGEST_INCOME,
-    }
-    return Fragment(render(f"cef/survey_{table}", names)), {"seed": parameters.seed}
-
-
-def _cells_in_sql(parameters: SurveyParameters) -> list[dict[str, Any]]:
-    cells = survey_cells(parameters)
-    of_state = {state: sum(cell.households for cell in cells if cell.state == state) for state in parameters.states}
-    rows: list[dict[str, Any]] = []
-    first = first_of_state = 0
-    for cell in cells:
-        if not rows or rows[-1]["fips"] != int(cell.state):
-            first_of_state = first
-        rows.append(
-            {
-                "fips": int(cell.state),
-                "low_income": Fragment("true" if cell.stratum == "low_income" else "false"),
-                "first": first,
-                "first_of_state": first_of_state,
-                "households_of_state": of_state[cell.state],
-                "stride": stride(of_state[cell.state]),
-                "households": cell.households,
-                "stayers": cell.stayers,
-                "design_weight": quote_literal(cell.design_weight),
-                "person_weight": quote_literal(cell.person_weight),
-                "panel_weight": quote_literal(cell.panel_weight),
-            }
-        )
-        first += cell.households
-    return rows
+def _weight(description: str, weights: Sequence[Decimal], **fields: Any) -> Column:
+    return _column("decimal", description, minimum=str(min(weights)), maximum=str(max(weights)), **fields)

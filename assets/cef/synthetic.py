@@ -7,31 +7,41 @@ the parameters by MD5 and arithmetic, so that the same parameters give the same 
 The figures are only plausible: nothing but the relative sizes of the states was fitted to a census.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import csv
+from functools import cache
+from pathlib import Path
 from typing import Any, Self
 
-import dagster as dg
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from assets.cef.census import CensusDeclaration, census_persons, census_units
-from assets.cef.generated import (
-    SEED,
-    States,
-    divided,
-    generated_columns,
-    refuse_unknown_sources,
-    states_in_words,
-    states_of_2020,
-    stride,
-)
-from assets.cef.synthetic_codes import code_names, code_values
-from assets.release.columns import Column, RecordTable
+from assets.cef.census import DETAILED_COLUMNS, NO_CODE, PERSON_COLUMNS, UNIT_COLUMNS, CensusDeclaration
+from assets.cef.generated import SEED, GeneratedDeclaration, Parameters, States, count, divide, find_stride, read_states
+from assets.release.columns import Column
 from assets.release.dataset import Reader
 from assets.release.size import Size
+from mechanisms.races import RACE_COMBINATIONS, SIX_RACES
 from mechanisms.states import STATES
-from resources.statements import Fragment, render
 from resources.warehouse import Session
+
+RACE_CODES_2020 = Path(__file__).with_name("race_codes_2020.csv")
+"""The codes of race and Hispanic origin of the 2020 Census except 9950, not Hispanic.
+
+The columns `race` (1 to 6, in the order of `SIX_RACES`) and `hispanic` are facts: the major race, and whether the
+origin is Hispanic, that the iterations of level 0 give to a code. They are from the lists with which SafeTab-P was run
+for that census (`assets/safetab/lists`). The order of rows is invented: within a race, codes that stand early are
+frequent.
+"""
+
+NOT_HISPANIC = "9950"
+"""The code in QSPAN of a person who is not Hispanic."""
+
+HISPANIC_LIST = len(SIX_RACES) + 1
+"""The number of the list of Hispanic origins, after those of the six races. As races, they are Some Other Race."""
+
+_MULTIPLIERS = (48_271, 69_621, 16_807, 39_373, 742_938, 62_089_911, 630_360_016, 950_706_376, 1_226_874_159)
+"""Multipliers for arithmetic modulo the prime 2^31 − 1: one for each list, and two for the further codes of a person. A
+word times each of them gives numbers that are used as separate draws."""
+
 
 _VACANT_EVERY = 9
 """The number of occupied housing units for each vacant one: a tenth of all housing units is vacant."""
@@ -50,10 +60,10 @@ _MOST_COUNTIES = 500
 """County codes are the odd numbers of up to three digits."""
 
 
-class SyntheticPopulation(dg.Model):
+class SyntheticPopulation(Parameters):
     """The parameters of a synthetic census."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    statements = "synthetic"
 
     seed: int = Field(
         SEED, ge=0, lt=2**63, strict=True, description="The seed; each seed gives another census of the same size."
@@ -79,158 +89,121 @@ class SyntheticPopulation(dg.Model):
             raise ValueError(f"households: {len(self.states)} states need at least one household each")
         return self
 
+    @property
+    def size(self) -> Size:
+        """The size of the census: units and places exactly, persons and incorporated places on average."""
+        states = _divide_into_states(self)
+        units, block_groups, tracts, counties = (
+            sum(state[kind] for state in states) for kind in ("units", "block_groups", "tracts", "counties")
+        )
+        return Size(
+            units=units,
+            persons=round(_PERSONS_PER_HOUSEHOLD * self.households),
+            places={
+                "TABBLKST": len(states),
+                "TABBLKCOU": counties,
+                "TABTRACTCE": tracts,
+                "TABBLKGRPCE": block_groups,
+                "TABBLK": _BLOCKS * block_groups,
+                "PLACEFP": -(-tracts // _PLACE_TRACTS),
+                "AIANNHCE": counties,
+            },
+        )
 
-class SyntheticCensusDeclaration(CensusDeclaration):
-    """A dataset whose records are a synthetic census; always marked as synthetic."""
+    @property
+    def origin(self) -> str:
+        return (
+            f"A synthetic census of {self.households:,} households in {count(len(self.states), 'state')} (seed "
+            f"{self.seed}): no record is about a real person."
+        )
+
+    def columns(self) -> tuple[dict[str, Column], dict[str, Column]]:
+        values = {state: STATES[state] for state in self.states}
+        units = {**UNIT_COLUMNS, "TABBLKST": UNIT_COLUMNS["TABBLKST"].model_copy(update={"values": values})}
+        return units, {**PERSON_COLUMNS, **(DETAILED_COLUMNS if self.detailed_codes else {})}
+
+    def placeholders(self) -> dict[str, Any]:
+        states = _divide_into_states(self)
+        names: dict[str, Any] = {
+            "states": states,
+            "units": sum(state["units"] for state in states),
+            "detailed": self.detailed_codes,
+        }
+        if self.detailed_codes:
+            lists, first = [], 0
+            for (number, codes), multiplier in zip(_list_codes().items(), _MULTIPLIERS, strict=False):
+                lists.append({"number": number, "first": first, "size": len(codes), "multiplier": multiplier})
+                first += len(codes)
+            names |= {"lists": lists, "extra_multipliers": list(_MULTIPLIERS[HISPANIC_LIST:])}
+        return names
+
+    def values(self, table: str) -> dict[str, Any]:
+        """The seed and, for detailed codes, all codes, list by list, and the races of each CENRACE as bits."""
+        if table != "persons" or not self.detailed_codes:
+            return super().values(table)
+        return super().values(table) | {
+            "codes": [code for codes in _list_codes().values() for code in codes],
+            "combinations": [sum(1 << SIX_RACES.index(race) for race in races) for races in RACE_COMBINATIONS],
+            "no_code": NO_CODE,
+            "not_hispanic": NOT_HISPANIC,
+        }
+
+
+class SyntheticCensusDeclaration(GeneratedDeclaration, CensusDeclaration):
+    """A dataset whose records are a synthetic census."""
+
+    generator = Reader.SYNTHETIC_CENSUS
 
     generated: SyntheticPopulation
 
-    @field_validator("reader")
-    @classmethod
-    def _check_reader(cls, reader: Reader) -> Reader:
-        if reader is not Reader.SYNTHETIC_CENSUS:
-            raise ValueError(f"the reader of a synthetic census is {Reader.SYNTHETIC_CENSUS.value}")
-        return reader
 
-    @model_validator(mode="after")
-    def _check_synthetic(self) -> Self:
-        if not self.synthetic:
-            raise ValueError("a synthetic census must be declared synthetic")
-        refuse_unknown_sources(self)
-        return self
+synthetic_census = SyntheticCensusDeclaration.from_parameters
 
 
-def synthetic_census(
-    generated: SyntheticPopulation,
-    *,
-    recoded_units: Mapping[str, Column] | None = None,
-    recoded_persons: Mapping[str, Column] | None = None,
-    **described: Any,
-) -> SyntheticCensusDeclaration:
-    """The declaration of a synthetic census.
+@cache
+def _list_codes() -> dict[int, list[str]]:
+    """The codes of each list, by its number: the six races without Hispanic origins, then Hispanic origins."""
+    lists: dict[int, list[str]] = {number: [] for number in range(1, HISPANIC_LIST + 1)}
+    with RACE_CODES_2020.open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            lists[HISPANIC_LIST if row["hispanic"] == "1" else int(row["race"])].append(row["code"])
+    return lists
 
-    recoded_units: columns of units that are recoded from those of the layout.
-    recoded_persons: the same for persons.
-    described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
+
+def _divide_into_states(population: SyntheticPopulation) -> list[dict[str, int]]:
+    """The numbers of units and places of each state, whose units are numbered from `first`.
+
+    Multiples of `stride`, which is coprime to `units`, number the units in another order.
     """
-    described["title"] = described.get("title") or f"Synthetic census of {states_in_words(generated.states)}"
-    origin = (
-        f"A synthetic census of {generated.households:,} households in {len(generated.states)} "
-        f"state{'' if len(generated.states) == 1 else 's'} (seed {generated.seed}): no record is about a real person."
-    )
-    described["description"] = "\n\n".join(text for text in (described.get("description"), origin) if text)
-    return SyntheticCensusDeclaration(
-        **described,
-        synthetic=True,
-        reader=Reader.SYNTHETIC_CENSUS,
-        record_name="unit",
-        units=_units_of(generated.states, recoded_units),
-        persons=census_persons(recodes=recoded_persons, detailed_codes=generated.detailed_codes),
-        generated=generated,
-    )
-
-
-def _units_of(states: Sequence[str], recodes: Mapping[str, Column] | None) -> RecordTable:
-    units = census_units(group_quarters_types=True, recodes=recodes)
-    state = units.columns["TABBLKST"].model_copy(update={"values": {code: STATES[code] for code in sorted(states)}})
-    return units.model_copy(update={"columns": {**units.columns, "TABBLKST": state}})
-
-
-@dataclass(frozen=True)
-class _State:
-    """The numbers of units and places in one state. Its units are numbered from `first`."""
-
-    fips: int
-    region: int
-    division: int
-    first: int
-    households: int
-    vacant: int
-    units: int
-    stride: int
-    """Coprime to `units`: its multiples modulo `units` number the units in another order."""
-    block_groups: int
-    tracts: int
-    counties: int
-
-
-def _states(population: SyntheticPopulation) -> list[_State]:
-    known = states_of_2020()
-    rows = [known[state] for state in population.states]
-    states: list[_State] = []
-    for row, households in zip(rows, divided(population.households, [row["population"] for row in rows]), strict=True):
+    rows = [read_states()[state] for state in population.states]
+    states: list[dict[str, int]] = []
+    first = 0
+    for row, households in zip(rows, divide(population.households, [row["population"] for row in rows]), strict=True):
         vacant = round(households / _VACANT_EVERY)
         units = households + vacant + round(households / _QUARTERS_EVERY)
         block_groups = -(-(households + vacant) // _BLOCK_GROUP_UNITS)
         tracts = -(-block_groups // _TRACT_BLOCK_GROUPS)
         states.append(
-            _State(
-                fips=row["state"],
-                region=row["region"],
-                division=row["division"],
-                first=states[-1].first + states[-1].units if states else 0,
-                households=households,
-                vacant=vacant,
-                units=units,
-                stride=stride(units),
-                block_groups=block_groups,
-                tracts=tracts,
-                counties=min(_MOST_COUNTIES, -(-tracts // _COUNTY_TRACTS)),
-            )
+            {
+                "fips": row["state"],
+                "region": row["region"],
+                "division": row["division"],
+                "first": first,
+                "households": households,
+                "vacant": vacant,
+                "units": units,
+                "stride": find_stride(units),
+                "block_groups": block_groups,
+                "tracts": tracts,
+                "counties": min(_MOST_COUNTIES, -(-tracts // _COUNTY_TRACTS)),
+            }
         )
+        first += units
     return states
 
 
-def synthetic_size(population: SyntheticPopulation) -> Size:
-    """The size of a synthetic census: units and places exactly, persons and incorporated places on average."""
-    states = _states(population)
-    counties, tracts = sum(state.counties for state in states), sum(state.tracts for state in states)
-    block_groups = sum(state.block_groups for state in states)
-    return Size(
-        units=states[-1].first + states[-1].units,
-        persons=round(_PERSONS_PER_HOUSEHOLD * population.households),
-        places={
-            "TABBLKST": len(states),
-            "TABBLKCOU": counties,
-            "TABTRACTCE": tracts,
-            "TABBLKGRPCE": block_groups,
-            "TABBLK": _BLOCKS * block_groups,
-            "PLACEFP": -(-tracts // _PLACE_TRACTS),
-            "AIANNHCE": counties,
-        },
-    )
-
-
-def synthetic_names(population: SyntheticPopulation) -> dict[str, Any]:
-    states = _states(population)
-    names = {
-        "states": [asdict(state) for state in states],
-        "units": states[-1].first + states[-1].units,
-        "detailed": population.detailed_codes,
-    }
-    return names | (code_names() if population.detailed_codes else {})
-
-
-def synthetic_values(population: SyntheticPopulation, table: str) -> dict[str, Any]:
-    return {"seed": population.seed} | (code_values() if population.detailed_codes and table == "persons" else {})
-
-
-def synthetic_relation(declaration: SyntheticCensusDeclaration, table: str) -> tuple[Fragment, dict[str, Any]]:
-    """A subquery that gives the layout's columns of a table of the census, and the values bound in it."""
-    names = synthetic_names(declaration.generated) | {"columns": list(generated_columns(declaration, table).values())}
-    return Fragment(render(f"cef/synthetic_{table}", names)), synthetic_values(declaration.generated, table)
-
-
 def write(session: Session, declaration: SyntheticCensusDeclaration) -> None:
-    """Write the tables of a synthetic census without validation, for benchmarks and tests.
-
-    The asset of a dataset validates what it writes (`ingestion`).
-    """
+    """Write the tables of a synthetic census without the validation of `ingestion`, for benchmarks and tests."""
     for table, (name, records) in zip(declaration.cef_tables(), declaration.tables.items(), strict=True):
-        session.create(
-            table,
-            f"cef/synthetic_{name}",
-            synthetic_values(declaration.generated, name),
-            **synthetic_names(declaration.generated),
-            columns=list(records.stored),
-        )
+        statement, values, names = declaration.generated.recipe(name, records.stored)
+        session.create(table, statement, values, **names)

@@ -1,35 +1,74 @@
 """The validation of records against their declaration: how many records violate which rule.
 
 The rules are those of rows (`row_rules`, in batches), and those of keys, of a layout's structure and of stored tables
-(SQL). Every finding is a count; no value of a record leaves this module. Findings name tables and columns of the CEF.
-`ingestion` and `asset` decide what follows from them.
+(SQL). Every finding is a count; no value of a record leaves this module. Findings name tables and columns of the CEF;
+those of `readers` and `ingestion` name files and their columns. `ingestion` and `asset` decide what follows.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from assets.cef.findings import NULL, Finding
-from assets.release.columns import RecordTable
+from assets.release.columns import Column, RecordTable
 from assets.release.dataset import DatasetDeclaration
 from assets.release.structure import Rule
+from mechanisms.refusal import RefusedError
 from resources.statements import Table
 from resources.warehouse import Session
 
 BATCH_ROWS = 250_000
-"""The number of rows validated at a time, which bounds memory whatever the size of the table."""
+"""The number of rows validated at a time, which bounds memory for tables of any size."""
 
 REPEATED_KEY = "key that another row has"
+NULL = "null where none is allowed"
+
+
+def describe_domain_rule(column: Column) -> str:
+    return f"value outside its domain {column.domain_in_words}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A violated rule of a source or a table, stated without any value of a record.
+
+    Attributes:
+        place: the file, the built-in source or the table.
+        column: empty if the finding is about all of it.
+        rows: the number of rows that violate the rule; None if the finding is not about rows.
+    """
+
+    place: str
+    rule: str
+    column: str = ""
+    rows: int | None = None
+
+    @property
+    def statement(self) -> str:
+        return f"{self.place}: column {self.column}: {self.rule}" if self.column else f"{self.place}: {self.rule}"
+
+    def __str__(self) -> str:
+        if self.rows is None:
+            return self.statement
+        return f"{self.statement}: {self.rows:,} {'row' if self.rows == 1 else 'rows'}"
+
+
+class SourceError(RefusedError):
+    """A source cannot become a CEF. The message names files, columns, rules and counts, and contains no value."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        # Two columns of the CEF may come from the same column of the source, and find the same there.
+        self.findings = tuple(dict.fromkeys(findings))
+        super().__init__("\n".join(str(finding) for finding in self.findings))
 
 
 def row_findings(
-    session: Session, table: Table, records: RecordTable, place: str, ill_typed: Counter[str]
+    session: Session, table: Table, records: RecordTable, place: str, explained: Counter[str]
 ) -> list[Finding]:
     """The rules that rows of a typed table violate by themselves, with the number of rows.
 
     Args:
-        place: the name of the source in the findings.
-        ill_typed: by column, the number of values that are NULL in the table because they could not be converted; they
-            are not counted as nulls again.
+        place: the name of the table in the findings.
+        explained: by column, the number of NULLs in the table that another finding explains.
     """
     # Here, because pandera takes most of a second to import, and only an ingestion needs it.
     from assets.cef.row_rules import count_offenders, row_schema
@@ -38,16 +77,15 @@ def row_findings(
     offenders: Counter[tuple[str, str]] = Counter()
     for batch in session.batches("cef/records", BATCH_ROWS, columns=columns, table=table):
         offenders += count_offenders(schema, batch)
-    offenders -= Counter({(column, NULL): rows for column, rows in ill_typed.items()})
+    offenders -= Counter({(column, NULL): rows for column, rows in explained.items()})
     return [Finding(place, rule, column, rows) for (column, rule), rows in sorted(offenders.items())]
 
 
-def key_findings(session: Session, table: Table, records: RecordTable, place: str) -> list[Finding]:
-    """The finding about repeated keys of a table; none if its key is unique."""
+def key_findings(session: Session, table: Table, records: RecordTable) -> list[Finding]:
     if records.key is None:
         return []
     (repeated,) = session.row("cef/count_repeated_keys", key=records.key, table=table)
-    return [Finding(place, REPEATED_KEY, records.key, repeated)] if repeated else []
+    return [Finding(table.name, REPEATED_KEY, records.key, repeated)] if repeated else []
 
 
 def unit_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
@@ -68,11 +106,7 @@ def unit_findings(session: Session, declaration: DatasetDeclaration) -> list[Fin
 
 
 def structure_offenders(session: Session, declaration: DatasetDeclaration) -> dict[Rule, int]:
-    """The number of records that violate each rule of the dataset's layout; empty for a layout without rules.
-
-    Args:
-        session: a session that sees both tables, with the declared columns.
-    """
+    """The number of records that violate each rule of the layout. The tables must have the declared columns."""
     structure = declaration.structure
     if structure is None:
         return {}
@@ -97,11 +131,7 @@ def form_findings(session: Session, declaration: DatasetDeclaration) -> list[Fin
 
 
 def cef_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
-    """The findings about the stored CEF: its columns, types, nulls, keys, and the units of persons.
-
-    Args:
-        session: a session that reads the confidential zone.
-    """
+    """The findings about the stored CEF: its columns, types, nulls, keys, and the units of persons."""
     findings = form_findings(session, declaration)
     malformed = {finding.place for finding in findings}
     for table, records in zip(declaration.cef_tables(), declaration.tables.values(), strict=True):
@@ -110,7 +140,7 @@ def cef_findings(session: Session, declaration: DatasetDeclaration) -> list[Find
         required = [name for name, column in records.stored.items() if not column.nullable]
         nulls = session.row("cef/count_nulls", columns=required, table=table) if required else ()
         findings += [Finding(table.name, NULL, name, rows) for name, rows in zip(required, nulls, strict=True) if rows]
-        findings += key_findings(session, table, records, table.name)
+        findings += key_findings(session, table, records)
     # Persons can be matched with their units only if both tables have the declared columns.
     if not malformed:
         findings += unit_findings(session, declaration)

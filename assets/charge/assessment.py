@@ -159,19 +159,19 @@ def would_leave(dataset: DatasetDeclaration, release: str, loss: Loss | None, re
 
 def _budget(reading: Reading, population: str, cap: Loss, charge: Loss | None) -> str:
     try:
-        charged = reading.charged(population, cap)
+        charged = reading.compose(population, cap)
     except DoesNotCompose as error:
         return f"What population {population} has been charged cannot be counted under the cap: {error}."
     words = (
         f"Population {population} has been charged {format_loss(charged)} of its cap of {format_loss(cap)}; "
         f"{cap.symbol} = {remaining(charged, cap)} remains"
     )
-    beside = warn_of_infinite(reading.infinite_charges(population))
+    beside = warn_of_infinite(reading.count_infinite(population))
     if charge is None:
         return f"{words}. {beside}".rstrip()
     if isinstance(charge, InfiniteLoss):
         return f"{words}. This charge is infinite, and no cap bounds it: it is recorded beside these. {beside}".rstrip()
-    after = reading.charged(population, cap, also=[charge])
+    after = reading.compose(population, cap, also=[charge])
     return f"{words} before this charge and {remaining(after, cap)} after it. {beside}".rstrip()
 
 
@@ -184,7 +184,7 @@ def why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str
     reserved = [entry for entry in entries if entry.kind == RESERVE and entry.dataset == release.dataset.name]
     own = [entry for entry in reserved if entry.release == release.name]
     if not own:
-        alike = [entry for entry in reserved if details.draw and dict(entry.known().draw) == dict(details.draw)]
+        alike = [entry for entry in reserved if details.draw and dict(entry.parse_details().draw) == dict(details.draw)]
         if alike:
             return (
                 f"The release has the same parameters and records as {alike[-1].release} (ledger entry "
@@ -192,7 +192,7 @@ def why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str
             )
         return "It is the first draw of this release."
     latest = own[-1]
-    before = latest.known()
+    before = latest.parse_details()
     if not before.draw:
         return (
             f"Ledger entry {latest.sequence} does not record what the draw before was made of, so changes are unknown."

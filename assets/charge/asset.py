@@ -89,17 +89,17 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
             schema = table_schema(session.columns(release.public(CHARGE)), _COLUMNS | dict(method.charge_columns))
         parts = [(line.label, format_number(line.loss, LINE_DECIMALS)) for line in draw.specification.lines]
         now = ledger.read()
-        charged = now.charged(release.dataset.population, release.dataset.cap)
-        beside = warn_of_infinite(now.infinite_charges(release.dataset.population))
+        charged = now.compose(release.dataset.population, release.dataset.cap)
+        beside = warn_of_infinite(now.count_infinite(release.dataset.population))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
-                "loss": format_loss(entry.declared().charge),
+                "loss": format_loss(entry.parse_specification().charge),
                 "charged so far": f"{format_loss(charged)}. {beside}" if beside else format_loss(charged),
                 "left of the cap": f"{remaining(charged, release.dataset.cap)} of {format_loss(release.dataset.cap)}",
-                "authorized by": entry.known().authorization.get("by", "not recorded"),
+                "authorized by": entry.parse_details().authorization.get("by", "not recorded"),
                 "draw": shortened(draw.draw_id),
-                "population": entry.known().population,
+                "population": entry.parse_details().population,
                 **{
                     name.replace("_", " "): in_groups(str(value)) if name in _IDENTIFIERS else value
                     for name, value in facts.items()

@@ -185,7 +185,7 @@ def require_charge(method: Method[Any, Any, Any], draw: Draw[Inputs], reading: R
             f"{method.release.schema}: draw {draw.draw_id} was withdrawn in ledger entry {withdrawn.sequence} and is "
             "never made again; a release under a new name is a new draw, with a new charge"
         )
-    if not entry.declared().protects_like(draw.specification):
+    if not entry.parse_specification().protects_like(draw.specification):
         raise UnchargedDrawError(
             f"{method.release.schema}: ledger entry {entry.sequence} reserved another loss for draw {draw.draw_id} "
             "than the one that follows from its inputs"

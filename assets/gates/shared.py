@@ -181,12 +181,12 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
             return [f"no ledger entry for draw {draw.draw_id}"]
         if withdrawn := context.reading.find_withdrawal(draw.draw_id):
             return [f"the draw was withdrawn in ledger entry {withdrawn.sequence}"]
-        if not entry.declared().protects_like(draw.specification):
+        if not entry.parse_specification().protects_like(draw.specification):
             return [f"ledger entry {entry.sequence} was made for another DP specification"]
         if (entry.dataset, entry.release) != (release.dataset.name, release.name):
             return [f"ledger entry {entry.sequence} belongs to {entry.dataset}/{entry.release}"]
-        if entry.known().population != release.dataset.population:
-            return [f"ledger entry {entry.sequence} was charged to population {entry.known().population}"]
+        if entry.parse_details().population != release.dataset.population:
+            return [f"ledger entry {entry.sequence} was charged to population {entry.parse_details().population}"]
         facts = pa.Table.from_pylist([charge_facts(context.method, draw, entry)])
         shown: Recipe = ("warehouse/all", {}, {"source": session.register("facts", facts)})
         return differing_table(session, release.public(CHARGE), shown)

@@ -81,7 +81,7 @@ def build_ledger(
     )
     @stated_plainly(StageKind.LEDGER)
     def ledger_asset(context: dg.AssetExecutionContext, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        entries = ledger.examine().intact()
+        entries = ledger.examine().require_intact()
         rows = _entries_table(entries)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(ENTRIES, "warehouse/all", source=session.register("entries", rows))
@@ -277,4 +277,4 @@ def find_cap_problems(population: str, cap: Loss, unbounded_releases: bool, read
 
 
 def _budget(population: str, cap: Loss, reading: Reading) -> Budget:
-    return Budget(population, list_charges(of_population(reading.intact(), population)), cap)
+    return Budget(population, list_charges(of_population(reading.require_intact(), population)), cap)

@@ -37,7 +37,7 @@ class Charge:
 
     @cached_property
     def specification(self) -> Specification:
-        return self.entry.declared()
+        return self.entry.parse_specification()
 
     @property
     def loss(self) -> Loss:
@@ -45,11 +45,11 @@ class Charge:
 
     @property
     def custody(self) -> str:
-        return str(self.entry.known().draw.get("parameters", {}).get("custody", "not recorded"))
+        return str(self.entry.parse_details().draw.get("parameters", {}).get("custody", "not recorded"))
 
     @property
     def authorized_by(self) -> str:
-        return self.entry.known().authorization.get("by", "not recorded")
+        return self.entry.parse_details().authorization.get("by", "not recorded")
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def _table(columns: Mapping[str, str], rows: Iterable[Mapping[str, str]]) -> dg.
 
 
 def _describe_charge(charge: Charge) -> str:
-    entry, known, settled = charge.entry, charge.entry.known(), charge.settled
+    entry, known, settled = charge.entry, charge.entry.parse_details(), charge.settled
     facts = {
         "charged": f"{format_loss(charge.loss)}, exactly {charge.loss}, to {known.population}",
         "recorded at": f"{entry.recorded_at} by run {known.authorization.get('run', 'not recorded')}",

@@ -119,7 +119,7 @@ def list_budgets(entries: Sequence[Entry], populations: Iterable[Population]) ->
         for population in populations
     }
     for entry in entries:
-        if entry.kind == RESERVE and (name := entry.known().population) not in budgets:
+        if entry.kind == RESERVE and (name := entry.parse_details().population) not in budgets:
             budgets[name] = Budget(name, list_charges(of_population(entries, name)))
     return budgets
 
@@ -150,9 +150,9 @@ def list_entry_records(entries: Iterable[Entry]) -> list[dict[str, Any]]:
             "entry": entry.sequence,
             "kind": entry.kind,
             "release": f"{entry.dataset}/{entry.release}",
-            "population": entry.known().population,
-            "charged": format_loss(entry.declared().charge) if entry.kind == RESERVE else "",
-            "authorized_by": entry.known().authorization.get("by", ""),
+            "population": entry.parse_details().population,
+            "charged": format_loss(entry.parse_specification().charge) if entry.kind == RESERVE else "",
+            "authorized_by": entry.parse_details().authorization.get("by", ""),
             "recorded_at": entry.recorded_at,
             "draw_id": entry.draw_id,
         }

@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from assets.cef.generated import GeneratedDeclaration
 from assets.cef.readers import MA1940_SIZES
-from assets.cef.survey import SyntheticSurveyDeclaration, survey_size
-from assets.cef.synthetic import SyntheticCensusDeclaration, synthetic_size
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.method import Method
 from assets.release.size import Size, like_2020
@@ -291,10 +290,8 @@ def expected_size(dataset: DatasetDeclaration, records: int | None = None) -> Si
         if records < 1:
             raise ValueError(f"records: {records} is not a number of records, 1 or more")
         return Size(records, 0) if dataset.persons is None else like_2020(records)
-    if isinstance(dataset, SyntheticCensusDeclaration):
-        return synthetic_size(dataset.generated)
-    if isinstance(dataset, SyntheticSurveyDeclaration):
-        return survey_size(dataset.generated)
+    if isinstance(dataset, GeneratedDeclaration):
+        return dataset.generated.size
     return Size(sum(MA1940_SIZES.values()), 0) if dataset.reader is Reader.MA1940 else None
 
 

@@ -402,25 +402,25 @@ def certify(
         statement=replace(
             context.method.statement(draw, settled.output_version or ""), errors=context.method.errors(session)
         ),
-        specification=entry.declared(),
+        specification=entry.parse_specification(),
         randomness=Randomness(release.custody, draw.draw_id, entry.commitment),
         ledger=LedgerReference(
             entry.sequence,
             entry.hash,
             datetime.fromisoformat(entry.recorded_at),
-            reading.charged(dataset.population, dataset.cap, through=entry.sequence),
+            reading.compose(dataset.population, dataset.cap, through=entry.sequence),
             last_charge,
-            reading.charged(dataset.population, dataset.cap, through=last_charge),
+            reading.compose(dataset.population, dataset.cap, through=last_charge),
             dataset.cap,
             dataset.population,
-            reading.infinite_charges(dataset.population, through=last_charge),
+            reading.count_infinite(dataset.population, through=last_charge),
         ),
         edition=[other.draw_id for other in draws].index(draw.draw_id) + 1,
         editions=tuple(
             Edition(
                 number,
                 past.sequence,
-                past.declared().loss,
+                past.parse_specification().loss,
                 datetime.fromisoformat(past.recorded_at),
                 withdrawals.get(past.draw_id),
             )

@@ -260,7 +260,7 @@ def _audit_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:
         if entry.kind != RESERVE or _is_ephemeral(entry):
             continue
         words = f"Entry {entry.sequence}, {entry.dataset}/{entry.release}: "
-        if not entry.known().draw:
+        if not entry.parse_details().draw:
             unknown.append(f"{words}an earlier version charged it, and did not record whether its key is escrowed.")
             continue
         try:
@@ -273,7 +273,7 @@ def _audit_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:
 
 
 def _is_ephemeral(entry: Entry) -> bool:
-    return bool(entry.known().draw.get("parameters", {}).get("custody") == CustodyMode.EPHEMERAL)
+    return bool(entry.parse_details().draw.get("parameters", {}).get("custody") == CustodyMode.EPHEMERAL)
 
 
 def _summarize_replays(draws: Sequence[DrawRecord]) -> Finding:
@@ -294,7 +294,7 @@ def _draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> Iterable[Dra
     for entry in entries:
         if entry.kind != RESERVE:
             continue
-        specification, known, draw_id = entry.declared(), entry.known(), entry.draw_id
+        specification, known, draw_id = entry.parse_specification(), entry.parse_details(), entry.draw_id
         state = "drawn" if draw_id in number else "charged, not drawn"
         if draw_id in withdrawn:
             state = f"withdrawn in entry {withdrawn[draw_id]}"

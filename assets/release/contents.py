@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from assets.release.dataset import CEF_TABLES, DatasetDeclaration
 from assets.release.seal import SealError, require_sealed, seal_stage
-from resources.canonical import canonicalize
+from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.storage import NothingWrittenError

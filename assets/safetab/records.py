@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from assets.cef.detailed_codes import RACE_CODES
+from assets.cef.census import RACE_CODES
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.safetab.details import AGES
 from mechanisms.safetab.lists import MOST_RACE_CODES

@@ -17,7 +17,7 @@ from assets.safetab.declaration import SafeTabDeclaration, SafeTabHDeclaration, 
 from assets.safetab.records import Counted, columns_read
 from mechanisms.safetab.design import MeasuredLine, Pair, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lists import CodeLists, Iteration
-from resources.canonical import canonicalize
+from resources.chain import canonicalize
 
 COUNTS, REGIONS, GROUPS, PARAMETERS = "counts", "regions", "population_groups", "parameters"
 """The tables, and the stages that make them: exact counts, the regions of SafeTab-P, the groups of SafeTab-H, and what

@@ -22,7 +22,7 @@ from mechanisms.accounting.losses import Loss, format_loss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.table_builder.grid_values import LARGEST_STEPS
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, Table
-from resources.canonical import canonicalize
+from resources.chain import canonicalize
 
 MOST_CELLS = 20_000_000
 """The most cells of all measured tables of a hypercube together, structural zeros included."""

@@ -33,9 +33,8 @@ from assets.topdown.streams import Stream, streams_of
 from assets.topdown.threads import Stopped, in_threads, threads_of
 from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.stream import RandomStream
-from resources.parts import open_part
 from resources.statements import Fragment
-from resources.warehouse import Session
+from resources.warehouse import Session, open_part
 
 
 @dataclass(frozen=True)

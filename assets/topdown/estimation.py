@@ -56,9 +56,8 @@ from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.schema import Schema
 from resources.custody import Custody
-from resources.parts import open_part, store_parts
 from resources.statements import Table, Zone
-from resources.warehouse import Session, Warehouse
+from resources.warehouse import Session, Warehouse, open_part, store_parts
 
 VERSION = 3
 """The version of the method. Increase it when the same measurements would give other estimates, or when the account of

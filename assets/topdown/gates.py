@@ -156,7 +156,7 @@ def _allocated(context: Context) -> list[str]:
         for level, share in allocation.levels.items():
             for part in allocation.queries[level].values():
                 due += times * allocation.loss.rho * share * part
-    charged = entry.declared().loss
+    charged = entry.parse_specification().loss
     return (
         [] if charged == ConcentratedLoss(due) else [f"ledger entry {entry.sequence} charges {charged}, not ρ = {due}"]
     )

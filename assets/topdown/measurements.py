@@ -24,8 +24,7 @@ from assets.topdown.spine import places_of
 from assets.topdown.streams import Stream, hashed, streams_of, version_of_streams
 from assets.topdown.threads import Stopped, in_threads, threads_of
 from mechanisms.topdown.design import Measured
-from resources.parts import store_parts
-from resources.warehouse import Session
+from resources.warehouse import Session, store_parts
 
 BATCH = 1024
 """The number of places whose measurements are made, written or read at a time: about ten megabytes."""

@@ -48,9 +48,9 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     if verbose:
         click.echo(outcome.log.read_text(), err=True)
     losses = [
-        format_loss(entry.declared().charge)
+        format_loss(entry.parse_specification().charge)
         for entry in ledger.entries()
-        if entry.kind == RESERVE and entry.known().authorization.get("run") in first.runs
+        if entry.kind == RESERVE and entry.parse_details().authorization.get("run") in first.runs
     ]
     planned = _planned(steps) if outcome.success else []
     folders = [published.joinpath(*path[:-1]) for path in planned if path[-1] == PUBLICATION]

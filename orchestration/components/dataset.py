@@ -1,80 +1,44 @@
-"""The component of a dataset: a source declared in YAML becomes the asset of its CEF.
+"""The components of datasets: a source declared in YAML becomes the asset of its CEF.
 
-This module turns YAML into a declaration. The fields of a declaration are in `assets.release.dataset`.
+This module turns YAML into declarations. Their fields are in `assets.release.dataset`, the layouts in `assets.cef`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal, Self
 
 import dagster as dg
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.asset import build_cef
+from assets.cef.census import (
+    DETAILED_COLUMNS,
+    CensusDeclaration,
+    PlaceNames,
+    Recodes,
+    census_persons,
+    census_units,
+    require_recodes,
+)
+from assets.cef.detailed_files import detailed_files
+from assets.cef.survey import SurveyParameters, synthetic_survey
+from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.conventions import OWNERS
-from assets.release.dataset import Cap, Charging, DatasetDeclaration, UnboundedReleases
+from assets.release.columns import Column
+from assets.release.dataset import Cap, Charging, DatasetDeclaration, Reader, UnboundedReleases
 from assets.release.declaration import Declaration
-from assets.release.names import DatasetName, SourcePath
+from assets.release.names import ColumnName, DatasetName, SourcePath
 from assets.release.numbers import shown
 from assets.release.release import DeclarationError
 from orchestration.components.scaffolding import ExampleScaffolder
 
-
-def filled_path(context: dg.ResolutionContext, dataset: str, field: str, path: str) -> str:
-    """A declared path with its template variables filled in.
-
-    Raises:
-        DeclarationError: if a template variable is unknown, or the result is not a path; the message does not contain
-            the values of variables.
-    """
-    try:
-        return _PATH.validate_python(context.resolve_value(path, as_type=str))
-    except Exception as error:
-        # Template variables are expressions, which can fail in any way.
-        raise DeclarationError(
-            f"dataset {dataset}: {field}: the template variables in {shown(path)} cannot be filled in, or do not give "
-            f"a possible path ({type(error).__name__})"
-        ) from None
-
-
 _PATH = TypeAdapter(SourcePath)
 
+_DESCRIPTIONS = {name: field.description for name, field in CensusDeclaration.model_fields.items()}
 
-described = DatasetDeclaration.model_fields
-
-
-class DatasetAttributes(Declaration):
-    """The YAML attributes of every dataset that is declared by other fields than those of `DatasetDeclaration`."""
-
-    declares = "dataset"
-
-    name: DatasetName
-    title: str = Field(min_length=1, description=described["title"].description)
-    description: str = Field("", description=described["description"].description)
-    population: DatasetName | SkipJsonSchema[None] = Field(None, description=described["population"].description)
-    cap: Cap = Field(description=described["cap"].description)
-    charging: Charging | SkipJsonSchema[None] = Field(None, description=described["charging"].description)
-    unbounded_releases: UnboundedReleases | SkipJsonSchema[None] = Field(
-        None, description=described["unbounded_releases"].description
-    )
-
-    def declared(self) -> dict[str, Any]:
-        """These attributes as keyword arguments of `DatasetDeclaration`."""
-        given = {field: getattr(self, field) for field in DatasetAttributes.model_fields}
-        return given | {"population": self.population or self.name}
-
-
-class FileAttributes(DatasetAttributes):
-    """The YAML attributes of every such dataset that is read from files."""
-
-    synthetic: bool = Field(False, description=described["synthetic"].description)
-
-
-class GeneratedAttributes(DatasetAttributes):
-    """The YAML attributes of every generated dataset."""
-
-    title: str = Field("", description="The dataset's name in words; by default it names the states.")
-    description: str = Field("", description="What the dataset is for; how it was generated is added.")
+FillIn = Callable[[str, str | None], str | None]
+"""Fills in the template variables of a path, given the field that declares it and the path, if it is declared."""
 
 
 @dg.scaffold_with(ExampleScaffolder)
@@ -88,27 +52,50 @@ class Dataset(dg.Component, dg.Resolvable):
 
     declaration: DatasetDeclaration
 
-    @classmethod
-    def model(cls) -> type[BaseModel]:
-        """The attributes, as `dg check yaml` validates them: those of the declaration."""
-        return DatasetDeclaration
+    declared_by: ClassVar[type[Declaration]] = DatasetDeclaration
+    """The attributes."""
 
     @classmethod
-    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "Dataset":
-        """The component for a declaration, with the template variables of paths filled in."""
-        if not isinstance(model, DatasetDeclaration):
-            raise TypeError(f"a dataset is declared by a DatasetDeclaration, not by a {type(model).__name__}")
+    def model(cls) -> type[BaseModel]:
+        """The attributes, as `dg check yaml` validates them."""
+        return cls.declared_by
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
+        """The component for the declared attributes, with the template variables of paths filled in.
+
+        Raises DeclarationError if a template variable is unknown, or the result is not a path; the message does not
+        contain the values of variables.
+        """
+        attributes: Any = cls.declared_by.model_validate(model)
+
+        def fill_in(field: str, path: str | None) -> str | None:
+            if path is None:
+                return None
+            try:
+                return _PATH.validate_python(context.resolve_value(path, as_type=str))
+            except Exception as error:
+                # Template variables are expressions, which can fail in any way.
+                raise DeclarationError(
+                    f"dataset {attributes.name}: {field}: the template variables in {shown(path)} cannot be filled in, "
+                    f"or do not give a possible path ({type(error).__name__})"
+                ) from None
+
+        return cls(cls.declare(attributes, fill_in))
+
+    @classmethod
+    def declare(cls, attributes: Any, fill_in: FillIn) -> DatasetDeclaration:
+        """The declaration that follows from the attributes."""
         tables = {
             table: records.model_copy(
                 update={
-                    field: filled_path(context, model.name, f"{table}.{field}", path)
-                    for field in ("path", "geography_path")
-                    if (path := getattr(records, field)) is not None
+                    field: fill_in(f"{table}.{field}", getattr(records, field)) for field in ("path", "geography_path")
                 }
             )
-            for table, records in model.tables.items()
+            for table, records in attributes.tables.items()
         }
-        return cls(model.model_copy(update=tables))
+        declaration: DatasetDeclaration = attributes.model_copy(update=tables)
+        return declaration
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
@@ -118,3 +105,170 @@ class Dataset(dg.Component, dg.Resolvable):
         """The CEF with its checks."""
         cef, *checks = build_cef(self.declaration, context.project_root)
         return dg.Definitions(assets=[cef], asset_checks=checks)
+
+
+class DatasetAttributes(Declaration):
+    """The YAML attributes of every dataset that is declared by other fields than those of `DatasetDeclaration`."""
+
+    declares = "dataset"
+
+    name: DatasetName
+    title: str = Field(min_length=1, description=_DESCRIPTIONS["title"])
+    description: str = Field("", description=_DESCRIPTIONS["description"])
+    population: DatasetName | SkipJsonSchema[None] = Field(None, description=_DESCRIPTIONS["population"])
+    cap: Cap = Field(description=_DESCRIPTIONS["cap"])
+    charging: Charging | SkipJsonSchema[None] = Field(None, description=_DESCRIPTIONS["charging"])
+    unbounded_releases: UnboundedReleases | SkipJsonSchema[None] = Field(
+        None, description=_DESCRIPTIONS["unbounded_releases"]
+    )
+
+
+class FileAttributes(DatasetAttributes):
+    """The YAML attributes of every such dataset that is read from files."""
+
+    synthetic: bool = Field(False, description=_DESCRIPTIONS["synthetic"])
+
+    def shared(self) -> dict[str, Any]:
+        """The attributes that are fields of the declaration too."""
+        return {field: getattr(self, field) for field in FileAttributes.model_fields}
+
+
+class GeneratedAttributes(DatasetAttributes):
+    """The YAML attributes of every generated dataset."""
+
+    title: str = Field("", description="The dataset's name in words; by default it names the states.")
+    description: str = Field("", description="What the dataset is for; how it was generated is added.")
+
+
+class CensusLayoutAttributes(DatasetAttributes):
+    """The YAML attributes of every dataset in the production layout, from files or generated."""
+
+    place_names: PlaceNames = Field(default_factory=dict, description=_DESCRIPTIONS["place_names"])
+    detailed_codes: bool
+    recoded_units: Recodes = Field(
+        default_factory=dict, description="Further columns of units, each recoded from a column of the layout."
+    )
+    recoded_persons: Recodes = Field(default_factory=dict, description="The same for persons.")
+
+    @model_validator(mode="after")
+    def _check_recodes(self) -> Self:
+        require_recodes(DETAILED_COLUMNS if self.detailed_codes else {}, recoded_persons=self.recoded_persons)
+        return self
+
+
+class CensusAttributes(FileAttributes, CensusLayoutAttributes):
+    """The YAML attributes of a dataset from files in the production layout."""
+
+    format: Literal["csv", "parquet"] = Field(description="csv or parquet, the same for all three files.")
+    persons: SourcePath = Field(description="The file of persons: absolute, or relative to the project's root.")
+    units: SourcePath = Field(description="The file of units.")
+    geo: SourcePath = Field(description="The file that says where each unit lies.")
+    group_quarters_types: bool = Field(
+        False,
+        description="Whether the file of units has the column GQTYPE, the type of group quarters, which a TopDown "
+        "release needs. Its codes are then checked like all others.",
+    )
+    detailed_codes: bool = Field(
+        False,
+        description="Whether the file of persons has the columns QSEX, QRACE1 to QRACE8 and QSPAN, the sex and the "
+        "detailed codes of race and Hispanic origin, which a SafeTab-P release needs.",
+    )
+
+
+@dataclass
+class CensusDataset(Dataset):
+    """A census in the production layout: persons, units and their geography, checked against every rule of the layout.
+
+    Paths may contain template variables such as `{{ env.CEF_FOLDER }}`. Everything else is taken literally.
+    """
+
+    declared_by = CensusAttributes
+
+    @classmethod
+    def declare(cls, attributes: Any, fill_in: FillIn) -> CensusDeclaration:
+        persons, units, geo = (fill_in(field, getattr(attributes, field)) for field in ("persons", "units", "geo"))
+        return CensusDeclaration(
+            **attributes.shared(),
+            place_names=attributes.place_names,
+            reader=Reader(attributes.format),
+            record_name="unit",
+            units=census_units(units, geo, attributes.group_quarters_types, attributes.recoded_units),
+            persons=census_persons(persons, attributes.recoded_persons, attributes.detailed_codes),
+        )
+
+
+class SafeTabAttributes(FileAttributes):
+    """The YAML attributes of a dataset from the input files of SafeTab."""
+
+    persons: SourcePath = Field(
+        description="The file of persons, person-records.txt: absolute, or relative to the project's root."
+    )
+    households: SourcePath | SkipJsonSchema[None] = Field(
+        None, description="The file of households, household-records.txt, which a SafeTabH release needs."
+    )
+    blocks: SourcePath = Field(description="The file of blocks, GRF-C.txt.")
+
+
+@dataclass
+class SafeTabDataset(Dataset):
+    """A census in the input files of SafeTab: persons, households and blocks, as text separated by `|`.
+
+    Paths may contain template variables such as `{{ env.CEF_FOLDER }}`. Everything else is taken literally.
+    """
+
+    declared_by = SafeTabAttributes
+
+    @classmethod
+    def declare(cls, attributes: Any, fill_in: FillIn) -> DatasetDeclaration:
+        blocks, persons, households = (
+            fill_in(field, getattr(attributes, field)) for field in ("blocks", "persons", "households")
+        )
+        return detailed_files(str(blocks), str(persons), households, **attributes.shared())
+
+
+class SyntheticAttributes(GeneratedAttributes, SyntheticPopulation, CensusLayoutAttributes):
+    """The YAML attributes of a synthetic census."""
+
+
+@dataclass
+class SyntheticCensus(Dataset):
+    """A generated census of any number of households in any states, always marked as synthetic."""
+
+    declared_by = SyntheticAttributes
+
+    @classmethod
+    def declare(cls, attributes: Any, fill_in: FillIn) -> DatasetDeclaration:
+        fields = dict(attributes)
+        population = SyntheticPopulation(**{name: fields.pop(name) for name in SyntheticPopulation.model_fields})
+        return synthetic_census(population, **fields)
+
+
+class SyntheticSurveyAttributes(GeneratedAttributes, SurveyParameters):
+    """The YAML attributes of a synthetic survey."""
+
+    recoded_units: dict[ColumnName, Column] = Field(
+        default_factory=dict, description="Further columns of households, each recoded from one that is generated."
+    )
+    recoded_persons: dict[ColumnName, Column] = Field(default_factory=dict, description="The same for persons.")
+
+    @model_validator(mode="after")
+    def _check_recodes(self) -> Self:
+        units, persons = self.columns()
+        require_recodes(units | persons, recoded_units=self.recoded_units, recoded_persons=self.recoded_persons)
+        return self
+
+
+@dataclass
+class SyntheticSurvey(Dataset):
+    """A generated survey: persons in sampled households over up to twelve waves, always marked as synthetic.
+
+    Each person is one record, whatever the number of waves. The weights follow from the declared design.
+    """
+
+    declared_by = SyntheticSurveyAttributes
+
+    @classmethod
+    def declare(cls, attributes: Any, fill_in: FillIn) -> DatasetDeclaration:
+        fields = dict(attributes)
+        parameters = SurveyParameters(**{name: fields.pop(name) for name in SurveyParameters.model_fields})
+        return synthetic_survey(parameters, **fields)

@@ -168,4 +168,4 @@ def read_replays() -> Mapping[str, str]:
 
 def list_populations(found: Sequence[Entry]) -> list[str]:
     """The populations that a ledger knows, in the order of their first charges."""
-    return list(dict.fromkeys(entry.known().population for entry in found if entry.kind == chain.RESERVE))
+    return list(dict.fromkeys(entry.parse_details().population for entry in found if entry.kind == chain.RESERVE))

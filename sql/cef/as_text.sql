@@ -1,7 +1,6 @@
 -- A relation with its columns as text, the form that every source has.
 SELECT
     {% for name, source in columns.items() %}
-    {{ source | id }}::VARCHAR AS {{ name | id }}{% if not loop.last %},{% endif %}
-
+    {{ source | id }}::VARCHAR AS {{ name | id }},
     {% endfor %}
 FROM ({{ relation }})

@@ -10,8 +10,7 @@ place AS (
 )
 SELECT
     {% for name in stored %}
-    {% if name in located %}place{% else %}record{% endif %}.{{ name | id }}{% if not loop.last %},{% endif %}
-
+    {% if name in located %}place{% else %}record{% endif %}.{{ name | id }},
     {% endfor %}
 FROM record
 LEFT JOIN place ON place.{{ key | id }} = record.{{ key | id }}

@@ -1,6 +1,5 @@
 SELECT
     {% for name in columns %}
-    count(*) FILTER (WHERE {{ name | id }} IS NULL){% if not loop.last %},{% endif %}
-
+    count(*) FILTER (WHERE {{ name | id }} IS NULL),
     {% endfor %}
 FROM {{ table }}

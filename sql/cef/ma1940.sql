@@ -36,7 +36,6 @@ dwellings AS (
 )
 SELECT
     {% for name, source in columns.items() %}
-    {{ source | id }} AS {{ name | id }}{% if not loop.last %},{% endif %}
-
+    {{ source | id }} AS {{ name | id }},
     {% endfor %}
 FROM dwellings

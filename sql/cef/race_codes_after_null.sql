@@ -3,6 +3,5 @@
 {% for place in range(3, 9) %}
 count(*) FILTER (
     WHERE {{ ("QRACE" ~ place) | id }} <> 'Null' AND {{ ("QRACE" ~ (place - 1)) | id }} = 'Null'
-) AS {{ (prefix ~ "race_code_" ~ place) | id }}{% if not loop.last %},{% endif %}
-
+) AS {{ (prefix ~ "race_code_" ~ place) | id }},
 {% endfor %}

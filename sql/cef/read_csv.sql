@@ -2,7 +2,7 @@
 -- position, and all are text.
 SELECT
     {% for name, position in columns.items() %}
-    {{ position | id }} AS {{ name | id }}{% if not loop.last %},{% endif %}
+    {{ position | id }} AS {{ name | id }},
     {% endfor %}
 FROM read_csv(
     $path,

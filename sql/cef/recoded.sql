@@ -10,8 +10,7 @@ FROM (
         {% for name, read in columns.items() %}
         {{ name | id }} AS text_{{ loop.index0 }},
         {% with type = read.type %}{% include "cef/typed_column.sql" %}{% endwith %}
-        AS typed_{{ loop.index0 }}{% if not loop.last %},{% endif %}
-
+        AS typed_{{ loop.index0 }},
         {% endfor %}
     FROM ({{ relation }})
 )

@@ -11,25 +11,15 @@ CASE
 END
 {% elif read.recode == "merge" %}
 CASE WHEN typed_{{ number }} IS NOT NULL THEN coalesce(
-    (
-        SELECT merged.category
-        FROM (
-            SELECT
-                CAST(unnest(CAST($codes_{{ number }} AS VARCHAR[])) AS {{ read.stored }}) AS code,
-                unnest(CAST($labels_{{ number }} AS VARCHAR[])) AS category
-        ) AS merged
-        WHERE merged.code = typed_{{ number }}
-    ),
+    $labels_{{ number }}[list_position(CAST($codes_{{ number }} AS {{ read.stored }}[]), typed_{{ number }})],
     CAST($else_{{ number }} AS VARCHAR)
 ) END
 {% elif read.recode == "coding" %}
-CASE
-    WHEN typed_{{ number }} < CAST($bottom_{{ number }} AS {{ read.stored }})
-    THEN CAST($bottom_{{ number }} AS {{ read.stored }})
-    WHEN typed_{{ number }} > CAST($top_{{ number }} AS {{ read.stored }})
-    THEN CAST($top_{{ number }} AS {{ read.stored }})
-    ELSE typed_{{ number }}
-END
+-- A bound that is NULL does not count.
+CASE WHEN typed_{{ number }} IS NOT NULL THEN greatest(
+    least(typed_{{ number }}, CAST($top_{{ number }} AS {{ read.stored }})),
+    CAST($bottom_{{ number }} AS {{ read.stored }})
+) END
 {% else %}
 typed_{{ number }}
 {% endif %}

@@ -128,8 +128,7 @@ able AS (
         -- A digest is two words of 64 bits: the draws of two waves.
         {% for wave in range(1, waves + 1, 2) %}
         md5_number($seed::VARCHAR || ':wave:' || number || ':' || position || ':' || {{ wave }})
-            AS {{ ("digest_" ~ wave) | id }}{% if not loop.last %},{% endif %}
-
+            AS digest_{{ wave }},
         {% endfor %}
     FROM situated
 ),
@@ -142,9 +141,8 @@ weighed AS (
         50 * unemployed AS to_unemployed,
         7 * employed + 50 * unemployed + 7 * (100 - employed - unemployed) AS to_any,
         {% for wave in range(1, waves + 1, 2) %}
-        ({{ ("digest_" ~ wave) | id }} & 18446744073709551615)::UBIGINT AS {{ ("word_" ~ wave) | id }},
-        ({{ ("digest_" ~ wave) | id }} >> 64)::UBIGINT AS {{ ("word_" ~ (wave + 1)) | id }}{% if not loop.last %},{% endif %}
-
+        (digest_{{ wave }} & 18446744073709551615)::UBIGINT AS word_{{ wave }},
+        (digest_{{ wave }} >> 64)::UBIGINT AS word_{{ wave + 1 }},
         {% endfor %}
     FROM able
 ),
@@ -159,18 +157,17 @@ wave_1 AS (
     FROM weighed
 ),
 {% for wave in range(2, waves + 1) %}
-{% set word, before = "word_" ~ wave, "status_" ~ (wave - 1) %}
-{{ ("wave_" ~ wave) | id }} AS (
+wave_{{ wave }} AS (
     SELECT
         *,
         CASE
-            WHEN ({{ word | id }} & 65535) * 100 >= CASE {{ before | id }} WHEN 1 THEN 50 ELSE 7 END * 65536
-                THEN {{ before | id }}
-            WHEN (({{ word | id }} >> 16) & 65535) * to_any < to_employed * 65536 THEN 0
-            WHEN (({{ word | id }} >> 16) & 65535) * to_any < (to_employed + to_unemployed) * 65536 THEN 1
+            WHEN (word_{{ wave }} & 65535) * 100 >= CASE status_{{ wave - 1 }} WHEN 1 THEN 50 ELSE 7 END * 65536
+                THEN status_{{ wave - 1 }}
+            WHEN ((word_{{ wave }} >> 16) & 65535) * to_any < to_employed * 65536 THEN 0
+            WHEN ((word_{{ wave }} >> 16) & 65535) * to_any < (to_employed + to_unemployed) * 65536 THEN 1
             ELSE 2
-        END AS {{ ("status_" ~ wave) | id }}
-    FROM {{ ("wave_" ~ (wave - 1)) | id }}
+        END AS status_{{ wave }}
+    FROM wave_{{ wave - 1 }}
 ),
 {% endfor %}
 -- Incomes vary by up to a tenth around what the person earns, and grow by 1% from wave to wave.
@@ -178,20 +175,18 @@ paid AS (
     SELECT
         *,
         {% for wave in range(1, waves + 1) %}
-        {% set word, status = "word_" ~ wave, "status_" ~ wave %}
         CASE
             WHEN years < 15 THEN 0
-            ELSE least({{ largest_income }}, CASE {{ status | id }}
+            ELSE least({{ largest_income }}, CASE status_{{ wave }}
                 WHEN 0 THEN CASE WHEN years >= 66 THEN transfers ELSE 0 END
-                    + earned * (9000 + 2000 * (({{ word | id }} >> 32) & 65535)::BIGINT // 65536) // 10000
+                    + earned * (9000 + 2000 * ((word_{{ wave }} >> 32) & 65535)::BIGINT // 65536) // 10000
                         * {{ 99 + wave }} // 100
                 WHEN 1 THEN benefits
                 ELSE transfers
             END)
-        END AS {{ ("paid_" ~ wave) | id }}{% if not loop.last %},{% endif %}
-
+        END AS paid_{{ wave }},
         {% endfor %}
-    FROM {{ ("wave_" ~ waves) | id }}
+    FROM wave_{{ waves }}
 ),
 -- Of whom a share has private insurance, and a share any: by age and stratum, employment and income.
 insurable AS (
@@ -203,13 +198,12 @@ insurable AS (
         CASE
             WHEN years >= 65 THEN 1
             WHEN years < 15 THEN CASE WHEN low_income THEN 2 ELSE 3 END
-            ELSE CASE {{ ("status_" ~ wave) | id }}
-                WHEN 0 THEN CASE WHEN {{ ("paid_" ~ wave) | id }} >= 3000 THEN 4 ELSE 5 END
+            ELSE CASE status_{{ wave }}
+                WHEN 0 THEN CASE WHEN paid_{{ wave }} >= 3000 THEN 4 ELSE 5 END
                 WHEN 1 THEN 6
                 ELSE 7
             END
-        END AS {{ ("situation_" ~ wave) | id }}{% if not loop.last %},{% endif %}
-
+        END AS situation_{{ wave }},
         {% endfor %}
     FROM paid
 ),
@@ -225,20 +219,18 @@ person AS (
         person_weight,
         CASE last_wave WHEN {{ waves }} THEN panel_weight ELSE 0 END AS panel_weight,
         {% for wave in range(1, waves + 1) %}
-        {% set status, income, situation = "status_" ~ wave, "paid_" ~ wave, "situation_" ~ wave %}
         CASE
             WHEN last_wave < {{ wave }} THEN 'not_interviewed'
             WHEN years < 15 THEN 'under_15'
-            ELSE CASE {{ status | id }} WHEN 0 THEN 'employed' WHEN 1 THEN 'unemployed' ELSE 'not_in_labor_force' END
-        END AS {{ ("employment_" ~ wave) | id }},
+            ELSE CASE status_{{ wave }} WHEN 0 THEN 'employed' WHEN 1 THEN 'unemployed' ELSE 'not_in_labor_force' END
+        END AS employment_{{ wave }},
         CASE
             WHEN last_wave < {{ wave }} THEN 'not_interviewed'
-            WHEN insurance_draw < private[{{ situation | id }}] THEN 'private'
-            WHEN insurance_draw < insured[{{ situation | id }}] THEN 'public'
+            WHEN insurance_draw < private[situation_{{ wave }}] THEN 'private'
+            WHEN insurance_draw < insured[situation_{{ wave }}] THEN 'public'
             ELSE 'none'
-        END AS {{ ("health_insurance_" ~ wave) | id }},
-        CASE WHEN last_wave < {{ wave }} THEN 0 ELSE {{ income | id }} END AS {{ ("income_" ~ wave) | id }}{% if not loop.last %},{% endif %}
-
+        END AS health_insurance_{{ wave }},
+        CASE WHEN last_wave < {{ wave }} THEN 0 ELSE paid_{{ wave }} END AS income_{{ wave }},
         {% endfor %}
     FROM insurable
 )

@@ -14,11 +14,10 @@ worded_person AS (
         END AS word,
         list_extract($combinations, person_race) AS races,
         {% for list in lists %}
-        word * {{ list.multiplier }} % 2147483647 AS {{ ("turn_" ~ list.number) | id }},
+        word * {{ list.multiplier }} % 2147483647 AS turn_{{ list.number }},
         {% endfor %}
         {% for multiplier in extra_multipliers %}
-        word * {{ multiplier }} % 2147483647 AS {{ ("extra_turn_" ~ loop.index) | id }}{% if not loop.last %},{% endif %}
-
+        word * {{ multiplier }} % 2147483647 AS extra_turn_{{ loop.index }},
         {% endfor %}
     FROM person
 ),
@@ -26,23 +25,22 @@ listed AS (
     SELECT
         *,
         {% for list in lists %}
-        {% set turn = ("turn_" ~ list.number) | id %}
-        {% set quantile = ("quantile_" ~ list.number) | id %}
-        ({{ turn }} // 10) / 214748365 AS {{ quantile }},
+        {% set n = list.number %}
+        (turn_{{ n }} // 10) / 214748365 AS quantile_{{ n }},
         CASE WHEN
-            {% if list.number == 7 %}
+            {% if n == 7 %}
             is_person_hispanic
             {% else %}
-            races & {{ 2 ** (list.number - 1) }} <> 0
+            races & {{ 2 ** (n - 1) }} <> 0
             {% endif %}
             THEN (
                 CASE
-                    WHEN {{ turn }} % 10 < 4 THEN county_word * {{ list.multiplier }} % 2147483647 % {{ list.size }}
-                    WHEN {{ turn }} % 10 < 7 THEN state_word * {{ list.multiplier }} % 2147483647 % {{ list.size }}
+                    WHEN turn_{{ n }} % 10 < 4 THEN county_word * {{ list.multiplier }} % 2147483647 % {{ list.size }}
+                    WHEN turn_{{ n }} % 10 < 7 THEN state_word * {{ list.multiplier }} % 2147483647 % {{ list.size }}
                     ELSE 0
-                END + floor({{ list.size }} * {{ quantile }} * {{ quantile }} * {{ quantile }} * {{ quantile }})::BIGINT
+                END + floor({{ list.size }} * quantile_{{ n }} * quantile_{{ n }} * quantile_{{ n }} * quantile_{{ n }})::BIGINT
             ) % {{ list.size }}
-        END AS {{ ("position_" ~ list.number) | id }},
+        END AS position_{{ n }},
         {% endfor %}
         -- Most Hispanic persons of Some Other Race have their origin as a race code too.
         is_person_hispanic AND turn_6 // 10 % 20 < 17 AS is_origin_race
@@ -54,7 +52,7 @@ extended AS (
         *,
         CASE
             {% for list in lists if list.number < 6 %}
-            WHEN {{ ("position_" ~ list.number) | id }} IS NOT NULL THEN {{ list.number }}
+            WHEN position_{{ list.number }} IS NOT NULL THEN {{ list.number }}
             {% endfor %}
             WHEN is_origin_race THEN 7
             ELSE 6
@@ -64,13 +62,12 @@ extended AS (
         CASE WHEN extra_turn_1 % 100 < {{ share }} THEN
             CASE main
                 {% for list in lists %}
-                WHEN {{ list.number }} THEN {{ list.first + 1 }} + ({{ ("position_" ~ list.number) | id }} + 1 + floor(
+                WHEN {{ list.number }} THEN {{ list.first + 1 }} + (position_{{ list.number }} + 1 + floor(
                     {{ list.size - 1 }} * (({{ turn }} // 100) / 21474837) * (({{ turn }} // 100) / 21474837)
                 )::BIGINT) % {{ list.size }}
                 {% endfor %}
             END
-        END AS {{ ("extra_" ~ loop.index) | id }}{% if not loop.last %},{% endif %}
-
+        END AS extra_{{ loop.index }},
         {% endfor %}
     FROM listed
 ),
@@ -97,7 +94,7 @@ coded AS (
         -- All codes have four digits.
         concat(
             {% for list in lists if list.number < 6 %}
-            list_extract($codes, {{ list.first + 1 }} + {{ ("position_" ~ list.number) | id }}),
+            list_extract($codes, {{ list.first + 1 }} + position_{{ list.number }}),
             {% endfor %}
             CASE
                 WHEN position_6 IS NULL THEN NULL
@@ -111,8 +108,7 @@ coded AS (
         CASE
             WHEN length(race_codes) > {{ 4 * place }} THEN substr(race_codes, {{ 4 * place + 1 }}, 4)
             ELSE $no_code
-        END AS {{ ("QRACE" ~ (place + 1)) | id }}{% if not loop.last %},{% endif %}
-
+        END AS QRACE{{ place + 1 }},
         {% endfor %}
     FROM extended
 )

@@ -191,8 +191,7 @@ placed AS (
         END AS {{ ("single_" ~ race) | id }},
         7 + floor(57 * {{ (multiple ~ "_draw") | id }} * {{ (multiple ~ "_draw") | id }})::BIGINT
             AS {{ (whose ~ "combination") | id }},
-        coalesce({{ ("single_" ~ race) | id }}, {{ (whose ~ "combination") | id }}) AS {{ race | id }}{% if not loop.last %},{% endif %}
-
+        coalesce({{ ("single_" ~ race) | id }}, {{ (whose ~ "combination") | id }}) AS {{ race | id }},
         {% endfor %}
     FROM drawn
     JOIN tract ON tract.state = drawn.state AND tract.tract = drawn.block_group // 3

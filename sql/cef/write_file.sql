@@ -1,8 +1,7 @@
 COPY (
     SELECT
         {% for name, source in columns.items() %}
-        {{ name | id }} AS {{ source | id }}{% if not loop.last %},{% endif %}
-
+        {{ name | id }} AS {{ source | id }},
         {% endfor %}
     FROM {{ rows }}
     ORDER BY ALL

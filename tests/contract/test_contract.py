@@ -240,7 +240,7 @@ def test_every_estimate_has_its_errors_and_the_method_of_its_interval(published:
 
 def test_a_plan_states_what_was_charged(published: Deployment[Any]) -> None:
     """Of a swap, b is that of the certificate, which is published by then."""
-    charged = published.ledger[0].declared()
+    charged = published.ledger[0].parse_specification()
     plan = published.context.method.plan()
     assert plan.loss == charged.charge
     assert plan.specification is not None

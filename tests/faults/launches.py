@@ -97,7 +97,7 @@ def _said(event: Any) -> str:
 def _found(root: Path) -> dict[str, Any]:
     here = _deployment(root)
     entries = here.ledger
-    charged = here.context.ledger.read().charged("village", here.release.dataset.cap)
+    charged = here.context.ledger.read().compose("village", here.release.dataset.cap)
     return {
         "entries": [(entry.kind, entry.release, entry.draw_id) for entry in entries],
         "problems": list(here.context.ledger.verify()),

@@ -278,7 +278,7 @@ def state(root: Path, name: str) -> dict[str, Any]:
         "kinds": [entry.kind for entry in entries],
         "draws": [entry.draw_id for entry in entries],
         "commitments": sorted({entry.commitment for entry in entries}),
-        "charged": [entry.declared().loss.as_record() for entry in entries if entry.kind == "reserve"],
+        "charged": [entry.parse_specification().loss.as_record() for entry in entries if entry.kind == "reserve"],
         "problems": list(here.context.ledger.verify()),
         "published": visible(root),
         "keys": sorted(path.name for path in root.glob("custody/ephemeral/*")),

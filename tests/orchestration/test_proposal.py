@@ -13,9 +13,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assets.cef.findings import SourceError
 from assets.cef.ingestion import ingest
 from assets.cef.profile import profile
+from assets.cef.validation import SourceError
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.release import DeclarationError
 from assets.swapping.declaration import SwappingDeclaration

@@ -38,14 +38,14 @@ from jinja2 import ChoiceLoader, DictLoader, FileSystemLoader
 
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from resources import custody, database_file, keyfiles, ledger, ledger_server, statements, storage, warehouse
+from resources import custody, keyfiles, ledger, ledger_server, statements, storage, warehouse
 from resources.custody import Custody, CustodyMode, compute_commitment
 from resources.ledger import CapExceeded, Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
 FLAVOR = Flavor("all households", ("their number",), "household", 1)
-TRACED = {module.__file__ for module in (custody, database_file, keyfiles, ledger, storage, warehouse, pathlib)}
+TRACED = {module.__file__ for module in (custody, keyfiles, ledger, storage, warehouse, pathlib)}
 EFFECTS = {"close", "commit", "execute", "fsync", "link", "replace", "unlink"}
 STATEMENTS = {
     "tests/noise.sql": "SELECT $noise AS noise",
@@ -152,7 +152,7 @@ def state(folder: Path) -> dict[str, Any]:
         "anchored": anchor["sequence"],
         "announced": anchor["announced"] is not None,
         "problems": book.verify(),
-        "charged": sum((entry.declared().loss for entry in charges), PureLoss()).as_record(),
+        "charged": sum((entry.parse_specification().loss for entry in charges), PureLoss()).as_record(),
         "keys": sorted(path.name for path in (folder / "custody").glob("ephemeral/*.key")),
     }
 

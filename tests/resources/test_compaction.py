@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from resources.database_file import DatabaseFile
 from resources.statements import Table, Zone
+from resources.storage import DatabaseFile
 from resources.warehouse import Warehouse
 
 CANARY = "planted-7c01f2e9-"

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.anchor import Anchor
-from resources.canonical import canonicalize
+from resources.chain import Anchor, canonicalize
 from resources.custody import Custody, CustodyError, CustodyMode, compute_commitment
 
 MASTER = "0123456789abcdef" * 4

@@ -110,7 +110,11 @@ def test_a_damaged_ledger_is_refused_and_not_begun_anew(ledger: Ledger, damage: 
     (problem,) = ledger.verify()
     assert "no entry from 1 on can be read: cannot open ledger.duckdb" in problem
     assert "restore it" in problem
-    for use in (lambda: charge(ledger, "another"), lambda: ledger.read().charged("ma1940", PureLoss()), ledger.entries):
+    for use in (
+        lambda: charge(ledger, "another"),
+        lambda: ledger.read().compose("ma1940", PureLoss()),
+        ledger.entries,
+    ):
         with pytest.raises((WarehouseError, LedgerError), match=r"ledger\.duckdb"):
             use()
     assert file.read_bytes() == damaged
@@ -199,7 +203,7 @@ def test_a_ledger_of_the_first_version_goes_on(tmp_path: Path, monkeypatch: pyte
             connection.execute(f"INSERT INTO entries VALUES ({', '.join('?' * len(entry))})", list(entry.values()))
     ledger.warehouse.path(Zone.LEDGER).chmod(0o600)
     assert ledger.verify() == ()
-    assert ledger.read().charged("ma1940", PureLoss()) == LN2
+    assert ledger.read().compose("ma1940", PureLoss()) == LN2
     assert [entry.kind for entry in ledger.entries()] == ["reserve", "settle"]
     settled = ledger.read().find_settlement(ledger.custody.draw_id({"release": "half"}))
     assert settled is not None

@@ -99,8 +99,8 @@ def test_a_ledger_that_nobody_wrote_is_empty_and_stays_unmade(file_ledger, tmp_p
     assert ledger.verify() == ()
     assert ledger.read().find_reservation("0" * 64) is None
     assert ledger.read().find_settlement("0" * 64) is None
-    assert compare(of_population(ledger.read().intact(), "ma1940")).totals == ()
-    assert ledger.read().charged("ma1940", PureLoss()) == PureLoss()
+    assert compare(of_population(ledger.read().require_intact(), "ma1940")).totals == ()
+    assert ledger.read().compose("ma1940", PureLoss()) == PureLoss()
     assert not list(tmp_path.iterdir())
 
 
@@ -125,7 +125,7 @@ def test_what_ledger_and_custody_write_is_closed_to_others_whatever_the_umask(fi
 def test_a_draw_is_reserved_and_settled_once_however_often_it_is_asked(ledger):
     reserved = reserve(ledger, "half", cap=Fraction(1))
     assert (reserved.sequence, reserved.kind, reserved.previous_hash) == (1, "reserve", GENESIS)
-    assert reserved.declared() == Specification(HOUSEHOLDS, LN2)
+    assert reserved.parse_specification() == Specification(HOUSEHOLDS, LN2)
     assert (reserved.output_version, reserved.hash) == (None, reserved.digest())
     assert reserve(ledger, "half", cap=Fraction(1)) == reserved
     settled = ledger.settle(reserved.draw_id, "v1")
@@ -137,13 +137,13 @@ def test_a_draw_is_reserved_and_settled_once_however_often_it_is_asked(ledger):
     assert ledger.entries() == (reserved, settled)
     assert ledger.read().find_reservation(reserved.draw_id) == reserved
     assert ledger.read().find_settlement(reserved.draw_id) == settled
-    assert ledger.read().charged("ma1940", PureLoss()) == LN2
+    assert ledger.read().compose("ma1940", PureLoss()) == LN2
     assert ledger.verify() == ()
 
 
 def test_a_reserved_draw_keeps_its_terms(ledger):
     kept = reserve(ledger, "half")
-    seal, specification = kept.commitment, kept.declared()
+    seal, specification = kept.commitment, kept.parse_specification()
     for term, arguments in {
         "dataset": ("ma1950", "half", kept.draw_id, specification, seal),
         "release": ("ma1940", "third", kept.draw_id, specification, seal),
@@ -181,8 +181,8 @@ def test_a_charge_counts_whether_it_is_settled_or_not(ledger):
     reserve(ledger, "second", rational(1), cap=Fraction(2))
     with pytest.raises(CapExceeded):
         reserve(ledger, "third", rational("1/10"), cap=Fraction(2))
-    assert ledger.read().charged("ma1940", PureLoss()) == rational(2)
-    assert [ledger.read().charged("ma1940", PureLoss(), through=sequence) for sequence in range(4)] == [
+    assert ledger.read().compose("ma1940", PureLoss()) == rational(2)
+    assert [ledger.read().compose("ma1940", PureLoss(), through=sequence) for sequence in range(4)] == [
         rational(n) for n in (0, 1, 1, 2)
     ]
 
@@ -192,8 +192,8 @@ def test_datasets_do_not_share_a_budget(ledger):
     reserve(ledger, "half", rational(1), cap=Fraction(1), dataset="ma1950")
     assert [entry.dataset for entry in ledger.entries()] == ["ma1940", "ma1950"]
     assert [entry.sequence for entry in of_population(ledger.entries(), "ma1950")] == [2]
-    assert ledger.read().charged("ma1950", PureLoss()) == rational(1)
-    assert ledger.read().charged("ma1960", PureLoss()) == PureLoss()
+    assert ledger.read().compose("ma1950", PureLoss()) == rational(1)
+    assert ledger.read().compose("ma1960", PureLoss()) == PureLoss()
 
 
 def test_totals_are_the_composition_of_what_is_reserved(ledger):
@@ -201,7 +201,7 @@ def test_totals_are_the_composition_of_what_is_reserved(ledger):
     settled = reserve(ledger, "third", PureLoss.logarithm(3), flavor=replace(HOUSEHOLDS, changes_per_person=2))
     ledger.settle(settled.draw_id, "v1")
     reserve(ledger, "noise", rational("1/2"), flavor=PERSONS)
-    household, person = compare(of_population(ledger.read().intact(), "ma1940")).totals
+    household, person = compare(of_population(ledger.read().require_intact(), "ma1940")).totals
     assert (household.unit, household.loss, household.releases) == ("household", PureLoss.logarithm(6), 2)
     assert (person.unit, person.loss) == ("person", PureLoss(Fraction(1, 2), Fraction(18)))
     assert set(person.multiverse) == {"households by county", "tenure by county", "persons by county"}
@@ -220,7 +220,7 @@ def test_a_cap_is_compared_exactly(ledger, tmp_path):
         reserve(ledger, "second", LN2, cap=below)
     assert len(ledger.entries()) == 1
     reserve(ledger, "second", LN2, cap=above)
-    assert ledger.read().charged("ma1940", PureLoss()) == PureLoss.logarithm(4)
+    assert ledger.read().compose("ma1940", PureLoss()) == PureLoss.logarithm(4)
 
 
 def test_rational_losses_may_use_up_a_cap_to_the_last(ledger):
@@ -237,7 +237,7 @@ def test_a_cap_in_zcdp_holds_pure_and_concentrated_charges_to_the_last(ledger):
     cap = ConcentratedLoss(Fraction(5, 8))
     reserve(ledger, "pure", rational(1), cap=cap)
     reserve(ledger, "noise", ConcentratedLoss(Fraction(1, 8)), cap=cap)
-    assert ledger.read().charged("ma1940", cap) == cap
+    assert ledger.read().compose("ma1940", cap) == cap
     with pytest.raises(CapExceeded) as caught:
         reserve(ledger, "more", ConcentratedLoss(Fraction(1, 10**30)), cap=cap)
     assert str(caught.value) == (
@@ -251,16 +251,16 @@ def test_a_cap_in_epsilon_and_delta_holds_charges_of_every_kind(ledger):
     cap = ApproximateLoss(rational("7.5"), Fraction(1, 10**10))
     reserve(ledger, "pure", rational("1/2"), cap=cap)
     reserve(ledger, "noise", ConcentratedLoss(Fraction(1, 2)), cap=cap)
-    charged = ledger.read().charged("ma1940", cap)
+    charged = ledger.read().compose("ma1940", cap)
     assert (str(charged.round_up(6)), charged.delta) == ("7.339330", cap.delta)
     with pytest.raises(
         CapExceeded, match=r"cap of ε = 15/2 at δ = 1e-10 \(7\.5000\): ε = 7\.3394 .* ε = 0\.1606 remains"
     ):
         reserve(ledger, "failing", ApproximateLoss(rational("0.2"), Fraction(1, 10**11)), cap=cap)
     reserve(ledger, "failing", ApproximateLoss(rational("0.1"), Fraction(1, 10**14)), cap=cap)
-    assert {total.output_premetric for total in compare(of_population(ledger.read().intact(), "ma1940")).totals} == {
-        kind.output_premetric for kind in (PureLoss, ConcentratedLoss, ApproximateLoss)
-    }
+    assert {
+        total.output_premetric for total in compare(of_population(ledger.read().require_intact(), "ma1940")).totals
+    } == {kind.output_premetric for kind in (PureLoss, ConcentratedLoss, ApproximateLoss)}
 
 
 def test_an_infinite_loss_fits_under_no_cap_not_even_none(ledger):
@@ -274,16 +274,16 @@ def test_an_allowed_infinite_loss_is_recorded_beside_the_others_and_takes_nothin
     """It neither stops nor widens what the finite charges may use, in whatever order they come."""
     reserve(ledger, "first", rational(1), cap=Fraction(2))
     pairs = reserve(ledger, "pairs", InfiniteLoss(), cap=Fraction(2), unbounded_releases=True)
-    assert (pairs.sequence, pairs.declared().charge) == (2, InfiniteLoss())
+    assert (pairs.sequence, pairs.parse_specification().charge) == (2, InfiniteLoss())
     assert reserve(ledger, "pairs", InfiniteLoss(), cap=Fraction(2)) == pairs, "what is charged needs no further word"
     ledger.settle(pairs.draw_id, "v1")
     with pytest.raises(CapExceeded, match=r"ε = 1\.0000 is charged so far"):
         reserve(ledger, "second", rational("1.000001"), cap=Fraction(2))
     reserve(ledger, "second", rational(1), cap=Fraction(2))
-    assert ledger.read().charged("ma1940", PureLoss()) == rational(2)
-    assert [ledger.read().infinite_charges("ma1940", through) for through in (0, 1, 2, None)] == [0, 0, 1, 1]
-    assert ledger.read().infinite_charges("ma1950") == 0
-    assert {total.loss for total in compare(of_population(ledger.read().intact(), "ma1940")).totals} == {
+    assert ledger.read().compose("ma1940", PureLoss()) == rational(2)
+    assert [ledger.read().count_infinite("ma1940", through) for through in (0, 1, 2, None)] == [0, 0, 1, 1]
+    assert ledger.read().count_infinite("ma1950") == 0
+    assert {total.loss for total in compare(of_population(ledger.read().require_intact(), "ma1940")).totals} == {
         InfiniteLoss(),
         rational(2),
     }
@@ -412,7 +412,7 @@ def test_a_run_killed_in_the_middle_of_a_write_is_taken_up_again(tmp_path, proce
 def test_processes_that_charge_at_once_do_not_overspend(tmp_path, processes, turn):
     answers = processes("race", tmp_path, "distinct", 5)
     assert sorted(answers) == ["1"] + 4 * ["cap exceeded"]
-    assert deployment(tmp_path).read().charged("ma1940", PureLoss()) == LN2
+    assert deployment(tmp_path).read().compose("ma1940", PureLoss()) == LN2
     assert deployment(tmp_path).verify() == ()
 
 
@@ -481,7 +481,7 @@ def assert_refused(ledger):
         lambda: reserve(ledger, "first"),
         lambda: ledger.settle("0" * 64, "v"),
         lambda: ledger.read().find_reservation("0" * 64),
-        lambda: ledger.read().charged("ma1940", PureLoss()),
+        lambda: ledger.read().compose("ma1940", PureLoss()),
     ):
         # Who charges asks the custody for a draw id first.
         with pytest.raises((LedgerError, CustodyError), match=r"not intact|Nothing was charged"):

@@ -27,8 +27,7 @@ from mechanisms.accounting.losses import PureLoss
 from orchestration.cli import main
 from orchestration.environment import ledger_on_server
 from resources import ledger_server
-from resources.anchor import Anchor, unseal
-from resources.chain import GENESIS, Entry
+from resources.chain import GENESIS, Anchor, Entry, unseal
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, LedgerError
 from resources.ledger_server import migrate
@@ -355,7 +354,7 @@ def assert_ended(ledger: Ledger) -> None:
     for use in (
         lambda: reserve(ledger, "another"),
         lambda: reserve(ledger, "first"),
-        lambda: ledger.read().charged("ma1940", PureLoss()),
+        lambda: ledger.read().compose("ma1940", PureLoss()),
         lambda: ledger.withdraw("ma1940", None, "Ada"),
     ):
         with pytest.raises(LedgerError, match="moved to a server"):
@@ -370,7 +369,7 @@ def test_a_ledger_moves_to_the_server_whole_and_goes_on_only_there(database: Dat
     assert ledger.entries() == before
     assert ledger.verify() == ()
     assert_ended(in_file)
-    assert ledger.read().charged("ma1940", PureLoss()) == PureLoss(Fraction(1, 2), Fraction(2))
+    assert ledger.read().compose("ma1940", PureLoss()) == PureLoss(Fraction(1, 2), Fraction(2))
     assert reserve(ledger, "first") == before[0], "what was charged is not charged again"
     with pytest.raises(CapExceeded):
         reserve(ledger, "third", rational(1), cap=Fraction(2))
@@ -817,7 +816,7 @@ def test_eight_processes_charge_exactly_to_the_cap_though_some_are_killed(
     assert len(charged) == len(set(charged)) <= 96
     assert {release for each in told for release in each} - {"cap exceeded"} <= set(charged)
     assert ledger.verify() == ()
-    assert ledger.read().charged("ma1940", PureLoss()) == PureLoss(Fraction(len(charged), 8))
+    assert ledger.read().compose("ma1940", PureLoss()) == PureLoss(Fraction(len(charged), 8))
     if not killed:
         assert len(charged) == 96
         assert [len(each) for each in told] == [20] * 8

@@ -288,7 +288,7 @@ def test_a_session_waits_for_the_process_that_holds_a_file(warehouse, let_go, ac
         waits.append(seconds)
         let_go()
 
-    monkeypatch.setattr("resources.database_file.time.sleep", sleep)
+    monkeypatch.setattr("resources.storage.time.sleep", sleep)
     with warehouse.session(**access) as session:
         assert session.rows("tests/copy", source=Table(Zone.PUBLIC, "race", "held")) == [("written while held",)]
     assert len(waits) == 1

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from assets.cef.census import STRUCTURE, CensusDeclaration, census_persons, census_units
 from assets.cef.ingestion import TOO_FINE
-from assets.cef.readers import GRAMMAR, LONGEST_ROW, stored_otherwise
+from assets.cef.readers import GRAMMAR, LONGEST_ROW, describe_misfit
 from assets.release.columns import Column, ColumnType
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.delimited import Rule
@@ -205,7 +205,7 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
             rules += [f"differs from {other}" for other in files]
             rules += [f"person without a unit in {declared.units.key}"]
             rules += [TOO_FINE] if meant.type is ColumnType.DECIMAL else []
-            rules += [stored_otherwise(word, meant.type) for word in WRONG_WORDS]
+            rules += [describe_misfit(word, meant.type) for word in WRONG_WORDS]
             rules += [rule.offence for rule in STRUCTURE.rules.values()] if dataset == "census" else []
             said |= {f"{file}: column {column}: {rule}" for rule in rules}
     return said
@@ -515,7 +515,7 @@ def _stored(dataset: str, name: str, columns: Sequence[int]) -> Iterator[BadFile
             yield BadFile(
                 f"{dataset} {file}: {kind} in {column}",
                 dataset, "parquet", {file: as_parquet(damaged)},
-                f"{file}: column {column}: {stored_otherwise(word, meant)}", False,
+                f"{file}: column {column}: {describe_misfit(word, meant)}", False,
             )  # fmt: skip
 
 

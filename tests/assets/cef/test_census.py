@@ -26,9 +26,8 @@ from assets.cef.census import (
     census_persons,
     census_units,
 )
-from assets.cef.findings import SourceError
 from assets.cef.ingestion import ingest
-from assets.cef.validation import cef_problems, structure_findings, structure_offenders
+from assets.cef.validation import SourceError, cef_problems, structure_findings, structure_offenders
 from assets.release.columns import Role
 from assets.release.dataset import DatasetDeclaration
 from resources.custody import Custody

@@ -14,9 +14,8 @@ import pytest
 
 from assets.cef.asset import build_cef
 from assets.cef.detailed_files import FILES, PLACE, BlockFilesDeclaration, detailed_files
-from assets.cef.findings import SourceError
 from assets.cef.ingestion import ingest
-from assets.cef.validation import cef_problems
+from assets.cef.validation import SourceError, cef_problems
 from orchestration.components import SafeTabDataset
 from resources.custody import Custody
 from resources.statements import Table, Zone

@@ -18,9 +18,8 @@ import pytest
 
 from assets.cef import validation
 from assets.cef.asset import build_cef
-from assets.cef.findings import SourceError
 from assets.cef.ingestion import TOO_FINE, ingest
-from assets.cef.validation import cef_problems
+from assets.cef.validation import SourceError, cef_problems
 from assets.release.dataset import DatasetDeclaration
 from mechanisms import delimited
 from resources.custody import Custody

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from assets.cef import validation
 from assets.cef.asset import code_version
-from assets.cef.ingestion import conversion
+from assets.cef.ingestion import describe_conversion
 from assets.release.columns import Column
 from resources.statements import Fragment, Zone
 from resources.warehouse import Session, Warehouse
@@ -42,7 +42,7 @@ def converted(session: Session, column: Column, texts: Sequence[str | None]) -> 
     """What a column of a source becomes in the CEF, and how many of its values have no place there."""
     places = pa.array(map(str, range(len(texts))), pa.string())
     relation = session.register("source", pa.table({"place": places, "it": pa.array(texts, pa.string())}))
-    columns, bound = conversion({"place": Column(type="string", pattern=".*"), "it": column})
+    columns, bound = describe_conversion({"place": Column(type="string", pattern=".*"), "it": column})
     relation = Fragment(f"FROM {relation}")
     rows = session.rows("cef/converted", bound, relation=relation, columns=columns)
     *_, ill_typed, too_fine, unplaced = session.row("cef/count_ill_typed", bound, relation=relation, columns=columns)

@@ -19,10 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assets.cef.findings import SourceError
 from assets.cef.ingestion import ingest
 from assets.cef.readers import LONGEST_ROW
-from assets.cef.validation import cef_problems
+from assets.cef.validation import SourceError, cef_problems
 from assets.release.dataset import DatasetDeclaration
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse

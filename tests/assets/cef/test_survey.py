@@ -200,7 +200,7 @@ def test_weights_are_the_reciprocals_of_the_rates_times_the_adjustments(
     ]
     assert sum(cell.households for cell in cells) == households
     for cell in cells:
-        stratum = design.strata[cell.stratum]
+        stratum = getattr(design, cell.stratum)
         assert cell.sampled >= cell.households >= 1
         # Rounded from the declared rates, and at least one household stays.
         assert abs(cell.households - cell.sampled * stratum.response_rate) <= stratum.response_rate

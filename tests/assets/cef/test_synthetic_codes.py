@@ -14,8 +14,7 @@ from assets.cef.census import DETAILED_COLUMNS, PERSON_COLUMNS, CensusDeclaratio
 from assets.cef.detailed_files import FILES, detailed_files
 from assets.cef.ingestion import ingest
 from assets.cef.sample import main
-from assets.cef.synthetic import SyntheticPopulation, synthetic_census, write
-from assets.cef.synthetic_codes import RACE_CODES_2020
+from assets.cef.synthetic import RACE_CODES_2020, SyntheticPopulation, synthetic_census, write
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
 from assets.safetab.counting import counts_recipe, regions_recipe
 from assets.safetab.lists import read_lists

@@ -13,7 +13,7 @@ from assets.charge.asset import reserve
 from assets.swapping.release import SwappingRelease
 from mechanisms.accounting.losses import ConcentratedLoss, Loss, PureLoss
 from resources.chain import Details
-from resources.ledger import Ledger
+from resources.ledger import Ledger, Reading
 from tests.deployments import Deployment, households, small_dataset, small_deployment, write_csv
 from tests.depth import quick_cases
 
@@ -94,7 +94,7 @@ def test_an_authorized_charge_says_who_when_and_for_which_run(asking: Deployment
     asking.authorization = authorization(asking.refusal("charge"))
     result = asking.run("charge")
     (entry,) = asking.ledger
-    assert entry.known().authorization == {"by": "Ada Lovelace", "run": result.run_id}
+    assert entry.parse_details().authorization == {"by": "Ada Lovelace", "run": result.run_id}
     assert entry.recorded_at
     (charged,) = result.get_asset_materialization_events()
     assert charged.materialization.metadata["authorized by"].value == "Ada Lovelace"
@@ -145,7 +145,7 @@ def test_a_synthetic_dataset_is_charged_automatically_and_the_entry_says_so(tmp_
     deployment = small_deployment(tmp_path / "made_up", dataset={"charging": None, "synthetic": True})
     deployment.reach(*BEFORE, "charge")
     (entry,) = deployment.ledger
-    assert "automatically" in entry.known().authorization["by"]
+    assert "automatically" in entry.parse_details().authorization["by"]
     assert not small_dataset(tmp_path, charging=None, synthetic=True).asks
     assert small_dataset(tmp_path, charging=None).asks, "asking is the default"
     assert small_dataset(tmp_path, charging="ask", synthetic=True).asks
@@ -159,15 +159,15 @@ def test_a_draw_that_another_run_charges_meanwhile_is_not_refused_beside_its_own
     context = deployment.context
     deployment.run(*BEFORE)
     mine = assess(context.method, context.warehouse, context.custody, context.ledger)
-    read = Ledger._read
+    read = Ledger.read
 
-    def reads(ledger: Ledger) -> Any:
-        monkeypatch.setattr(Ledger, "_read", read)
+    def reads(ledger: Ledger) -> Reading:
+        monkeypatch.setattr(Ledger, "read", read)
         found = read(ledger)
         reserve(deployment.release, mine.draw, context.custody, ledger, mine.details)
         return found
 
-    monkeypatch.setattr(Ledger, "_read", reads)
+    monkeypatch.setattr(Ledger, "read", reads)
     again = assess(context.method, context.warehouse, context.custody, context.ledger)
     assert len(deployment.ledger) == 1
     assert (again.entry, again.refusal) == (None, "")

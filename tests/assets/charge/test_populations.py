@@ -57,7 +57,7 @@ def test_another_selection_of_columns_from_the_same_file_is_refused(tmp_path: Pa
 def test_datasets_of_one_population_share_its_cap(tmp_path: Path) -> None:
     first = charged(tmp_path, {"cap": 6})
     (entry,) = first.ledger
-    assert entry.declared().charge.round_up(2) < 6
+    assert entry.parse_specification().charge.round_up(2) < 6
     twin = small_deployment(tmp_path, dataset={"name": "twin", "population": "village", "cap": 6}, swap_rate="1/4")
     twin.run(*BEFORE)
     refusal = twin.refusal("charge")
@@ -67,9 +67,11 @@ def test_datasets_of_one_population_share_its_cap(tmp_path: Path) -> None:
     twin.run("ledger")
     result = twin.run_assets(twin.release.composition_key)
     ledger = twin.context.ledger
-    first_loss, second_loss = (entry.declared().charge for entry in of_population(ledger.entries(), "village"))
-    assert ledger.read().charged("village", PureLoss()) == first_loss + second_loss
-    assert ledger.read().charged("twin", PureLoss()) == PureLoss(), "nothing counts for a dataset alone"
+    first_loss, second_loss = (
+        entry.parse_specification().charge for entry in of_population(ledger.entries(), "village")
+    )
+    assert ledger.read().compose("village", PureLoss()) == first_loss + second_loss
+    assert ledger.read().compose("twin", PureLoss()) == PureLoss(), "nothing counts for a dataset alone"
     (made,) = result.get_asset_materialization_events()
     shown = str(made.materialization.metadata["releases"].value)
     assert "village/counties" in shown
@@ -82,7 +84,7 @@ def test_other_records_are_another_population(tmp_path: Path) -> None:
     write_csv(tmp_path / "others.csv", households(60))
     units = small_dataset(tmp_path).units.model_dump(mode="json", exclude_defaults=True)
     other = charged(tmp_path, {"name": "hamlet", "units": {**units, "path": str(tmp_path / "others.csv")}})
-    assert [entry.known().population for entry in other.ledger] == ["village", "hamlet"]
+    assert [entry.parse_details().population for entry in other.ledger] == ["village", "hamlet"]
 
 
 @pytest.mark.deep

@@ -160,7 +160,7 @@ def test_the_certificate_says_in_words_that_no_finite_loss_holds_and_why(
     assert certificate["ledger"]["total_at_publication"]["rounded_up"] == 0
     assert len(certificate["invariants"]["held_fixed"]) == 3
     (entry,) = [entry for entry in release.ledger if entry.kind == "reserve"]
-    assert entry.declared().loss == InfiniteLoss()
+    assert entry.parse_specification().loss == InfiniteLoss()
 
 
 UNIT = "(SELECT min(unit) FROM swapped WHERE RTYPE = '2' AND FINAL_POP > 0)"
@@ -258,7 +258,7 @@ def test_on_a_dataset_that_asks_the_loss_typed_is_infinite(tmp_path: Path) -> No
         else:
             assert "names another loss" in deployment.refusal("charge")
         assert len(deployment.ledger) == charged
-    assert deployment.ledger[0].known().authorization["by"] == "Ada Ruiz"
+    assert deployment.ledger[0].parse_details().authorization["by"] == "Ada Ruiz"
 
 
 # What the gates of pairs and rate find, without a deployment.

@@ -178,7 +178,7 @@ def test_a_charge_that_meets_the_cap_exactly_fits(cap: Any, counted: PHSafeDeplo
     deployment = copied(counted, tmp_path, dataset={"cap": cap})
     deployment.reach("charge")
     (entry,) = deployment.ledger
-    specification = entry.declared()
+    specification = entry.parse_specification()
     assert specification.loss == ConcentratedLoss(Fraction(TOTAL))
     assert {line.label: line.loss for line in specification.lines} == {
         line: ConcentratedLoss(2 * rho) for line, (_, rho, _) in LINES.items()

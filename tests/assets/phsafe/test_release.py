@@ -602,7 +602,7 @@ def test_one_reservation_and_one_settlement_is_the_whole_ledger(published: Case)
 
 
 def test_what_is_charged_is_twice_the_sum_of_all_budgets_with_a_line_for_each(published: Case) -> None:
-    specification = published.deployment.ledger[0].declared()
+    specification = published.deployment.ledger[0].parse_specification()
     exactly = {line.label: loss(line.loss) for line in specification.lines}
     assert exactly == {f"{run} {level}": 2 * budget for (run, level), budget in published.budgets.items()}
     assert loss(specification.loss) == 2 * sum(published.budgets.values())
@@ -615,7 +615,7 @@ def loss(of: Any) -> Fraction:
 
 
 def test_production_is_charged_in_46_lines_and_in_total_as_published(of_production: Case) -> None:
-    specification = of_production.deployment.ledger[0].declared()
+    specification = of_production.deployment.ledger[0].parse_specification()
     assert len(specification.lines) == 46
     assert loss(specification.loss) == Fraction("2.514562")
 

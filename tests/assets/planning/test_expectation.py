@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestration
-from assets.cef.synthetic import SyntheticPopulation, synthetic_census, synthetic_size, write
+from assets.cef.synthetic import SyntheticPopulation, synthetic_census, write
 from assets.planning.expectation import (
     LIMIT_OF_DUCKDB,
     SLOPES,
@@ -207,7 +207,7 @@ def test_the_size_of_a_synthetic_census_is_that_of_its_records(tmp_path: Path) -
     with Warehouse(folder=str(tmp_path / "warehouse")).session(writes=Zone.CONFIDENTIAL) as session:
         write(session, dataset)
         units, persons = (session.arrow("warehouse/all", source=table).to_pandas() for table in dataset.cef_tables())
-    size = synthetic_size(population)
+    size = population.size
     assert size.units == len(units)
     assert size.persons == pytest.approx(len(persons), rel=0.03)
     code: list[str] = []

@@ -46,7 +46,7 @@ def published(made: Deployment[Any]) -> Iterator[Deployment[Any]]:
 
 def charge_elsewhere(deployment: Deployment[Any], dataset: str, epsilon: int) -> None:
     """Charge another release."""
-    specification = deployment.ledger[0].declared()
+    specification = deployment.ledger[0].parse_specification()
     other = type(specification)(specification.flavor, type(specification.loss)(Fraction(epsilon)))
     draw_id = f"{epsilon:064x}"
     deployment.context.ledger.reserve(dataset, "another", draw_id, other, "0" * 64, None)
@@ -76,7 +76,7 @@ def test_beside_an_unreadable_ledger_the_files_are_verified_and_the_ledgers_page
         file.write(b" ")
     assert problems() != []
     with pytest.raises(LedgerError, match=r"no entry from 1 on can be read.*lost-key.md"):
-        context.ledger.examine().intact()
+        context.ledger.examine().require_intact()
 
 
 @pytest.mark.deep

@@ -101,13 +101,13 @@ def test_a_withdrawn_dataset_takes_its_releases_with_it_and_no_other(ledger: Led
 
 
 def test_the_ledger_says_who_withdrew_what_and_every_charge_stays(ledger: Ledger, tmp_path: Path) -> None:
-    charged = ledger.read().charged("village", PureLoss(Fraction(9)))
+    charged = ledger.read().compose("village", PureLoss(Fraction(9)))
     withdraw(ledger, tmp_path / "published", "village", "a", " Ann ")
     *_, entry = ledger.entries()
     assert (entry.kind, entry.dataset, entry.release, entry.draw_id) == ("withdraw", "village", "a", DRAW)
     assert entry.details == '{"by":"Ann","withdrawn":"release village/a"}'
     assert ledger.verify() == ()
-    assert ledger.read().charged("village", PureLoss(Fraction(9))) == charged == PureLoss(Fraction(2))
+    assert ledger.read().compose("village", PureLoss(Fraction(9))) == charged == PureLoss(Fraction(2))
 
 
 def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def test_strata_renumbered_before_the_charge_do_not_change_epsilon_and_are_found
         connection.execute("UPDATE invariant_swap SET stratum = stratum + 1000000")
     deployment.run("charge", "swapped", "tables", "ledger", "composition", "publication", raise_on_error=False)
     assert deployment.published() == {}
-    assert all(entry.declared().loss.argument > 1 for entry in deployment.ledger if entry.specification)
+    assert all(entry.parse_specification().loss.argument > 1 for entry in deployment.ledger if entry.specification)
     assert "margins_of_the_cef" in deployment.failed_checks()
 
 

@@ -81,5 +81,5 @@ def test_without_distinct_records_in_a_stratum_nothing_is_charged(tmp_path: Path
     ]
     deployment = small_deployment(tmp_path, units=units, dataset={"cap": "0.001"})
     deployment.reach(*TO_PUBLICATION)
-    assert deployment.context.ledger.read().charged("village", PureLoss()).round_up(4) == 0
+    assert deployment.context.ledger.read().compose("village", PureLoss()).round_up(4) == 0
     assert b"Avon,2,false,false,20" in deployment.published()["size_by_county.csv"]

@@ -39,7 +39,7 @@ def test_a_charge_states_what_was_planned_for_its_b(tmp_path: Path, kind: str) -
         inputs = method.inputs(session, deployment.context.custody)
     second = inputs.losses.second if inputs.losses else None
     plan = swapping_plan(deployment.release, (second or inputs).largest_stratum)
-    charged = deployment.ledger[0].declared().charge
+    charged = deployment.ledger[0].parse_specification().charge
     assert plan.is_bound == is_bound
     assert plan.loss is not None
     assert charged <= plan.loss if is_bound else charged == plan.loss  # type: ignore[operator]

@@ -120,8 +120,8 @@ def test_a_release_from_recoded_columns_is_published_and_another_recode_is_anoth
         later.context.method.describe(session, later.context.custody)
     later.run(*TO_PUBLICATION)
     (first, second) = (entry for entry in later.ledger if entry.kind == "reserve")
-    changed = second.known().draw["parameters"]["recodes"]["class"]["bands"]
+    changed = second.parse_details().draw["parameters"]["recodes"]["class"]["bands"]
     assert changed == [["small", None, "6"], ["large", "6", None]]
-    before, after = (entry.known().draw["inputs"] for entry in (first, second))
+    before, after = (entry.parse_details().draw["inputs"] for entry in (first, second))
     assert before.keys() == after.keys()
     assert not set(before.values()) & set(after.values()), "equal versions would show that no household is in between"

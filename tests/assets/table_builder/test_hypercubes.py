@@ -508,7 +508,7 @@ def test_a_release_with_cell_keys_has_no_finite_loss_and_gives_equal_sets_of_rec
     measured = [{"by": by, "share": "1/2"} for by in (["county", "tenure"], ["county"])]
     keyed = KEYED | {"margins": "independent", "shares": measured}
     deployment = made(another(tmp_path / "release", keyed, units=units, dataset={"unbounded_releases": "allowed"}))
-    assert deployment.ledger[0].declared().charge == InfiniteLoss()
+    assert deployment.ledger[0].parse_specification().charge == InfiniteLoss()
     rows = pq.read_table(deployment.release.folder / "hypercube.parquet").to_pylist()
     county = {row["county"]: row["measured"] for row in rows if row["table_name"] == "county"}
     owners = {row["county"]: row["measured"] for row in rows if row["tenure"] == "own" and row["county"]}
@@ -610,8 +610,8 @@ def test_noise_after_a_withheld_swap_is_counted_from_its_records_and_charged_for
     deployment.run_assets(*_everything(deployment))
     release = deployment.release
     (reserved,) = [entry for entry in deployment.ledger if entry.kind == "reserve"]
-    assert str(reserved.declared().charge) == "4", "twice 2ε: two swapped records may change"
-    assert reserved.declared().flavor.multiverse == ("the number of households by region × size",)
+    assert str(reserved.parse_specification().charge) == "4", "twice 2ε: two swapped records may change"
+    assert reserved.parse_specification().flavor.multiverse == ("the number of households by region × size",)
     with deployment.opened("confidential") as connection:
         rows = connection.execute(
             "SELECT region, size, county, tenure FROM confidential.village__stirred.withheld_records"

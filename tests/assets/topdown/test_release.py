@@ -494,7 +494,7 @@ def test_one_reservation_and_one_settlement_is_the_whole_ledger(published: Case)
 
 def test_what_is_charged_is_the_persons_budget_and_twice_the_units_with_a_line_for_each(published: Case) -> None:
     """A person who moves changes the occupancy of two units."""
-    specification = published.deployment.ledger[0].declared()
+    specification = published.deployment.ledger[0].parse_specification()
     charged = {line.label: cast(ConcentratedLoss, line.loss).rho for line in specification.lines}
     assert charged == lines(published)
     total = published.budgets["persons"].rho + 2 * published.budgets["units"].rho
@@ -508,7 +508,7 @@ def test_what_is_charged_is_the_persons_budget_and_twice_the_units_with_a_line_f
 
 
 def test_production_is_charged_in_71_lines_and_that_of_a_move(of_production: Case) -> None:
-    specification = of_production.deployment.ledger[0].declared()
+    specification = of_production.deployment.ledger[0].parse_specification()
     assert len(specification.lines) == 72
     assert cast(ConcentratedLoss, specification.loss).rho == Fraction(542, 339) ** 2 + 2 * Fraction(3379, 12343) ** 2
 
@@ -526,7 +526,7 @@ def test_the_multiverse_names_the_declared_invariants_and_no_others(published: C
     if "housing_units" not in published.invariants:
         expected.append(f"{WORDS['housing_units']} block, though it is not published exactly")
     assert certificate(published)["invariants"]["held_fixed"] == expected
-    assert list(published.deployment.ledger[0].declared().flavor.multiverse) == expected
+    assert list(published.deployment.ledger[0].parse_specification().flavor.multiverse) == expected
     (block,) = (each for each in certificate(published)["specification"] if each["block"] == "Multiverse")
     assert all(statistic in block["answer"] for statistic in expected)
     assert {name for name in WORDS if WORDS[name] in block["answer"]} == {*published.invariants, "housing_units"}
@@ -669,7 +669,7 @@ def test_another_race_of_one_person_is_another_draw_with_a_charge_of_its_own(
     assert [entry.kind for entry in own] == ["reserve", "settle"]
     assert own[0].draw_id != reserved.draw_id
     assert own[0].commitment != reserved.commitment
-    assert own[0].declared().loss == reserved.declared().loss
+    assert own[0].parse_specification().loss == reserved.parse_specification().loss
     assert own[1].output_version != settled.output_version
     with again.deployment.opened() as connection:
         new = connection.execute(OF_THE_US).fetchall()

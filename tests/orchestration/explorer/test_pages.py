@@ -28,7 +28,7 @@ from orchestration.explorer.tables import is_uncertain, overlap
 from orchestration.explorer.words import escape, format_figure, join_levels
 from resources.custody import Custody
 from resources.ledger import Ledger, Reading
-from resources.ledger_storage import FileStorage
+from resources.ledger_storage import open_file
 from resources.warehouse import Warehouse
 from tests.deployments import small_dataset
 from tests.depth import quick_cases
@@ -91,9 +91,8 @@ def test_a_ledger_that_is_elsewhere_is_not_shown_as_empty(published: Path, monke
     """Neither with the setting, nor without it where the file was left behind by a move."""
     database = Path(read_settings().home) / "warehouse"
     custody = Custody(folder=str(Path(read_settings().home) / "custody"), databases=str(database))
-    storage = FileStorage(Warehouse(folder=str(database), threads=1))
     custody.establish()
-    with storage.open_to_append() as opened:
+    with open_file(Warehouse(folder=str(database), threads=1), to_append=True) as opened:
         opened.mark_moved()
     with pytest.raises(UnavailableError, match="moved to a server"):
         read_entries()
