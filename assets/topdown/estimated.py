@@ -16,7 +16,7 @@ from assets.failures import stated_plainly
 from assets.release.partitions import DRAW, Partitions
 from assets.topdown.estimation import Scope, estimate_level, keep_states, unite_states
 from assets.topdown.release import ESTIMATES, TopDownRelease, level_of_states
-from assets.topdown.tree import plural, states_of
+from assets.topdown.spine import plural, read_states
 from assets.topdown.workers import WorkerError
 from mechanisms.topdown.design import words
 from resources.custody import Custody
@@ -131,7 +131,7 @@ def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
     def estimates(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             made = unite_states(session, custody, release)
-            states = len(states_of(session, release))
+            states = len(read_states(session, release))
         contents = json.dumps([each.content for each in made])
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sha256(contents.encode()).hexdigest()),

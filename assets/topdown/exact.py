@@ -1,4 +1,7 @@
-"""The assets `spine` and `invariants` of a TopDown release, which are exact because the release declares them so."""
+"""The assets `spine` and `invariants` of a TopDown release, which are exact because the release declares them so.
+
+The table `spine` is made in `spine`, and that of the invariants here. `limits` derives bounds of histograms from it.
+"""
 
 import dagster as dg
 
@@ -6,13 +9,13 @@ from assets.conventions import INVARIANT, StageKind, attributes, preview, public
 from assets.failures import stated_plainly
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
-from assets.topdown.histograms import write_invariants
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
-from assets.topdown.spine import summary, write_spine
+from assets.topdown.spine import placement, stage_ancestry, summarize_levels, write_spine
 from mechanisms.topdown.design import words
+from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
 from resources.statements import Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Recipe, Session, Warehouse
 
 CODE_VERSION = "1"
 
@@ -34,6 +37,20 @@ INVARIANT_COLUMNS = {
 }
 
 
+def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
+    invariants = [(name, release.levels.index(level)) for name, level in sorted(release.design.invariants.items())]
+    if not invariants:
+        return "topdown/no_invariants", {}, {}
+    values, names = placement(release)
+    names |= {"held": invariants, "types": PERSONS.groups.size, "ancestry": stage_ancestry(session, release)}
+    return "topdown/invariants", values | {"names": [name for name, _ in invariants]}, names
+
+
+def write_invariants(session: Session, release: TopDownRelease) -> None:
+    name, values, names = invariants_recipe(session, release)
+    session.create(release.public(INVARIANTS), name, values, **names)
+
+
 def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
     @dg.asset(
         key=release.key("spine"),
@@ -53,7 +70,9 @@ def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
             with session.transaction():
                 write_spine(session, release)
-            levels = [(words(level), f"{places:,}", f"{most:,}") for level, places, most in summary(session, table)]
+            levels = [
+                (words(level), f"{places:,}", f"{most:,}") for level, places, most in summarize_levels(session, release)
+            ]
             return dg.MaterializeResult(
                 data_version=dg.DataVersion(session.content_version([table])),
                 metadata={

@@ -15,14 +15,16 @@ import pyarrow as pa
 from assets.cef.census import CensusDeclaration
 from assets.conventions import preview
 from assets.tabulation.asset import build_tables
-from assets.topdown.microdata import INPUT_CODES, RECORDED, codes_of, strides
+from assets.topdown.microdata import INPUT_CODES, register_codes
 from assets.topdown.release import INVARIANTS, QUERIES, QUERY_CELLS, SPINE, TABLES, TopDownRelease
-from assets.topdown.spine import places_of, stage_ancestry
+from assets.topdown.spine import count_places, stage_ancestry
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, words
 from mechanisms.topdown.redistricting import REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
-from resources.statements import Fragment, Table
+from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
+
+_OF_LEVEL = SQL("topdown/of_level", "SELECT * FROM {{ table }} WHERE level = $level")
 
 PLACES = 18
 PLACES_AT_A_TIME = 100_000
@@ -78,7 +80,7 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
         schemas = {table.schema.name: table.schema for table in published}
         counts = {name: _stage_counts(session, release, schema, ancestry) for name, schema in schemas.items()}
         place_names = session.register("place_names", _place_names(release))
-        pieces = _pieces(places_of(session, release))
+        pieces = _pieces(count_places(session, release))
         for table in published:
             made[redistricting_table(release, table.name)] = (
                 "topdown/redistricting",
@@ -191,15 +193,17 @@ def _registered(session: Session, name: str, rows: pa.Table) -> Recipe:
 
 
 def _stage_counts(session: Session, release: TopDownRelease, schema: Schema, ancestry: Fragment) -> Fragment:
-    counts = session.stage(
-        "counted",
-        "topdown/records_by_cell",
-        {"finest": release.finest, "codes": codes_of(schema)},
-        records=release.public(_records_of(schema)),
+    """Stage the number of records of every place of every level, by cell of their histogram."""
+    return session.stage(
+        f"counted_{schema.name}",
+        "topdown/records_of_places",
+        {"finest": release.finest},
+        records=release.public(schema.name),
+        codes=register_codes(session, schema),
+        attributes=[attribute.name for attribute in schema.attributes],
         spine=release.public(SPINE),
-        attributes=strides(schema),
+        ancestry=ancestry,
     )
-    return session.stage(f"counted_{schema.name}", "topdown/records_of_places", counts=counts, ancestry=ancestry)
 
 
 def _pieces(places: Mapping[str, int]) -> list[dict[str, int]]:
@@ -219,11 +223,6 @@ def _pieces(places: Mapping[str, int]) -> list[dict[str, int]]:
     ]
 
 
-def _records_of(schema: Schema) -> str:
-    (name,) = (name for name, counted in RECORDED.items() if counted is schema)
-    return name
-
-
 def _leaves(table: RedistrictingTable) -> pa.Table:
     cells = np.flatnonzero(table.leaf_of >= 0)
     return pa.table({"cell": cells, "leaf": table.leaf_of[cells]})
@@ -234,7 +233,7 @@ def _of_highest(session: Session, release: TopDownRelease, table: RedistrictingT
     columns: dict[str, str] = {"cell": f"What is counted: {table.universe}"}
     counts: list[list[str]] = []
     for level, most in zip(release.levels, (1, PLACES_SHOWN), strict=False):
-        rows = session.rows("topdown/of_level", {"level": level}, table=redistricting_table(release, table.name))
+        rows = session.rows(_OF_LEVEL, {"level": level}, table=redistricting_table(release, table.name))
         for _, _, geoid, *more in sorted(rows, key=lambda row: str(row[2]))[:most]:
             columns[geoid or words(level)] = f"The count in the place {words(level)} {geoid}".rstrip()
             counts.append([f"{cell:,}" for cell in more[-len(table.cells) :]])

@@ -23,7 +23,7 @@ from functools import cache, partial
 from hashlib import sha256
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import TopDownDesign
 from mechanisms.topdown.estimation import Children, Families, estimate_families
-from mechanisms.topdown.replicates import Counts, Limited, estimates_of, replicate_noise
+from mechanisms.topdown.replicates import LevelLimits, estimate_finest, replicate_noise
+from mechanisms.topdown.schema import Counts
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,7 +41,6 @@ R_co = TypeVar("R_co", covariant=True)
 _AHEAD = 4
 """The number of tasks for each process that are read in advance: enough to keep processes busy while more are read, and
 few enough to bound memory."""
-
 
 _RETRIES = 2
 """How often a cluster tries a task again whose worker was lost."""
@@ -53,11 +53,10 @@ _KEPT = "the levels and replicates that were finished are kept, so another run c
 _ENDED = f"an estimating process ended prematurely: it was killed, or ran out of memory; {_KEPT}"
 
 
-class Promised(Protocol[R_co]):
+class Promise(Protocol[R_co]):
     """A result that is waited for, of a process or of a cluster."""
 
-    def result(self) -> R_co:
-        """The result, or what was raised in its place."""
+    def result(self) -> R_co: ...
 
 
 class WorkerError(RefusedError):
@@ -78,7 +77,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Replicated:
+class ReplicateTask:
     """A replicate that is to be made, with everything that it follows from.
 
     Attributes:
@@ -92,7 +91,7 @@ class Replicated:
     design: TopDownDesign
     parents: Sequence[NDArray[np.int64]]
     counts: Mapping[str, Counts]
-    limits: Limited
+    limits: LevelLimits
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class Outcome:
     seconds: float
 
 
-def outcome(task: Task) -> Outcome:
+def estimate_task(task: Task) -> Outcome:
     """Estimate the families of a task.
 
     Raises:
@@ -122,25 +121,26 @@ def outcome(task: Task) -> Outcome:
     return Outcome(task.first, task.parents, children, time.thread_time() - started)
 
 
-def outcomes(tasks: Iterator[Task], processes: int, scheduler: str = "") -> Generator[Outcome, None, None]:
-    """The results of all tasks, in the order of the tasks, from a Dask cluster if there is a scheduler."""
-    return on_cluster(outcome, tasks, scheduler) if scheduler else side_by_side(outcome, tasks, processes)
-
-
-def replicated(task: Replicated) -> tuple[int, Mapping[str, Counts], float]:
+def make_replicate(task: ReplicateTask) -> tuple[int, Mapping[str, Counts], float]:
     """The number of a replicate, its counts of the finest level by histogram, and the processor time.
 
     Raises:
-        NotSolvedError: if a real-valued solution could not be certified.
-        NotRoundedError: if a solution could not be rounded.
+        NotSolvedError, NotRoundedError: as `estimate_task`.
     """
     started = time.thread_time()
     noise = replicate_noise(task.design, task.key)
-    found = estimates_of(task.design, task.parents, task.counts, task.limits, noise)
-    return task.replicate, found, time.thread_time() - started
+    counts = estimate_finest(task.design, task.parents, task.counts, task.limits, noise)
+    return task.replicate, counts, time.thread_time() - started
 
 
-def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> Generator[R, None, None]:
+def perform(
+    work: Callable[[Any], R], tasks: Iterator[Task] | Iterator[ReplicateTask], processes: int, scheduler: str = ""
+) -> Generator[R, None, None]:
+    """The results of all tasks, in order: from a Dask cluster if there is a scheduler, otherwise from processes."""
+    return on_cluster(work, tasks, scheduler) if scheduler else in_processes(work, tasks, processes)
+
+
+def in_processes(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> Generator[R, None, None]:
     """The results of all tasks, in order. If `processes` is 1, this process does the work itself.
 
     Few tasks are read ahead, and few results wait for one before them, so memory is bounded.
@@ -174,7 +174,7 @@ def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> 
 
 
 def on_cluster(
-    work: Callable[[Task], R] | Callable[[Replicated], R], tasks: Iterator[Task] | Iterator[Replicated], scheduler: str
+    work: Callable[[Any], R], tasks: Iterator[Task] | Iterator[ReplicateTask], scheduler: str
 ) -> Generator[R, None, None]:
     """The results of all tasks, in order, computed by the workers of a Dask cluster.
 
@@ -216,8 +216,8 @@ def on_cluster(
         raise WorkerError(f"the Dask cluster {scheduler} cannot be reached, or the connection broke") from None
 
 
-def _send(submit: Callable[..., Promised[R]], work: Callable[[T], R], task: T) -> Promised[R]:
-    if type(task) not in (Task, Replicated):
+def _send(submit: Callable[..., Promise[R]], work: Callable[[T], R], task: T) -> Promise[R]:
+    if type(task) not in (Task, ReplicateTask):
         raise TypeError(f"{type(task).__name__} is not sent to a cluster: it may not be public")
     return submit(_with_same_code, work, task, code_digest())
 
@@ -238,9 +238,9 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def _in_order(submit: Callable[[T], Promised[R]], tasks: Iterator[T], ahead: int) -> Generator[R, None, None]:
+def _in_order(submit: Callable[[T], Promise[R]], tasks: Iterator[T], ahead: int) -> Generator[R, None, None]:
     """The results of tasks in order, with at most `ahead` of them under way or waiting for one before them."""
-    waiting = deque[Promised[R]]()
+    waiting = deque[Promise[R]]()
     for task in tasks:
         waiting.append(submit(task))
         if len(waiting) == ahead:
@@ -258,7 +258,7 @@ def _pool(processes: int) -> ProcessPoolExecutor:
     if _kept and _kept[0][0] != processes:
         _discard_pool()
     if not _kept:
-        _kept.append((processes, ProcessPoolExecutor(processes, get_context("spawn"), initializer=_begin)))
+        _kept.append((processes, ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process)))
     return _kept[0][1]
 
 
@@ -267,7 +267,7 @@ def _discard_pool() -> None:
     pool.shutdown(cancel_futures=True)
 
 
-def _begin() -> None:
+def _start_process() -> None:
     """Ignore interrupts, which the parent process handles, and end when the parent process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -112,7 +112,7 @@ def propagate(
     """
     if lower.shape[1] > MOST_GROUPS:
         raise InfeasibleError(f"bounds of {lower.shape[1]} groups; there can be {MOST_GROUPS}")
-    finest = _tightened(levels[-1], lower, upper, _fixed(totals[-1], len(lower)))
+    finest = _tighten(levels[-1], lower, upper, _totals_or_free(totals[-1], len(lower)))
     return propagate_above(levels, parents, finest, totals[:-1])
 
 
@@ -128,42 +128,43 @@ def propagate_above(
         finest: the limits of the last level's units, tightened.
         totals: for every level but the last, as for `propagate`.
     """
-    found = [finest]
+    limits = [finest]
     for position in reversed(range(len(levels) - 1)):
-        level, below, above = levels[position], found[-1], parents[position]
+        level, below, above = levels[position], limits[-1], parents[position]
         units = int(above.max(initial=-1)) + 1
         if len(np.unique(above)) != units:
             raise InfeasibleError(f"{level}: {units - len(np.unique(above))} units have no unit below them")
         lower, upper = _sum(below.lower, above, units), _sum(below.upper, above, units)
         free = _sum((below.totals == FREE)[:, None], above, units)[:, 0] > 0
         implied = np.where(free, FREE, _sum(below.totals[:, None], above, units)[:, 0])
-        declared = _fixed(totals[position], units)
+        declared = _totals_or_free(totals[position], units)
         differing = (declared != FREE) & (implied != FREE) & (declared != implied)
         _refuse(level, "the fixed totals of the units below add up to another than the fixed total", differing)
         fixed = np.where(declared == FREE, implied, declared)
-        limits = _tightened(level, lower, upper, fixed)
-        found.append(_with_sets(level, limits, below, above))
-    return tuple(reversed(found))
+        limits.append(_add_sets(level, _tighten(level, lower, upper, fixed), below, above))
+    return tuple(reversed(limits))
 
 
-def joined(parts: Sequence[Limits]) -> Limits:
-    ends = np.cumsum([0, *(len(each.totals) for each in parts)])
+def concatenate(parts: Sequence[Limits]) -> Limits:
+    ends = np.cumsum([0, *(len(part.totals) for part in parts)])
     sets = [
-        Sets(each.sets.units + first, each.sets.least, each.sets.most)
-        for each, first in zip(parts, ends, strict=False)
-        if each.sets is not None
+        Sets(part.sets.units + first, part.sets.least, part.sets.most)
+        for part, first in zip(parts, ends, strict=False)
+        if part.sets is not None
     ]
     return Limits(
-        np.concatenate([each.lower for each in parts]),
-        np.concatenate([each.upper for each in parts]),
-        np.concatenate([each.totals for each in parts]),
-        Sets(*(np.concatenate([getattr(each, name) for each in sets]) for name in ("units", "least", "most")))
-        if sets
-        else None,
+        np.concatenate([part.lower for part in parts]),
+        np.concatenate([part.upper for part in parts]),
+        np.concatenate([part.totals for part in parts]),
+        _concatenate_sets(sets) if sets else None,
     )
 
 
-def _fixed(totals: NDArray[np.int64] | None, units: int) -> NDArray[np.int64]:
+def _concatenate_sets(parts: Sequence[Sets]) -> Sets:
+    return Sets(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("units", "least", "most")))
+
+
+def _totals_or_free(totals: NDArray[np.int64] | None, units: int) -> NDArray[np.int64]:
     return np.full(units, FREE, dtype=np.int64) if totals is None else totals
 
 
@@ -183,7 +184,7 @@ def _refuse(level: str, rule: str, offenders: ArrayLike) -> None:
         raise InfeasibleError(f"{level}: {rule}, in {count} of {units} units")
 
 
-def _tightened(level: str, lower: NDArray[np.int64], upper: NDArray[np.int64], totals: NDArray[np.int64]) -> Limits:
+def _tighten(level: str, lower: NDArray[np.int64], upper: NDArray[np.int64], totals: NDArray[np.int64]) -> Limits:
     _refuse(level, "a lower bound is negative", (lower < 0).any(axis=1))
     _refuse(level, "a lower bound exceeds the upper", (lower > upper).any(axis=1))
     fixed = totals != FREE
@@ -199,7 +200,7 @@ def _tightened(level: str, lower: NDArray[np.int64], upper: NDArray[np.int64], t
     )
 
 
-def _with_sets(level: str, limits: Limits, below: Limits, above: NDArray[np.int64]) -> Limits:
+def _add_sets(level: str, limits: Limits, below: Limits, above: NDArray[np.int64]) -> Limits:
     """The limits of units with their sets, where `limits` has only the sums of their children's bounds."""
     tied = (below.totals != FREE) & (below.lower < below.upper).any(axis=1)
     if below.sets is not None:
@@ -217,32 +218,28 @@ def _with_sets(level: str, limits: Limits, below: Limits, above: NDArray[np.int6
     for first in range(0, len(concerned), _AT_A_TIME):
         units = concerned[first : first + _AT_A_TIME]
         children = np.flatnonzero((number_above >= first) & (number_above < first + len(units)))
-        least, most = _added_up(below, tied, children, number_above[children] - first, len(units))
+        least, most = _sum_functions(below, tied, children, number_above[children] - first, len(units))
         totals = limits.totals[units]
         short[units] = (totals != FREE) & (totals < least[:, -1])
         excessive[units] = (totals != FREE) & (totals > most[:, -1])
-        least, most = _held(least, most, totals)
+        least, most = _fix_totals(least, most, totals)
         lower[units], upper[units] = least[:, single], most[:, single]
-        said_least, said_most = _of_bounds(lower[units], upper[units], totals)
-        unsaid = ((least != said_least) | (most != said_most)).any(axis=1)
-        beyond.append(Sets(units[unsaid], least[unsaid], most[unsaid]))
+        implied_least, implied_most = _functions_of_bounds(lower[units], upper[units], totals)
+        stricter = ((least != implied_least) | (most != implied_most)).any(axis=1)
+        beyond.append(Sets(units[stricter], least[stricter], most[stricter]))
     _refuse(level, "the fixed total is less than the units below must add up to", short)
     _refuse(level, "the fixed total is more than the units below can add up to", excessive)
-    sets = Sets(
-        np.concatenate([each.units for each in beyond]),
-        np.concatenate([each.least for each in beyond]),
-        np.concatenate([each.most for each in beyond]),
-    )
+    sets = _concatenate_sets(beyond)
     return Limits(lower, upper, limits.totals, sets if sets.units.size else None)
 
 
-def _added_up(
+def _sum_functions(
     below: Limits, tied: NDArray[np.bool_], children: NDArray[np.int64], parent: NDArray[np.int64], parents: int
 ) -> _Functions:
     """The sums of children's functions. Those that bounds and totals imply are computed for a few units at a time."""
     loose = ~tied[children]
     lower, upper = (_sum(bounds[children[loose]], parent[loose], parents) for bounds in (below.lower, below.upper))
-    least, most = _of_bounds(lower, upper, np.full(parents, FREE))
+    least, most = _functions_of_bounds(lower, upper, np.full(parents, FREE))
     row = np.full(len(below.totals), -1)
     if below.sets is not None:
         row[below.sets.units] = np.arange(len(below.sets.units))
@@ -254,18 +251,18 @@ def _added_up(
     for first in range(0, len(bounded), _AT_A_TIME):
         some = bounded[first : first + _AT_A_TIME]
         units = children[some]
-        own = _of_bounds(below.lower[units], below.upper[units], below.totals[units])
+        own = _functions_of_bounds(below.lower[units], below.upper[units], below.totals[units])
         np.add.at(least, parent[some], own[0])
         np.add.at(most, parent[some], own[1])
     return least, most
 
 
-def _of_bounds(lower: NDArray[np.int64], upper: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
+def _functions_of_bounds(lower: NDArray[np.int64], upper: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
     in_set = members(lower.shape[1]).T
-    return _held(lower @ in_set, upper @ in_set, totals)
+    return _fix_totals(lower @ in_set, upper @ in_set, totals)
 
 
-def _held(least: NDArray[np.int64], most: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
+def _fix_totals(least: NDArray[np.int64], most: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
     """The functions under fixed totals. The complement of a set has the set's number, counted from the end."""
     total, fixed = totals[:, None], (totals != FREE)[:, None]
     return (

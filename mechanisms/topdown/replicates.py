@@ -10,43 +10,21 @@ The noise of a replicate needs no secret key: a replicate is computed from what 
 learned from it that could not be learned without it. The labels of its streams differ from those of every draw.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, TopDownDesign
-from mechanisms.topdown.estimation import Families, estimate_families
+from mechanisms.topdown.estimation import Families, Measurement, divide_parents, estimate_families
 from mechanisms.topdown.feasibility import Limits
-from mechanisms.topdown.schema import Schema
+from mechanisms.topdown.schema import DETAILED, Counts, Schema
 
 PLACES_AT_A_TIME = 256
 """The places whose answers are in memory at a time, unless a single parent has more."""
 
-
-@dataclass(frozen=True)
-class Counts:
-    """A histogram of all places of a level: its cells that are not zero, in order of place and cell.
-
-    Attributes:
-        number, cell, count: of each nonzero cell: the number of the place, the cell, and its count.
-    """
-
-    number: NDArray[np.int64]
-    cell: NDArray[np.int64]
-    count: NDArray[np.int64]
-
-    def between(self, first: int, last: int, cells: int) -> NDArray[np.int64]:
-        """The histograms of the places from `first` up to `last`, shape (places, cells)."""
-        own = slice(*np.searchsorted(self.number, [first, last]))
-        histograms = np.zeros((last - first, cells), dtype=np.int64)
-        histograms[self.number[own] - first, self.cell[own]] = self.count[own]
-        return histograms
-
-
-Limited = Mapping[str, Sequence[Limits]]
+LevelLimits = Mapping[str, Sequence[Limits]]
 """By histogram, the limits of each level, the root's first."""
 
 
@@ -56,14 +34,14 @@ def replicate_noise(design: TopDownDesign, key: bytes) -> Noise:
     Args:
         key: 32 bytes, other ones for each replicate.
     """
-    return Noise(f"{MECHANISM} replicate", {each.label: each.noise for each in design.measured}, key)
+    return Noise(f"{MECHANISM} replicate", {query.label: query.noise for query in design.measured}, key)
 
 
-def estimates_of(
+def estimate_finest(
     design: TopDownDesign,
     parents: Sequence[NDArray[np.int64]],
     counts: Mapping[str, Counts],
-    limits: Limited,
+    limits: LevelLimits,
     noise: Noise,
 ) -> dict[str, Counts]:
     """The estimates of the finest level that follow from counts and noise, by histogram.
@@ -77,21 +55,23 @@ def estimates_of(
         NotSolvedError: if a real-valued solution could not be certified.
         NotRoundedError: if a solution could not be rounded.
     """
-    found = {}
+    finest = {}
     for histogram, schema in SCHEMAS.items():
         above: Counts | None = None
-        for depth, exact in enumerate(rolled_up(counts[histogram], parents, schema.size)):
-            above = _estimated(design, schema, depth, starts_of(parents, depth), exact, limits, above, noise)
+        for depth, exact in enumerate(roll_up(counts[histogram], parents, schema.size)):
+            of_level = limits[histogram][depth]
+            above = _estimate_level(design, schema, depth, starts_of(parents, depth), exact, of_level, above, noise)
         assert above is not None
-        found[histogram] = above
-    return found
+        finest[histogram] = above
+    return finest
 
 
-def rolled_up(finest: Counts, parents: Sequence[NDArray[np.int64]], cells: int) -> tuple[Counts, ...]:
-    found = [finest]
+def roll_up(finest: Counts, parents: Sequence[NDArray[np.int64]], cells: int) -> tuple[Counts, ...]:
+    """The counts of every level, the root's first."""
+    counts = [finest]
     for of_level in reversed(parents):
-        found.append(one_level_up(found[-1], of_level, cells))
-    return tuple(reversed(found))
+        counts.append(one_level_up(counts[-1], of_level, cells))
+    return tuple(reversed(counts))
 
 
 def one_level_up(counts: Counts, parents: NDArray[np.int64], cells: int) -> Counts:
@@ -117,49 +97,35 @@ def starts_of(parents: Sequence[NDArray[np.int64]], depth: int) -> NDArray[np.in
     return np.searchsorted(parents[depth - 1], np.arange(above + 1))
 
 
-def _estimated(
+def _estimate_level(
     design: TopDownDesign,
     schema: Schema,
     depth: int,
     starts: NDArray[np.int64],
     exact: Counts,
-    limits: Limited,
+    limits: Limits,
     above: Counts | None,
     noise: Noise,
 ) -> Counts:
     level = design.levels[depth]
-    measured = design.measured_at(schema.name, level)
-    numbers, cells, counts = [], [], []
-    for begin, end in _ranges(starts):
+    estimates = []
+    for begin, end in divide_parents(starts, 0, len(starts) - 1, PLACES_AT_A_TIME):
         first, last = int(starts[begin]), int(starts[end])
-        answers = {}
-        own = slice(*np.searchsorted(exact.number, [first, last]))
-        for each in measured:
-            values = np.zeros((last - first, each.marginal.size), dtype=np.int64)
-            np.add.at(values, (exact.number[own] - first, each.marginal.cells[exact.cell[own]]), exact.count[own])
-            answers[each.query] = values + noise.of_next(each.label, values.size).reshape(values.shape)
+        measurements = []
+        for query in design.measured_at(schema.name, level):
+            answers = exact.answer(query.marginal, first, last)
+            answers += noise.of_next(query.label, answers.size).reshape(answers.shape)
+            measurements.append(Measurement(query.query, query.variance, answers))
         children = estimate_families(
             Families(
                 schema,
                 tuple(f"{level}: parent {number}" for number in range(begin, end)),
                 starts[begin : end + 1] - first,
-                {each.query: each.variance for each in measured},
-                answers,
-                limits[schema.name][depth].between(first, last),
+                tuple(measurements),
+                limits.between(first, last),
                 level in design.total_first,
-                None if above is None else above.between(begin, end, schema.size),
+                None if above is None else above.answer(schema.marginal(DETAILED), begin, end),
             )
         )
-        numbers.append(first + children.children)
-        cells.append(children.cells)
-        counts.append(children.counts)
-    return Counts(np.concatenate(numbers), np.concatenate(cells), np.concatenate(counts))
-
-
-def _ranges(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    first, last = 0, len(starts) - 1
-    while first < last:
-        end = int(np.searchsorted(starts, starts[first] + PLACES_AT_A_TIME, side="right")) - 1
-        end = min(max(end, first + 1), last)
-        yield first, end
-        first = end
+        estimates.append((first + children.children, children.cells, children.counts))
+    return Counts(*(np.concatenate(arrays) for arrays in zip(*estimates, strict=True)))

@@ -73,6 +73,33 @@ class Marginal:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """A histogram of some places: its cells that are not zero, in order of place.
+
+    Attributes:
+        number, cell, count: of each nonzero cell: the number of the place, the cell, and its count.
+    """
+
+    number: NDArray[np.int64]
+    cell: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+    def locate(self, marginal: Marginal, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The counts that add up to the answers in the places from `first` up to `last`: to which answer, and how much.
+
+        Answers are numbered by place and marginal cell, from those of the place `first`.
+        """
+        own = slice(*np.searchsorted(self.number, [first, last]))
+        return (self.number[own] - first) * marginal.size + marginal.cells[self.cell[own]], self.count[own]
+
+    def answer(self, marginal: Marginal, first: int, last: int) -> NDArray[np.int64]:
+        """The answers in the places from `first` up to `last`, shape (places, marginal cells)."""
+        answers = np.zeros((last - first) * marginal.size, dtype=np.int64)
+        np.add.at(answers, *self.locate(marginal, first, last))
+        return answers.reshape(last - first, marginal.size)
+
+
+@dataclass(frozen=True)
 class Schema:
     """A histogram: every combination of the attributes' codes is a cell, the last attribute changing fastest.
 

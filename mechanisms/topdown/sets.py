@@ -28,7 +28,7 @@ _BROKEN = 1e-5
 _INTEGRAL = 1e-6
 
 
-def kept(sets: Sets | None, counts: NDArray[np.int64]) -> bool:
+def satisfies_sets(sets: Sets | None, counts: NDArray[np.int64]) -> bool:
     """Whether group counts, shape (units, groups), satisfy the limits of all sets."""
     return sets is None or bool(np.all(_excess(sets, counts) <= 0))
 
@@ -52,17 +52,17 @@ def nearest_counts(real: NDArray[np.float64], limits: Limits, parent: NDArray[np
         program.require(program.child == child, limits.totals[child] - program.base[child].sum())
     counts = program.solve()
     if limits.sets is not None:
-        counts = _keeping_to(limits.sets, program, counts)
-    found = np.rint(counts).astype(np.int64)
-    sound = np.abs(counts - found).max(initial=0) <= _INTEGRAL
-    sound &= bool(np.all((limits.lower <= found) & (found <= limits.upper))) and kept(limits.sets, found)
-    sound &= bool(np.all((limits.totals == FREE) | (limits.totals == found.sum(axis=1))))
-    if not sound or (parent is not None and not np.array_equal(found.sum(axis=0), parent)):
+        counts = _solve_with_sets(limits.sets, program, counts)
+    whole = np.rint(counts).astype(np.int64)
+    sound = np.abs(counts - whole).max(initial=0) <= _INTEGRAL
+    sound &= bool(np.all((limits.lower <= whole) & (whole <= limits.upper))) and satisfies_sets(limits.sets, whole)
+    sound &= bool(np.all((limits.totals == FREE) | (limits.totals == whole.sum(axis=1))))
+    if not sound or (parent is not None and not np.array_equal(whole.sum(axis=0), parent)):
         raise NotRoundedError(f"{len(real)} children: the group counts that were found break a limit")
-    return found
+    return whole
 
 
-def _keeping_to(sets: Sets, program: "_Program", counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _solve_with_sets(sets: Sets, program: "_Program", counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """The program's optimum under the sets: each unit's most violated set is added, until none is violated."""
     in_set = members(counts.shape[1]).astype(bool)
     added = np.zeros(sets.least.shape, dtype=bool)

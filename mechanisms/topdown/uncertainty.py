@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.topdown.replicates import Counts
+from mechanisms.topdown.schema import Counts
 
 QUANTILE = 2.015
 """The 95% quantile of Student's t with 5 degrees of freedom. It was chosen by experiment; there is no theory for it."""
@@ -95,10 +95,8 @@ class Sums:
     def moments(self, published: Counts, replicates: Iterable[Counts], first: int, last: int) -> Moments:
         """The moments of the replicates' deviations, for the places from `first` up to `last`; shape (places, sums)."""
         estimate = self.of(published, first, last)
-        found = np.zeros((3, *estimate.shape), dtype=np.int64)
-        for each in replicates:
-            deviations = self.of(each, first, last) - estimate
-            found[0] += deviations
-            found[1] += deviations**2
-            found[2] += np.abs(deviations)
-        return Moments(estimate, *found)
+        sums = np.zeros((3, *estimate.shape), dtype=np.int64)
+        for counts in replicates:
+            deviations = self.of(counts, first, last) - estimate
+            sums += deviations, deviations**2, np.abs(deviations)
+        return Moments(estimate, *sums)

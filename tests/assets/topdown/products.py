@@ -16,12 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
+from assets.measurement.method import MEASUREMENTS
 from assets.release.dataset import Reader
 from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.release import (
     HISTOGRAMS,
     INVARIANTS,
-    MEASUREMENTS,
     SPINE,
     TopDownRelease,
 )

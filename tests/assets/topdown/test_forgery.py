@@ -14,10 +14,10 @@ import pytest
 
 from assets.release.draw import StaleInputError
 from assets.topdown.estimation import estimate_level, levels_not_as_made, scopes_of, unite_states
+from assets.topdown.measurements import read_streams, version_of_streams
 from assets.topdown.release import TopDownRelease
-from assets.topdown.replicates import basis_of
-from assets.topdown.streams import streams_of, version_of_streams
-from assets.topdown.tree import states_of
+from assets.topdown.replicates import read_basis
+from assets.topdown.spine import read_states
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.topdown.table_oracle import (
@@ -46,7 +46,7 @@ def estimate_all(warehouse: Warehouse, release: TopDownRelease) -> None:
     for scope in scopes_of(release, STATES):
         estimate_level(warehouse, custody, release, scope, silent)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-        assert states_of(session, release) == STATES
+        assert read_states(session, release) == STATES
         unite_states(session, custody, release)
 
 
@@ -59,7 +59,7 @@ def made(warehouse: Warehouse, release: TopDownRelease) -> tuple[tuple[str, ...]
 
 def labels_of(warehouse: Warehouse, release: TopDownRelease) -> list[str]:
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        return [stream.label for stream in streams_of(session, release)]
+        return [stream.label for stream in read_streams(session, release)]
 
 
 def attacked(warehouse: Warehouse, release: TopDownRelease, *statements: str) -> None:
@@ -154,7 +154,7 @@ def require_found(parted: Village) -> None:
         warehouse.session(reads=[Zone.PUBLIC]) as session,
         pytest.raises(StaleInputError, match="estimates of Block were altered; materialize estimates first"),
     ):
-        basis_of(session, custody_of(warehouse), release)
+        read_basis(session, custody_of(warehouse), release)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         unite_states(session, custody_of(warehouse), release)
     assert made(warehouse, release)[0] == ()

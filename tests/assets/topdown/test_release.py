@@ -702,10 +702,10 @@ def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
     cases: Cases, tmp_path: Path, estimated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the midst of the third level of four: one task is done, the others are not."""
-    whole, right = cases(by_prefix), estimation.outcomes
+    whole, right = cases(by_prefix), estimation.perform
 
-    def dying(tasks: Any, *rest: Any) -> Any:
-        for number, outcome in enumerate(right(tasks, *rest)):
+    def dying(*arguments: Any) -> Any:
+        for number, outcome in enumerate(right(*arguments)):
             if number and estimated[-1] == "County":
                 raise KilledError
             yield outcome
@@ -713,7 +713,7 @@ def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
     case = by_prefix(tmp_path)
     estimated.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(estimation, "outcomes", dying)
+        patch.setattr(estimation, "perform", dying)
         result = case.deployment.run(*case.stages, raise_on_error=False)
     assert not result.success
     assert estimated == ["Nation", "State", "County"]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assets.topdown.streams import Stream, hashed, level_of_states, streams, version_of_streams
+from assets.topdown.measurements import Stream, encode_answers, list_streams, version_of_streams
+from assets.topdown.release import level_of_states
 from mechanisms.topdown.design import SCHEMAS, VERSION, TopDownDesign, allocation
 
 KEY = bytes(range(32))
@@ -56,7 +57,7 @@ def of(states: Mapping[str, tuple[int, int]]) -> tuple[Stream, ...]:
     """The streams of a country with these states."""
     counties, blocks = (np.cumsum([0, *(places[which] for places in states.values())]) for which in (0, 1))
     starts = {"Nation": [0, 1], "State": [0, len(states)], "County": counties, "Block": blocks}
-    return streams(design(), list(states), {level: np.array(first) for level, first in starts.items()})
+    return list_streams(design(), list(states), {level: np.array(first) for level, first in starts.items()})
 
 
 def noise(stream: Stream) -> NDArray[np.int64]:
@@ -169,4 +170,4 @@ def test_the_version_covers_the_answers_the_labels_and_their_order() -> None:
 
 
 def test_answers_are_hashed_as_32_bit_integers() -> None:
-    assert bytes(hashed(np.array([[1, -1], [256, 0]]))) == bytes.fromhex("01000000 ffffffff 00010000 00000000")
+    assert bytes(encode_answers(np.array([[1, -1], [256, 0]]))) == bytes.fromhex("01000000 ffffffff 00010000 00000000")

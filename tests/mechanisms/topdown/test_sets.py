@@ -25,7 +25,7 @@ from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits, Sets, 
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
 from mechanisms.topdown.schema import Attribute, Recode, Schema
-from mechanisms.topdown.sets import kept, nearest_counts
+from mechanisms.topdown.sets import nearest_counts, satisfies_sets
 from tests.depth import examples
 
 Counts = set[tuple[int, ...]]
@@ -300,7 +300,7 @@ def test_an_integer_program_with_all_sets_is_not_nearer(children: int) -> None:
     limits, sums, real = of_many_kinds(children, seed=children)
     assert limits.sets is not None
     found = nearest_counts(real, limits, sums)
-    assert kept(limits.sets, found)
+    assert satisfies_sets(limits.sets, found)
     size = real.size
     in_set = members(8)
     rows = [np.kron(np.ones((1, children)), np.eye(8)), np.kron(np.eye(children), np.ones((1, 8)))]
@@ -503,6 +503,6 @@ def test_counts_that_no_children_can_have_are_refused() -> None:
 def test_counts_that_break_a_limit_are_refused_whatever_the_solver_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program's own answer is looked at in integers: here it was solved without the sets."""
     nation = towns().declared.limits()[0]
-    monkeypatch.setattr("mechanisms.topdown.sets._keeping_to", lambda sets, program, counts: counts)
+    monkeypatch.setattr("mechanisms.topdown.sets._solve_with_sets", lambda sets, program, counts: counts)
     with pytest.raises(NotRoundedError, match="1 children: the group counts that were found break a limit"):
         nearest_counts(np.array([[16.0, 16.0, 0.0, 4.0, 4.0]]), nation, None)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import Counts, one_level_up, rolled_up, starts_of
-from mechanisms.topdown.schema import PERSONS
+from mechanisms.topdown.replicates import one_level_up, roll_up, starts_of
+from mechanisms.topdown.schema import PERSONS, Counts, Marginal
 from mechanisms.topdown.uncertainty import Moments, Sums, intervals
 from tests.depth import examples
 
@@ -117,10 +117,11 @@ def test_counts_of_a_level_are_the_sums_of_the_level_below(seed: int, children: 
     finest = np.random.default_rng(seed).integers(-1, 3, (sum(children), 6)).clip(0)
     expected = np.zeros((len(children), 6), dtype=np.int64)
     np.add.at(expected, parents[1], finest)
-    root, middle, same = rolled_up(sparse(finest), parents, 6)
-    assert np.array_equal(same.between(0, sum(children), 6), finest)
-    assert np.array_equal(middle.between(0, len(children), 6), expected)
-    assert np.array_equal(root.between(0, 1, 6), expected.sum(axis=0)[None])
+    root, middle, same = roll_up(sparse(finest), parents, 6)
+    six = Marginal("detailed", np.arange(6, dtype=np.int32), 6, frozenset())
+    assert np.array_equal(same.answer(six, 0, sum(children)), finest)
+    assert np.array_equal(middle.answer(six, 0, len(children)), expected)
+    assert np.array_equal(root.answer(six, 0, 1), expected.sum(axis=0)[None])
     assert np.array_equal(one_level_up(middle, parents[0], 6).count, root.count)
     assert starts_of(parents, 0).tolist() == [0, 1]
     assert starts_of(parents, 1).tolist() == [0, len(children)]

@@ -1,9 +1,0 @@
--- The noisy answers to some queries of a histogram in the places from `first` up to but excluding `last`, in any order.
-SELECT query, number, answers
-FROM {{ measurements }}
-WHERE
-    histogram = $histogram
-    AND level = $level
-    AND number >= $first
-    AND number < $last
-    AND list_contains($queries, query)
