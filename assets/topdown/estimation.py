@@ -1,23 +1,19 @@
 """The estimation of a level, from its noisy measurements and the estimates of the level above, in one transaction.
 
-This module reads the tables, divides the work into tasks, and writes and labels the results.
-`mechanisms.topdown.estimation` estimates, and `workers` runs the pool of processes.
+`mechanisms.topdown.estimation` estimates, and `workers` runs the pool of processes; this module reads the tables,
+divides the work into tasks, and writes and labels the results.
 
-Next to the estimates of a level is an account of how they were made: from which draw, spine, invariants and estimates
-of the level above, by which version of the method, and from which measurements, with the SHA-256 of the answers of each
-stream as they were read. The account is sealed under the custody (`assets.release.seal`) and contains the estimates'
-content hash. If the stored estimates are made of what is stored now, they are not computed again. A new run therefore
-continues at the level where a killed run stopped, with the same result: nothing depends on time, on order, or on the
-number of processes. Because the answers are hashed as they are read, the gates notice if estimates were made from
-measurements that were altered for a while and then restored.
+Next to the estimates of a level is an account of how they were made (`Estimation`), sealed under the custody
+(`assets.release.seal`). If the stored estimates are made of what is stored now, they are not computed again. A new run
+therefore continues at the level where a killed run stopped, with the same result: nothing depends on time, on order, or
+on the number of processes. Because the answers are hashed as they are read, the gates notice if estimates were made
+from measurements that were altered for a while and then restored.
 
 Memory is bounded by the largest state. Limits are computed state by state; measurements and the estimates above are
-read a few thousand places at a time; results are written to a private Parquet file as they come, and stored from there
-in one transaction.
+read a few thousand places at a time; results go to a private Parquet file as they come.
 
-No database is open during the computation. Each time that something is read, it is in a new session, because a session
-that reads keeps other processes from writing and must not last for minutes. Each session checks whether the
-measurements were drawn anew in the meantime.
+No database is open during the computation, because a session that reads keeps other processes from writing. Each new
+session checks whether the measurements were drawn anew in the meantime.
 """
 
 import json
@@ -39,11 +35,11 @@ from assets.release.draw import DRAWN, StaleInputError
 from assets.release.seal import is_sealed, seal_stage
 from assets.topdown.histograms import read_counts
 from assets.topdown.limits import (
+    Region,
     limits_above,
     limits_in_state,
     of_highest,
     read_state_region,
-    read_state_regions,
     read_upper_region,
 )
 from assets.topdown.measurements import Digests, Stream, read_answers, read_streams
@@ -60,8 +56,7 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
 VERSION = 3
-"""The version of the method. Increase it when the same measurements would give other estimates, or when the account of
-them has another form."""
+"""Increase it when the same measurements would give other estimates, or when the account of them has another form."""
 
 PLACES_AT_A_TIME = 4_000
 """The number of places read in one session: 40 MB of production's measurements."""
@@ -72,10 +67,9 @@ PLACES_OF_A_TASK = 400
 SECONDS_BETWEEN_REPORTS = 5.0
 
 Report = Callable[[int, int], None]
-"""A function that is called with the number of finished parents and the number of all parents."""
+"""It is called with the number of finished parents and the number of all parents."""
 
 _MOST_NAMED = 8
-"""How many parts an error names."""
 
 _ESTIMATES = pa.schema(
     [("histogram", pa.string()), ("number", pa.int64()), ("cell", pa.int64()), ("count", pa.int64())]
@@ -132,9 +126,8 @@ class _Part:
 
     Attributes:
         parent: the number of the first parent.
-        starts: shape (parents + 1,): the children of parent `parent + p` are the places from `starts[p]` up to but
-            excluding `starts[p + 1]`.
-        limits: the limits of these places, by histogram.
+        starts: shape (parents + 1,), as `mechanisms.topdown.replicates.starts_of`, from that of the first parent.
+        limits: by histogram.
     """
 
     parent: int
@@ -143,13 +136,7 @@ class _Part:
 
 
 class _Reading:
-    """What an estimation reads, with the running hashes of what it has read.
-
-    Attributes:
-        streams: the streams of a scope's measurements, by query.
-        answers: the hashes of their answers.
-        regions: the digests of spine and invariants, part by part.
-    """
+    """What an estimation reads: the streams of a scope by query, and the running hashes of answers and regions."""
 
     def __init__(self, tree: Tree, scope: Scope, streams: Iterable[Stream]) -> None:
         own = [stream for stream in streams if _is_in(stream, scope)]
@@ -170,8 +157,6 @@ def estimate_level(
     """Estimate all places of a scope and store their histograms, unless current estimates are stored already.
 
     Args:
-        warehouse: the warehouse, whose public zone is read and written.
-        release: the release. The result does not depend on its number of processes.
         scope: one of the release's scopes; the level above must be estimated already.
         report: called every few seconds, and at the end.
 
@@ -188,7 +173,7 @@ def estimate_level(
         above = _require_above(session, custody, release, draw_id, scope)
         stored = stored_estimation(session, custody, release, scope)
         if stored:
-            region = _hash(_hash_regions(session, release, tree, scope))
+            region = _hash([region.digest for region in _read_regions(session, release, tree, scope)])
             if stored.made_of == _made_of(release, draw_id, scope, region, above):
                 return stored
         reading = _Reading(tree, scope, read_streams(session, release))
@@ -253,8 +238,8 @@ def levels_not_as_made(
     """
     draw_id, tree = read_draw_id(session, release), read_tree(session, release)
     states = read_states(session, release)
-    of_states = [region.digest for region in read_state_regions(session, release, tree)]
-    whole = [read_upper_region(session, release, tree).digest, *of_states]
+    regions = [region.digest for region in _read_regions(session, release, tree, Scope(release.levels[0]))]
+    of_states = regions[1:]
     wrong: list[Scope] = []
     read: dict[str, str] = {}
     known: dict[Scope, Estimation] = {}
@@ -266,7 +251,7 @@ def levels_not_as_made(
         if stored is None:
             wrong.append(scope)
             continue
-        own = of_states if release.is_below_states(scope.level) else whole
+        own = of_states if release.is_below_states(scope.level) else regions
         region = _hash([of_states[states.index(scope.state)]] if scope.state else own)
         if stored.made_of != _made_of(release, draw_id, scope, region, known[above] if above else None):
             wrong.append(scope)
@@ -460,13 +445,12 @@ def _require_above(
     return stored
 
 
-def _hash_regions(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> list[str]:
-    """The digests of spine and invariants that the estimates of a scope depend on, part by part."""
-    if release.is_below_states(scope.level):
-        numbers = _states(session, release, tree, scope)
-        return [read_state_region(session, release, tree, number).digest for number in numbers]
-    regions = [read_upper_region(session, release, tree), *read_state_regions(session, release, tree)]
-    return [region.digest for region in regions]
+def _read_regions(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> Iterator[Region]:
+    """The regions that the estimates of a scope depend on."""
+    if not release.is_below_states(scope.level):
+        yield read_upper_region(session, release, tree)
+    for number in _states(session, release, tree, scope):
+        yield read_state_region(session, release, tree, number)
 
 
 def _states(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> Sequence[int]:
@@ -482,15 +466,16 @@ def _is_in(stream: Stream, scope: Scope) -> bool:
 def _parts(
     warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tree, reading: _Reading
 ) -> Iterator[_Part]:
-    """The parts of a scope, with limits that are computed when they are needed. No session is open between them."""
+    """The parts of a scope. No session is open between them."""
     starts = tree.starts(scope.level)
     depth, top = (release.levels.index(level) for level in (scope.level, level_of_states(release.levels)))
     if depth <= top:
+        states = []
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            upper = read_upper_region(session, release, tree)
+            regions = _read_regions(session, release, tree, scope)
+            upper = next(regions)
             reading.regions.append(upper.digest)
-            states = []
-            for region in read_state_regions(session, release, tree):
+            for region in regions:
                 reading.regions.append(region.digest)
                 states.append(of_highest(limits_in_state(release, region)))
         limits = limits_above(release, upper, states)

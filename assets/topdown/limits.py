@@ -21,12 +21,13 @@ from assets.topdown.release import INVARIANTS, TopDownRelease, level_of_states
 from assets.topdown.spine import Tree, read_states, read_tree
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS
 from mechanisms.topdown.feasibility import InfeasibleError, Limits, concatenate, propagate, propagate_above
+from mechanisms.topdown.replicates import LevelLimits
 from mechanisms.topdown.schema import PERSONS, UNITS
 from resources.statements import SQL
 from resources.warehouse import Session
 
 MOST_PERSONS = 99_999
-"""The maximal number of persons in one household or one group-quarters facility."""
+"""In one household or one group-quarters facility."""
 
 HOUSEHOLDS = 0
 """The code of `hhgq` that stands for households; the others are types of group quarters."""
@@ -37,9 +38,6 @@ _EXACT = 2**53
 _COUNTS_STORED = SQL(
     "topdown/counts_stored", "SELECT count(*) FROM {{ invariants }} WHERE invariant = $invariant AND level = $level"
 )
-
-LevelLimits = Mapping[str, tuple[Limits, ...]]
-"""By histogram, the limits of the places of some levels, from the highest level."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,6 @@ class Region:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of everything that limits follow from."""
         digest = sha256(repr((self.levels, self.state, sorted(self.unbounded.items()))).encode())
         for name, array in [*zip(self.levels[1:], self.parents, strict=True), *sorted(self.invariants.items())]:
             digest.update(f"{name} {array.shape}".encode())
@@ -105,9 +102,6 @@ def read_state_regions(session: Session, release: TopDownRelease, tree: Tree) ->
 
 def read_state_region(session: Session, release: TopDownRelease, tree: Tree, number: int) -> Region:
     """The places of one state, from the level of the states to the finest.
-
-    Args:
-        session: a session that reads the public zone.
 
     Raises:
         InfeasibleError: if there is not a count for each place and category of an invariant.
@@ -176,11 +170,7 @@ def limits_in_state(release: TopDownRelease, region: Region) -> LevelLimits:
 
 
 def limits_above(release: TopDownRelease, region: Region, states: Sequence[Mapping[str, Limits]]) -> LevelLimits:
-    """The limits from the root to the level of the states.
-
-    Args:
-        region: the places above.
-        states: the limits of each state, by histogram.
+    """The limits from the root to the level of the states, given those of each state.
 
     Raises:
         InfeasibleError: if no histograms satisfy them.

@@ -1,14 +1,12 @@
 """The measurements of TopDown: the streams that they are drawn from, how they are stored, and how they are read.
 
 A *stream* has the answers to one query of a histogram at a level, and below the level of the states, those of each
-state. A state's noise is that of its own streams. It depends neither on which other states a release has, nor on the
-order in which streams are drawn, nor on how many are drawn at a time. The version of measurements is a hash over the
-hashes of all streams.
+state. A state's noise does not depend on which other states a release has, nor on the order in which streams are drawn,
+nor on how many are drawn at a time. The version of measurements is a hash over the hashes of all streams.
 
 The table `noisy_measurements` has a row for every place and query, with the answers for all cells in a list. A *part*
 is all streams of a histogram, level and state. Its rows lie next to each other: by batch of places, then by query, then
 by place. They are read in that order, so that memory stays bounded, with a check that every place has its answers once.
-
 `drawing` makes the draw.
 """
 
@@ -42,10 +40,10 @@ Stopped = Callable[[], bool]
 """Whether the work is to stop early, because a task failed or the process was interrupted."""
 
 BATCH = 1024
-"""The number of places whose measurements are made, written or read at a time: about ten megabytes."""
+"""The places whose measurements are made, written or read at a time: about ten megabytes."""
 
 ROWS_AT_A_TIME = 4096
-"""The number of rows that are read at a time: at most 33 megabytes."""
+"""The rows that are read at a time: at most 33 megabytes."""
 
 COLUMNS = {
     "histogram": "Histogram: persons or units",
@@ -75,10 +73,8 @@ class Stream:
     """The answers to one query in consecutive places of a level, whose noise is one random stream.
 
     Attributes:
-        measured: the histogram, the level and the query.
         state: the code of the state that the places lie in; None at the level of the states and above.
-        first: the number of the first place.
-        last: the number after that of the last place.
+        first, last: the numbers of the first place and after that of the last.
     """
 
     measured: Measured
@@ -96,21 +92,13 @@ class Stream:
         return (self.last - self.first) * self.measured.marginal.size
 
     def random(self, key: bytes) -> RandomStream:
-        """The random stream of the noise, from its beginning.
-
-        Args:
-            key: of the draw, 32 bytes, secret.
-        """
+        """The random stream of the noise, from its beginning; the key of the draw has 32 bytes and is secret."""
         return RandomStream(key, f"{MECHANISM} {self.label}")
 
 
 @dataclass(frozen=True)
 class Part:
-    """All streams of a histogram, level and state.
-
-    Attributes:
-        streams: by query, in the order of the draw.
-    """
+    """All streams of a histogram, level and state, by query in the order of the draw."""
 
     streams: tuple[Stream, ...]
 
@@ -124,7 +112,6 @@ class Part:
 
     @property
     def last(self) -> int:
-        """The number after that of the last place."""
         return self.streams[0].last
 
     @property
@@ -132,19 +119,13 @@ class Part:
         return sum(stream.answers for stream in self.streams)
 
     def batches(self) -> Iterator[tuple[int, int]]:
-        """The numbers of the places in batches, from the first up to but excluding the last."""
         for first in range(self.first, self.last, BATCH):
             yield first, min(first + BATCH, self.last)
 
 
 @dataclass(frozen=True)
 class Run:
-    """The stored answers of consecutive places to one query.
-
-    Attributes:
-        first: the number of the first place.
-        answers: shape (places, marginal cells).
-    """
+    """The stored answers of consecutive places, from `first`, to one query: shape (places, marginal cells)."""
 
     stream: Stream
     first: int
@@ -175,9 +156,8 @@ def list_streams(
 
     Args:
         states: the codes of the states, in the order of their numbers.
-        starts: for each level below that of the states, shape (states + 1,): the places of state s are those from
-            `starts[s]` up to but excluding `starts[s + 1]`. For each level at or above it, shape (2,): 0 and the number
-            of places.
+        starts: for each level below that of the states, shape (states + 1,): as `Tree.starts_within` that level. For
+            each other level, shape (2,): 0 and the number of places.
     """
     below = design.levels.index(level_of_states(design.levels)) + 1
     streams: list[Stream] = []
@@ -231,11 +211,7 @@ class Digests:
 
 
 def version_of_streams(digests: Mapping[str, str]) -> str:
-    """The version of measurements.
-
-    Args:
-        digests: by label, the SHA-256 of the answers of each stream, in the order of the draw.
-    """
+    """The version of measurements, from the SHA-256 of the answers of each stream, in the order of the draw."""
     return sha256(json.dumps(list(digests.items())).encode()).hexdigest()
 
 
@@ -246,18 +222,15 @@ def version_of_parts(streams: Iterable[Stream], parts: Iterable[Mapping[str, str
 
 
 def run_in_threads(work: Callable[[T, Stopped], R], tasks: Iterable[T], processes: int) -> list[R]:
-    """The results of all tasks, in the order in which they were given.
+    """The results of all tasks, in the order in which they were given. An error of one stops the others.
 
     The kernels that sample, count, hash and write release Python's lock, so that threads keep all cores busy. Unlike
     processes, they share the arrays that they work on, and the key of a draw never leaves the process.
 
     Args:
         work: does a task. It asks now and then whether to stop.
-        tasks: taken one after the other, by the calling thread, never more than two for each thread in advance.
+        tasks: taken by the calling thread, never more than two for each thread in advance.
         processes: the most threads; 0: one for each core.
-
-    Raises:
-        Exception: what a task, or the iterator of tasks, raises; the others are then stopped.
     """
     threads, stop = processes or os.cpu_count() or 1, Event()
     futures: list[Future[R]] = []
@@ -279,11 +252,7 @@ def run_in_threads(work: Callable[[T, Stopped], R], tasks: Iterable[T], processe
 
 
 def to_stored(answers: NDArray[np.int64], stream: Stream) -> NDArray[np.int32]:
-    """Noisy answers as they are stored.
-
-    Raises:
-        GridError: if the absolute value of an answer is 2^31 or more.
-    """
+    """Noisy answers as they are stored. Raises GridError if the absolute value of one is 2^31 or more."""
     if answers.size and (answers.max() > _LARGEST or answers.min() < -_LARGEST):
         raise GridError(f"{stream.measured.label}: answers beyond 2^31")
     return answers.astype(np.int32)
@@ -397,9 +366,7 @@ def read_answers(
     """The stored answers in the places from `first` up to but excluding `last`, by query: (places, marginal cells).
 
     Args:
-        session: a session that reads the public zone.
         measured: queries of one histogram at one level.
-        first, last: the numbers of places.
 
     Raises:
         GridError: unless each of these places is stored exactly once for each query, with an answer for every cell.
@@ -413,8 +380,6 @@ def read_answers(
 
 
 def stored_version(session: Session, release: TopDownRelease) -> str:
-    """The version of the stored measurements."""
-
     def digest_part(part: Part, stopped: Stopped) -> dict[str, str]:
         digests = Digests(part.streams)
         with session.open_sibling() as own:

@@ -1,13 +1,11 @@
 """The pool of processes that estimate families, or make replicates, in parallel.
 
-`mechanisms.topdown` has the mathematics; `estimation` and `replicates` read and write tables. A process of the
-pool imports only this module and the mathematics, and opens no tables.
+`mechanisms.topdown` has the mathematics; `estimation` and `replicates` read and write tables. A process of the pool
+imports only this module and the mathematics, and opens no tables. Processes are spawned, not forked, because DuckDB and
+numba have threads, which would be in an undefined state after a fork.
 
 The same tasks can go to the workers of a Dask cluster (`on_cluster`), which need this project's code. Only estimation
 and replicates send tasks there, and what they send follows from public tables.
-
-Processes are spawned, not forked, because DuckDB and numba have threads, which would be in an undefined state after a
-fork.
 """
 
 import os
@@ -39,8 +37,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 _AHEAD = 4
-"""The number of tasks for each process that are read in advance: enough to keep processes busy while more are read, and
-few enough to bound memory."""
+"""The tasks for each process that are read in advance: enough to keep it busy, and few enough to bound memory."""
 
 _RETRIES = 2
 """How often a cluster tries a task again whose worker was lost."""
@@ -60,16 +57,12 @@ class Promise(Protocol[R_co]):
 
 
 class WorkerError(RefusedError):
-    """A process of the pool has ended prematurely."""
+    """A process of the pool has ended prematurely, or the cluster has failed."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The work for a process: consecutive parents, with the families of every histogram.
-
-    Attributes:
-        first: the number of the first child.
-    """
+    """The work for a process: consecutive parents, with the families of every histogram, from the child `first`."""
 
     first: int
     parents: int
@@ -78,13 +71,7 @@ class Task:
 
 @dataclass(frozen=True)
 class ReplicateTask:
-    """A replicate that is to be made, with everything that it follows from.
-
-    Attributes:
-        replicate: its number, from 1.
-        key: the key of its noise.
-        parents: for each level below the root, the parent of each place.
-    """
+    """A replicate that is to be made, by its number from 1, with the key of its noise and all that it follows from."""
 
     replicate: int
     key: bytes
@@ -96,12 +83,7 @@ class ReplicateTask:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a task.
-
-    Attributes:
-        first: the number of the first child.
-        seconds: the processor time.
-    """
+    """The result of a task, with the processor time in seconds."""
 
     first: int
     parents: int
@@ -110,22 +92,16 @@ class Outcome:
 
 
 def estimate_task(task: Task) -> Outcome:
-    """Estimate the families of a task.
-
-    Raises:
-        NotSolvedError: if a real-valued solution could not be certified.
-        NotRoundedError: if a solution could not be rounded.
-    """
+    """Estimate the families of a task. Raises NotSolvedError and NotRoundedError, as `estimate_families`."""
     started = time.thread_time()
     children = {histogram: estimate_families(families) for histogram, families in task.families.items()}
     return Outcome(task.first, task.parents, children, time.thread_time() - started)
 
 
 def make_replicate(task: ReplicateTask) -> tuple[int, Mapping[str, Counts], float]:
-    """The number of a replicate, its counts of the finest level by histogram, and the processor time.
+    """The number of a replicate, its counts of the finest level by histogram, and the processor time in seconds.
 
-    Raises:
-        NotSolvedError, NotRoundedError: as `estimate_task`.
+    Raises NotSolvedError and NotRoundedError, as `estimate_finest`.
     """
     started = time.thread_time()
     noise = replicate_noise(task.design, task.key)
@@ -143,14 +119,12 @@ def perform(
 def in_processes(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> Generator[R, None, None]:
     """The results of all tasks, in order. If `processes` is 1, this process does the work itself.
 
-    Few tasks are read ahead, and few results wait for one before them, so memory is bounded.
-
     Args:
-        work: a function of a module, which spawned processes can import.
+        work: a function of a module, which spawned processes can import. If it raises, tasks that have not begun are
+            cancelled.
 
     Raises:
         WorkerError: if a process ends prematurely.
-        NotSolvedError, NotRoundedError: as `work`; tasks that have not begun are then cancelled.
     """
     if processes == 1:
         yield from map(work, tasks)
@@ -181,15 +155,10 @@ def on_cluster(
     Only the two kinds of tasks of this module are sent, which are computed from public tables. A draw's key and exact
     counts are in neither, and what works on them has no way to a cluster.
 
-    Args:
-        work: a function of a module that workers can import.
-        scheduler: the address of the cluster's scheduler.
-
     Raises:
         TypeError: if a task is of another kind.
         WorkerError: if the cluster cannot be reached, has no workers or other code, is lost, or loses a task three
             times; or if it needs certificates and there are none.
-        NotSolvedError, NotRoundedError: as `work`.
     """
     # The package is installed only where a cluster is used.
     from distributed import Client, KilledWorker, Security
