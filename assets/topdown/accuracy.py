@@ -32,13 +32,7 @@ RAW, POST_PROCESSED = "raw", "post-processed"
 """The sources that are compared with the truth: the noisy measurements, and the estimates made from them."""
 
 _ROWS = pa.schema(
-    [
-        ("level", pa.string()),
-        ("metric", pa.string()),
-        ("source", pa.string()),
-        ("value", pa.float64()),
-        ("units", pa.int64()),
-    ]
+    {"level": pa.string(), "metric": pa.string(), "source": pa.string(), "value": pa.float64(), "units": pa.int64()}
 )
 
 
@@ -47,7 +41,6 @@ class Metric:
     """A measure of the differences between answers to a query and the exact answers.
 
     Attributes:
-        query: the query whose answers are compared.
         leading: the number of leading answers in each place that count; None for all.
         relative: whether half the sum of differences is divided by the number of records, which gives the total
             variation distance of histograms with equally many records; otherwise the mean of the differences is taken.
@@ -81,12 +74,11 @@ METRICS = (
 
 @dataclass(frozen=True)
 class Figure:
-    """The value of a metric at a level.
+    """The value of a metric at a level with so many places (`units`).
 
     Attributes:
         source: `raw` or `post-processed`.
-        value: the value; None if the level does not measure the query, or there are no records.
-        units: the number of places of the level.
+        value: None if the level does not measure the query, or there are no records.
     """
 
     level: str

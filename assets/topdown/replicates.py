@@ -5,14 +5,12 @@ the CEF, with the same design and the same invariants. `mechanisms.topdown.repli
 at a time; `uncertainty` makes errors of their deviations. Only public tables are read, so nothing is charged.
 
 The key of a replicate's noise follows from the draw id and the replicate's number alone, and both are public: every
-reader of microdata, spine, exact statistics and certificate can make the same replicates. That is safe because they are
-computed from what is published. A draw's key is an HMAC under the custody, or random, and the streams of draws have
-other labels, so no replicate has the noise of a draw.
+reader of microdata, spine, exact statistics and certificate can make the same replicates. A draw's key is an HMAC under
+the custody, or random, and the streams of draws have other labels, so no replicate has the noise of a draw.
 
 Each finished replicate is stored in one transaction, with its hash and with what it was made of, under the custody's
 seal. A run that was killed continues with those that are missing. Replicates of another draw, of other estimates, or
-with numbers that are no longer declared are deleted. All counts are integers, which depend neither on time nor on the
-number of processes.
+with numbers that are no longer declared are deleted.
 """
 
 import json
@@ -56,7 +54,7 @@ from resources.warehouse import Session, Warehouse
 _APPEND = SQL("topdown/append", "INSERT INTO {{ table }} FROM {{ rows }}")
 
 VERSION = 1
-"""The version of the method. Increase it when the same estimates would give other replicates."""
+"""Increase it when the same estimates would give other replicates."""
 
 CODE_VERSION = "1"
 
@@ -77,13 +75,7 @@ _ACCOUNT = pa.schema(
 
 @dataclass(frozen=True, order=True)
 class Account:
-    """How a replicate was made; stored for each.
-
-    Attributes:
-        made_of: a digest of everything that it follows from.
-        content: the SHA-256 of its counts.
-        seconds: the processor time.
-    """
+    """How a stored replicate was made: of what, by a digest; with which counts, by theirs; in which processor time."""
 
     replicate: int
     made_of: str
@@ -93,12 +85,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Basis:
-    """What all replicates of a release follow from.
-
-    Attributes:
-        made_of: `Account.made_of` of current replicates.
-        parents: for each level below the root, the parent of each place.
-    """
+    """What all replicates of a release follow from; `made_of` is that of current accounts."""
 
     draw_id: str
     made_of: str
@@ -146,8 +133,6 @@ def make_replicates(
     """Make and store the replicates that are missing; return how all of them were made, by number.
 
     Args:
-        warehouse: the warehouse, whose public zone is read and written.
-        release: a release with replicates. The result does not depend on its number of processes.
         report: called every few seconds, and at the end, with the number of replicates that are stored.
 
     Raises:

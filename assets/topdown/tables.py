@@ -28,11 +28,12 @@ _OF_LEVEL = SQL("topdown/of_level", "SELECT * FROM {{ table }} WHERE level = $le
 
 PLACES = 18
 PLACES_AT_A_TIME = 100_000
-"""The number of places whose redistricting tables are made at a time, because DuckDB does not spill what a pivot needs:
-about two kilobytes for a place."""
+"""The places whose redistricting tables are made at a time, because DuckDB does not spill what a pivot needs: about two
+kilobytes for a place."""
 
 PLACES_SHOWN = 2
 """How many places of the second level the asset's page shows beside the root."""
+
 _VARIANCE = pa.decimal128(38, PLACES)
 _CONTEXT = Context(prec=38, rounding=ROUND_HALF_EVEN)
 
@@ -106,27 +107,21 @@ def exact_table(release: TopDownRelease, name: str) -> Table:
 
 
 def queries(design: TopDownDesign) -> pa.Table:
-    """The queries: a row for each query of a histogram at a level, with its budget and variance.
-
-    Returns:
-        Columns `histogram`, `level` and `query`; `share_of_level`, `share_of_query`, `rho` and `parameter` (σ²) as
-        exact fractions in text; `variance`, the variance of the noise to 18 decimals; and `cells`, the number of
-        answers in each place.
-    """
+    """A row for each query of a histogram at a level, with its budget and variance (`published` has the columns)."""
     rows = []
-    for each in design.measured:
-        allocation = design.allocations[each.histogram]
+    for query in design.measured:
+        allocation = design.allocations[query.histogram]
         rows.append(
             {
-                "histogram": each.histogram,
-                "level": each.level,
-                "query": each.query,
-                "share_of_level": str(allocation.levels[each.level]),
-                "share_of_query": str(allocation.queries[each.level][each.query]),
-                "rho": str(each.loss.rho),
-                "parameter": str(each.variance),
-                "variance": _decimal(each.noise.exact_variance),
-                "cells": each.marginal.size,
+                "histogram": query.histogram,
+                "level": query.level,
+                "query": query.query,
+                "share_of_level": str(allocation.levels[query.level]),
+                "share_of_query": str(allocation.queries[query.level][query.query]),
+                "rho": str(query.loss.rho),
+                "parameter": str(query.variance),
+                "variance": query.noise.exact_variance.quantize(Decimal(1).scaleb(-PLACES), context=_CONTEXT),
+                "cells": query.marginal.size,
             }
         )
     texts = ("histogram", "level", "query", "share_of_level", "share_of_query", "rho", "parameter")
@@ -137,12 +132,11 @@ def queries(design: TopDownDesign) -> pa.Table:
 def query_cells(design: TopDownDesign) -> pa.Table:
     """What each answer counts: a row for each cell of each query, in the order of the answers.
 
-    Returns:
-        Columns `histogram`, `query`, `position` from 0, and a column for each attribute and recode of all histograms,
-        with the code that all records counted by the cell have; NULL if the query's cells do not determine it.
+    Each attribute and recode of all histograms has a column, with the code that all records counted by the cell have;
+    NULL if the query's cells do not determine it.
     """
     parts = []
-    for histogram, query in dict.fromkeys((each.histogram, each.query) for each in design.measured):
+    for histogram, query in dict.fromkeys((measured.histogram, measured.query) for measured in design.measured):
         schema = SCHEMAS[histogram]
         size = schema.marginal(query).size
         columns = {name: pa.nulls(size, pa.string()) for name in code_columns()}
@@ -171,15 +165,11 @@ def _names(schema: Schema) -> list[str]:
 def _determined_codes(schema: Schema, query: str, name: str) -> pa.Array:
     """The published code of each cell in an attribute or recode; NULL if the query's cells do not determine it."""
     marginal, codes = schema.marginal(query), schema.marginal(name).cells
-    found = np.zeros(marginal.size, dtype=np.int64)
-    found[marginal.cells] = codes
-    if not np.array_equal(found[marginal.cells], codes):
+    of_cells = np.zeros(marginal.size, dtype=np.int64)
+    of_cells[marginal.cells] = codes
+    if not np.array_equal(of_cells[marginal.cells], codes):
         return pa.nulls(marginal.size, pa.string())
-    return pa.array(np.array(INPUT_CODES[name])[found])
-
-
-def _decimal(variance: Decimal) -> Decimal:
-    return variance.quantize(Decimal(1).scaleb(-PLACES), context=_CONTEXT)
+    return pa.array(np.array(INPUT_CODES[name])[of_cells])
 
 
 def _place_names(release: TopDownRelease) -> pa.Table:

@@ -4,6 +4,7 @@
 gate makes the tables again.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -29,7 +30,6 @@ from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 PLACES_AT_A_TIME = 1024
-"""The places whose cells are in memory at a time."""
 
 SIZES = (0, 1, 10, 100, 1_000, 10_000)
 """The least count of each size of cell."""
@@ -79,7 +79,7 @@ def uncertainty_recipes(session: Session, release: TopDownRelease) -> dict[Table
     The recipes read what this function registers, and work only in the same session.
     """
     recipes: dict[Table, Recipe] = {}
-    sums: dict[tuple[str, str], _Summary] = {}
+    sums: dict[tuple[str, str], _Summary] = defaultdict(lambda: np.zeros((3, len(SIZES)), dtype=np.int64))
     for schema in SCHEMAS.values():
         tables = [table for table in redistricting_tables(release) if table.schema is schema]
         if not tables:
@@ -88,7 +88,7 @@ def uncertainty_recipes(session: Session, release: TopDownRelease) -> dict[Table
         for depth, first, moments in _compute_moments(session, release, schema, tables):
             for table, of_table in zip(tables, _split(moments, tables), strict=True):
                 errors[table.name].append(_list_errors(of_table, release.declaration.replicates, depth, first))
-                _add_to_summary(sums.setdefault((table.name, release.levels[depth]), _empty_summary()), of_table)
+                _add_to_summary(sums[table.name, release.levels[depth]], of_table)
         for table in tables:
             cells = pa.table({"position": np.arange(len(table.cells)), "cell": [cell.name for cell in table.cells]})
             names = {
@@ -105,10 +105,6 @@ def uncertainty_recipes(session: Session, release: TopDownRelease) -> dict[Table
 _Summary = NDArray[np.int64]
 """Sums over all cells of a table at a level, by size of cell, shape (3, sizes): the number of cells, and the sums of
 distances and of deviations."""
-
-
-def _empty_summary() -> _Summary:
-    return np.zeros((3, len(SIZES)), dtype=np.int64)
 
 
 def _add_to_summary(summary: _Summary, moments: Moments) -> None:

@@ -50,7 +50,7 @@ ten million take about a minute."""
 MECHANISM = "TopDown"
 
 VERSION = 3
-"""The mechanism's version. Increase it when the same key would give other noise, as an old draw cannot be replayed."""
+"""Increase it when the same key would give other noise, as an old draw cannot be replayed."""
 
 
 def allocation(
@@ -83,7 +83,7 @@ class Measured(NamedTuple):
         level: the geographic level; all its units are measured.
         query: the marginal; all its cells are measured.
         loss: its part of ρ.
-        variance: σ² of the noise.
+        variance: σ² of the noise, 1/ρ.
     """
 
     histogram: str
@@ -94,7 +94,6 @@ class Measured(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The measurement's label, such as `persons Block detailed`."""
         return f"{self.histogram} {self.level} {self.query}"
 
     @property

@@ -45,10 +45,8 @@ class Estimate:
 
     Attributes:
         histograms: shape (children, cells), integers that meet all constraints.
-        solutions: their real-valued solutions with certificates, in order of the passes; empty if the constraints
-            leave no choice.
-        distances: L1 distances of the integers from the last solution, one for each rounded query, and then one for
-            the cells.
+        solutions: the real-valued solutions, in order of the passes; empty if the constraints leave no choice.
+        distances: of the integers from the last solution, as `rounding.Rounded.distances`.
     """
 
     histograms: NDArray[np.int64]
@@ -63,8 +61,7 @@ class Families:
     Attributes:
         parents: the name of each parent in errors about its children.
         starts: shape (parents + 1,): parent p's children are those from `starts[p]` up to `starts[p + 1]`.
-        measurements: of all children, one for each query.
-        limits: of all children.
+        measurements, limits: of all children.
         total_first: whether `total` has a separate pass.
         histograms: shape (parents, cells): the parents' histograms; None if the only child is the root.
     """
@@ -129,8 +126,7 @@ def estimate_families(families: Families) -> Children:
     """The histograms of all children, family by family. Families do not depend on each other.
 
     Raises:
-        NotSolvedError: if a real-valued solution could not be certified. The message names the parent.
-        NotRoundedError: if there are no integers nearby. The message names the parent.
+        NotSolvedError, NotRoundedError: as `estimate`; the message names the parent.
     """
     estimates = [_estimate_family(families.between(parent, parent + 1)) for parent in range(len(families.parents))]
     histograms = np.concatenate([siblings.histograms for siblings in estimates])
@@ -172,7 +168,6 @@ def estimate(
         measurements: of the children, one for each query.
         limits: of the children, from `feasibility.propagate`.
         parent: shape (cells,): the parent's histogram, within its own limits; None for the root, an only child.
-        total_first: whether `total`, if measured, has a separate pass.
 
     Raises:
         NotSolvedError: if a real-valued solution could not be certified.

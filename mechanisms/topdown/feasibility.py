@@ -1,7 +1,6 @@
 """Whether declared invariants and inequalities can be met, in every geographic unit and on every path down the tree.
 
-This module does arithmetic on bounds before anything is charged. The release derives bounds from facilities and housing
-units, and says which totals are invariant; `sets` finds children's counts that satisfy all limits.
+`assets.topdown.limits` derives the bounds and the fixed totals; `sets` finds children's counts that satisfy all limits.
 
 The groups are, for example, types of group quarters. In a unit of the finest level, the counts lie between the bounds
 of each group and add up to the unit's total, if that is fixed. The integers that satisfy this are those of a
@@ -31,10 +30,10 @@ from mechanisms.refusal import RefusedError
 FREE = -1
 
 MOST_GROUPS = 12
-"""The most groups: all sets of groups are enumerated."""
+"""All sets of groups are enumerated."""
 
 _AT_A_TIME = 2048
-"""How many units' functions are computed together, so that those of a whole level are never in memory."""
+"""The units whose functions are computed together, so that those of a whole level are never in memory."""
 
 _Functions: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The least and the most of every set of groups, shape (units, 2**groups) each."""
@@ -49,7 +48,7 @@ class Sets:
     """Limits of the counts of sets of groups, in the units whose bounds and total do not imply them.
 
     Attributes:
-        units: shape (concerned,): the positions of these units, in ascending order.
+        units: shape (concerned,): the ascending positions of these units.
         least, most: shape (concerned, 2**groups): the limits of every set of groups. Group g is in the sets whose
             number has bit g.
     """

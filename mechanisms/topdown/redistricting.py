@@ -1,8 +1,7 @@
 """The redistricting tables of P.L. 94-171: P1 to P5 and H1, cell by cell, as sums of histogram cells.
 
-This module defines the tables' names, labels and cells, and the labels of the attributes' codes. The release makes the
-tables from microdata. Source: the table shells of the 2020 Census State Redistricting Data (P.L.
-94-171) Summary File.
+`assets.topdown.tables` makes the tables from microdata. Source: the table shells of the 2020 Census State Redistricting
+Data (P.L. 94-171) Summary File.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,20 +15,16 @@ from mechanisms.races import RACE_COMBINATIONS, race_label
 from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 
 CODES: Mapping[str, Mapping[int, str]] = {
-    "hhgq": dict(
-        enumerate(
-            (
-                "Household",
-                "Correctional facilities for adults",
-                "Juvenile facilities",
-                "Nursing facilities/Skilled-nursing facilities",
-                "Other institutional facilities",
-                "College/University student housing",
-                "Military quarters",
-                "Other noninstitutional facilities",
-            )
-        )
-    ),
+    "hhgq": {
+        0: "Household",
+        1: "Correctional facilities for adults",
+        2: "Juvenile facilities",
+        3: "Nursing facilities/Skilled-nursing facilities",
+        4: "Other institutional facilities",
+        5: "College/University student housing",
+        6: "Military quarters",
+        7: "Other noninstitutional facilities",
+    },
     "hhinstlevels": {0: "Household", 1: "Institutionalized population", 2: "Noninstitutionalized population"},
     "votingage": {0: "Under 18 years", 1: "18 years and over"},
     "hispanic": {0: "Not Hispanic or Latino", 1: "Hispanic or Latino"},

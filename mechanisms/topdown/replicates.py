@@ -3,11 +3,11 @@
 This module runs the whole algorithm on given counts of the finest level, for all levels, in memory. Given the exact
 counts and the draw's own noise, it gives the release's estimates. Given the published counts and noise of its own, it
 gives a replicate, whose deviations from the published counts stand for those of the published counts from the truth
-(the Bureau's approximate Monte Carlo method; Ashmead and others, 2024). `uncertainty` makes errors of them. The stage
-that calls this reads the tables and runs replicates side by side.
+(the Bureau's approximate Monte Carlo method; Ashmead and others, 2024). `uncertainty` makes errors of them, and
+`assets.topdown.replicates` stores them.
 
-The noise of a replicate needs no secret key: a replicate is computed from what is published, so that nothing can be
-learned from it that could not be learned without it. The labels of its streams differ from those of every draw.
+The noise of a replicate needs no secret key, because a replicate is computed from what is published. The labels of its
+streams differ from those of every draw.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,7 @@ LevelLimits = Mapping[str, Sequence[Limits]]
 
 
 def replicate_noise(design: TopDownDesign, key: bytes) -> Noise:
-    """The noise of a replicate: of the same distributions as a draw's, from streams that no draw has.
-
-    Args:
-        key: 32 bytes, other ones for each replicate.
-    """
+    """Noise of the same distributions as a draw's, from streams that no draw has; each replicate has its own key."""
     return Noise(f"{MECHANISM} replicate", {query.label: query.noise for query in design.measured}, key)
 
 
@@ -52,8 +48,7 @@ def estimate_finest(
         noise: of all measurements. The order in which it is read is that of a draw: by query, in the order of places.
 
     Raises:
-        NotSolvedError: if a real-valued solution could not be certified.
-        NotRoundedError: if a solution could not be rounded.
+        NotSolvedError, NotRoundedError: as `estimate`.
     """
     finest = {}
     for histogram, schema in SCHEMAS.items():
@@ -75,11 +70,7 @@ def roll_up(finest: Counts, parents: Sequence[NDArray[np.int64]], cells: int) ->
 
 
 def one_level_up(counts: Counts, parents: NDArray[np.int64], cells: int) -> Counts:
-    """The counts of the parents of a level's places.
-
-    Args:
-        parents: shape (places,): the parent of each place.
-    """
+    """The counts of the parents of a level's places; `parents` has the shape (places,)."""
     keys, positions = np.unique(parents[counts.number] * cells + counts.cell, return_inverse=True)
     summed = np.zeros(len(keys), dtype=np.int64)
     np.add.at(summed, positions, counts.count)

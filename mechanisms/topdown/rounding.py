@@ -1,7 +1,7 @@
 """The integer step: from real-valued histograms of siblings to nearby integers that meet the same constraints.
 
-This module does controlled rounding, query by query from coarse to fine. `schema` lists the queries; `least_squares`
-computes the real values.
+It is controlled rounding, query by query from coarse to fine. `schema` lists the queries; `least_squares` computes the
+real values.
 
 Every cell, and every marginal of the rounded queries, goes up or down to a neighboring integer; an integer stays. The
 queries refine each other, so a child's counts form a tree, and the children's cells meet in the parent's. The choices
@@ -39,10 +39,9 @@ class NotRoundedError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Rounded:
-    """Integer histograms.
+    """Integer histograms, shape (children, cells).
 
     Attributes:
-        histograms: shape (children, cells).
         distances: the L1 distances from the real values, by query from coarse to fine, and then for the cells.
     """
 

@@ -1,8 +1,7 @@
 """What TopDown counts: histograms over named attributes, and marginals of them.
 
-This module defines the histograms of persons and units, and the maps from cells to marginal cells. `production` or a
-release's declaration says which marginals are measured, and how precisely. Queries are never matrices: a marginal is an
-array that gives the marginal cell of each cell.
+`production` or a release's declaration says which marginals are measured, and how precisely. Queries are never
+matrices: a marginal is an array that gives the marginal cell of each cell.
 """
 
 from collections.abc import Mapping
@@ -38,7 +37,7 @@ def add_up(counts: NDArray[Number], cells: NDArray[Any], size: int) -> NDArray[N
 
 @dataclass(frozen=True)
 class Attribute:
-    """One attribute of a record, with codes 0 up to `size` - 1."""
+    """An attribute of a record, with codes 0 up to `size` - 1."""
 
     name: str
     size: int

@@ -1,7 +1,6 @@
 """Integer group counts for siblings that satisfy the limits of sets of groups, where bounds and totals do not suffice.
 
-This module chooses group counts for a parent's children that satisfy these limits and are nearest to the estimates.
-`feasibility` derives the limits; `estimation` uses the counts.
+They are the nearest to the estimates. `feasibility` derives the limits; `estimation` uses the counts.
 
 The children's group counts are the integers y that minimize Σ |y − x|, where x are the real values. The possible counts
 of one child form a generalized polymatroid, and so do those of all children together. Counts that add up to the

@@ -34,7 +34,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Errors of published counts; arrays of one shape.
+    """Errors of published counts, from R replicates; arrays of one shape.
 
     Attributes:
         standard_error: √(Σ (q(θ_i) − q(θ₀))² / R), which contains the bias.
@@ -53,9 +53,6 @@ def intervals(moments: Moments, replicates: int) -> Intervals:
     The bias is taken off where the count is above 5, the bias is half a standard deviation of the replicates or more,
     and it is negative or the count is 25 or more. The lower end is rounded down and is not below 0; the upper end is
     rounded up. Where no replicate deviates, the interval is the count itself: where an invariant decides, for one.
-
-    Args:
-        replicates: their number R.
     """
     estimate = moments.estimate
     bias, error = moments.deviations / replicates, np.sqrt(moments.squares / replicates)
@@ -69,11 +66,7 @@ def intervals(moments: Moments, replicates: int) -> Intervals:
 
 
 class Sums:
-    """Sums of cells of a histogram, such as the cells of a redistricting table.
-
-    Args:
-        counted: shape (sums, cells): the cells that each is the sum of.
-    """
+    """Sums of cells of a histogram, such as those of a redistricting table: `counted` has the shape (sums, cells)."""
 
     def __init__(self, counted: NDArray[np.bool_]) -> None:
         self._size, cells = counted.shape

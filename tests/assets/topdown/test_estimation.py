@@ -319,7 +319,7 @@ def test_a_level_that_was_not_finished_leaves_nothing(tmp_path: Path, monkeypatc
     estimate_level(warehouse, custody_of(warehouse), release, Scope("State"), silent)
     with monkeypatch.context() as patched:
         whole = workers.estimate_task
-        patched.setattr(workers, "outcome", lambda task: whole(task) if not task.first else killed(task))
+        patched.setattr(estimation, "estimate_task", lambda task: whole(task) if not task.first else killed(task))
         with pytest.raises(KeyboardInterrupt):
             estimate_level(warehouse, custody_of(warehouse), release, Scope("County"), silent)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
