@@ -8,7 +8,7 @@ batches of places, whatever the number of threads.
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import groupby, repeat
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from assets.topdown.measurements import (
     Stream,
     group_parts,
     order_parts,
-    read_runs,
+    read_part,
     read_streams,
     run_in_threads,
     to_rows,
@@ -89,12 +89,13 @@ def find_wrong_noise(session: Session, release: TopDownRelease) -> tuple[list[st
     def bin_noise(counted: CountedPart, stopped: Stopped) -> tuple[dict[str, Binned], dict[str, str]]:
         digests, bins = Digests(counted.part.streams), dict[str, Binned]()
         with session.open_sibling() as own:
-            for run in read_runs(own, release, counted.part, stopped):
-                digests.add(run.stream, run.first, run.answers)
-                query = run.stream.measured
-                noise = run.answers - counted.exact.answer(query.marginal, run.first, run.first + len(run.answers))
-                of_run = binned(noise.ravel(), query.noise)
-                bins[query.label] = of_run if run.first == run.stream.first else bins[query.label] + of_run
+            for first, last, answers in read_part(own, release, counted.part, stopped):
+                digests.add(answers)
+                for stream, noisy in answers.items():
+                    query = stream.measured
+                    noise = noisy - counted.exact.answer(query.marginal, first, last)
+                    of_batch = binned(noise.ravel(), query.noise)
+                    bins[query.label] = bins[query.label] + of_batch if query.label in bins else of_batch
         return bins, digests.by_label()
 
     streams = read_streams(session, release)
@@ -129,15 +130,15 @@ def _draw_part(counted: CountedPart, key: bytes, folder: Path | None, stopped: S
         for first, last in part.batches():
             if stopped():
                 break
-            noisy = [
-                _draw_answers(stream, counted.exact, own, first, last)
+            noisy = {
+                stream: _draw_answers(stream, counted.exact, own, first, last)
                 for stream, own in zip(part.streams, random, strict=True)
-            ]
-            for stream, answers in zip(part.streams, noisy, strict=True):
-                digests.add(stream, first, answers)
+            }
+            digests.add(noisy)
             if writer and counted.codes is not None:
                 codes = counted.codes.slice(first - part.first, last - first)
-                writer.write_table(pa.concat_tables(map(to_rows, part.streams, repeat(first), noisy, repeat(codes))))
+                rows = [to_rows(stream, first, answers, codes) for stream, answers in noisy.items()]
+                writer.write_table(pa.concat_tables(rows))
     return digests.by_label()
 
 

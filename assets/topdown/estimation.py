@@ -520,7 +520,7 @@ def _read_families(
             measurements[histogram].append(Measurement(query.query, query.variance, answers))
             for stream in reading.streams[query]:
                 own = slice(max(stream.first, first) - first, max(min(stream.last, last) - first, 0))
-                reading.answers.add(stream, max(stream.first, first), answers[own])
+                reading.answers.add({stream: answers[own]})
     above = _scope_above(release, scope)
     parents = range(part.parent + begin, part.parent + end)
     names: tuple[str, ...] = (scope.level,)

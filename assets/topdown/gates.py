@@ -44,75 +44,71 @@ _LEAST = {GROUP_QUARTERS: 1, HOUSING_UNITS: 0}
 
 def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
     estimated = release.estimated
-    return [
-        Gate("spine_of_the_cef", SPINE, "The stored spine is a tree, and is that of the current CEF.", _spine),
+    errors = [
         Gate(
-            "no_impossible_records", HISTOGRAMS,
-            "The histograms count no records that the edit constraints rule out.",
-            _impossible_records,
-        ),
-        Gate("invariants_of_the_cef", INVARIANTS, "The stored invariants are those of the current CEF.", _invariants),
-        Gate(
-            "invariants_declared", INVARIANTS,
-            "The declared invariants, and no others, are published exactly, for every place of their level.",
-            _declared_invariants,
-        ),
-        Gate(
-            "charge_as_allocated", "charge",
-            "The charge is exactly the sum over queries of ρ times the share of the level times the share of the "
-            "query, where units count twice.",
-            _allocation,
-        ),
-        Gate("feasible", "charge", "There are histograms that satisfy every invariant and bound.", _feasibility),
-        Gate(
-            "estimates_as_made", estimated,
-            "The stored estimates of every level were made from the stored measurements, invariants and spine.",
-            _origin,
-        ),
-        Gate(
-            "invariants_exact", estimated, "The estimates of every level satisfy the invariants exactly.",
-            exact_invariants,
-        ),
-        Gate(
-            "children_add_up", estimated, "The estimates of every place are the sums of those below it in every cell.",
-            sums_of_children,
-        ),
-        Gate("whole_numbers", estimated, "All estimates are nonnegative integers.", non_negative_integers),
-        Gate(
-            "structural_zeros", estimated,
-            "No person or unit is in an impossible cell, and no person in a place without a dwelling of that type.",
-            structural_zeros,
-        ),
-        Gate(
-            "inequalities", estimated,
-            "The numbers of persons in group quarters and in households are within their bounds.",
-            inequalities,
-        ),
-        Gate(
-            "microdata_of_estimates", "microdata",
-            "The microdata have exactly the counts estimated for the finest level, in the order of places and cells.",
-            _microdata,
-        ),
-        tables_gate(lambda session: tables_recipe(session, release)),
-        Gate("tables_agree", "tables", "Tables are consistent with themselves and with each other.", _tables),
-        *(_gates_of_errors(release) if release.declaration.replicates else []),
-    ]  # fmt: skip
-
-
-def _gates_of_errors(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
-    return [
-        Gate(
-            "replicates_as_made",
-            REPLICATES,
+            "replicates_as_made", REPLICATES,
             "The stored replicates are those that were made from the current estimates, and one of them, chosen by the "
             "draw id, is the same when it is made again.",
             replicates_as_made,
         ),
         tables_gate(lambda session: uncertainty_recipes(session, release), UNCERTAINTY),
-    ]
+    ]  # fmt: skip
+    return [
+        Gate("spine_of_the_cef", SPINE, "The stored spine is a tree, and is that of the current CEF.", _check_spine),
+        Gate(
+            "no_impossible_records", HISTOGRAMS,
+            "The histograms count no records that the edit constraints rule out.",
+            _check_impossible_records,
+        ),
+        Gate("invariants_of_the_cef", INVARIANTS, "The stored invariants are those of the current CEF.", _check_invariants),
+        Gate(
+            "invariants_declared", INVARIANTS,
+            "The declared invariants, and no others, are published exactly, for every place of their level.",
+            _check_declared_invariants,
+        ),
+        Gate(
+            "charge_as_allocated", "charge",
+            "The charge is exactly the sum over queries of ρ times the share of the level times the share of the "
+            "query, where units count twice.",
+            _check_allocation,
+        ),
+        Gate("feasible", "charge", "There are histograms that satisfy every invariant and bound.", _check_feasibility),
+        Gate(
+            "estimates_as_made", estimated,
+            "The stored estimates of every level were made from the stored measurements, invariants and spine.",
+            _check_origin,
+        ),
+        Gate(
+            "invariants_exact", estimated, "The estimates of every level satisfy the invariants exactly.",
+            check_exact_invariants,
+        ),
+        Gate(
+            "children_add_up", estimated, "The estimates of every place are the sums of those below it in every cell.",
+            check_sums_of_children,
+        ),
+        Gate("whole_numbers", estimated, "All estimates are nonnegative integers.", check_whole_numbers),
+        Gate(
+            "structural_zeros", estimated,
+            "No person or unit is in an impossible cell, and no person in a place without a dwelling of that type.",
+            check_structural_zeros,
+        ),
+        Gate(
+            "inequalities", estimated,
+            "The numbers of persons in group quarters and in households are within their bounds.",
+            check_inequalities,
+        ),
+        Gate(
+            "microdata_of_estimates", "microdata",
+            "The microdata have exactly the counts estimated for the finest level, in the order of places and cells.",
+            _check_microdata,
+        ),
+        tables_gate(lambda session: tables_recipe(session, release)),
+        Gate("tables_agree", "tables", "Tables are consistent with themselves and with each other.", _check_tables),
+        *(errors if release.declaration.replicates else []),
+    ]  # fmt: skip
 
 
-def _spine(context: Context) -> list[str]:
+def _check_spine(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         try:
             recipe = spine_recipe(session, context.release)
@@ -121,18 +117,18 @@ def _spine(context: Context) -> list[str]:
         return differing_table(session, context.release.public(SPINE), recipe)
 
 
-def _impossible_records(context: Context) -> list[str]:
+def _check_impossible_records(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         records = count_impossible(session, context.release.confidential(HISTOGRAMS))
     return count_problem(sum(records.values()), "records that the edit constraints rule out")
 
 
-def _invariants(context: Context) -> list[str]:
+def _check_invariants(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         return differing_table(session, context.release.public(INVARIANTS), invariants_recipe(session, context.release))
 
 
-def _declared_invariants(context: Context) -> list[str]:
+def _check_declared_invariants(context: Context) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         stored = session.rows("topdown/held", invariants=release.public(INVARIANTS), spine=release.public(SPINE))
@@ -145,7 +141,7 @@ def _declared_invariants(context: Context) -> list[str]:
     return [*problems, *(f"{name} is declared but missing" for name in undue)]
 
 
-def _allocation(context: Context) -> list[str]:
+def _check_allocation(context: Context) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
@@ -164,7 +160,7 @@ def _allocation(context: Context) -> list[str]:
     return [f"ledger entry {entry.sequence} charges {charged}, not ρ = {due}"]
 
 
-def _feasibility(context: Context) -> list[str]:
+def _check_feasibility(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         try:
             require_feasible(session, context.release)
@@ -173,7 +169,7 @@ def _feasibility(context: Context) -> list[str]:
     return []
 
 
-def _origin(context: Context) -> list[str]:
+def _check_origin(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
         wrong, read = levels_not_as_made(session, context.custody, context.release)
@@ -187,7 +183,7 @@ def _origin(context: Context) -> list[str]:
     return []
 
 
-def exact_invariants(context: Context) -> list[str]:
+def check_exact_invariants(context: Context) -> list[str]:
     """Places where the estimated number of persons or units differs from an invariant, at its level or above."""
     release, problems = context.release, []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
@@ -198,7 +194,7 @@ def exact_invariants(context: Context) -> list[str]:
     return problems
 
 
-def sums_of_children(context: Context) -> list[str]:
+def check_sums_of_children(context: Context) -> list[str]:
     """Cells of places that are not the sums over the places below."""
     release, problems = context.release, []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
@@ -214,7 +210,7 @@ def sums_of_children(context: Context) -> list[str]:
     return problems
 
 
-def non_negative_integers(context: Context) -> list[str]:
+def check_whole_numbers(context: Context) -> list[str]:
     """Counts that are not positive integers (zeros are not stored), and counts of unknown cells or places."""
     release, problems = context.release, []
     sizes = [{"histogram": histogram, "cells": schema.size} for histogram, schema in SCHEMAS.items()]
@@ -232,7 +228,7 @@ def non_negative_integers(context: Context) -> list[str]:
     return problems
 
 
-def structural_zeros(context: Context) -> list[str]:
+def check_structural_zeros(context: Context) -> list[str]:
     """Persons and units in impossible cells, and persons in places without a dwelling of their type."""
     release, problems = context.release, []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
@@ -246,7 +242,7 @@ def structural_zeros(context: Context) -> list[str]:
     return problems
 
 
-def inequalities(context: Context) -> list[str]:
+def check_inequalities(context: Context) -> list[str]:
     """Places with fewer persons of a type than group quarters of that type, or more than dwellings can hold."""
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
@@ -284,7 +280,7 @@ def _bounded_levels(
                 yield name, level, {"invariant": name, "held": last, "depth": depth}, names
 
 
-def _microdata(context: Context) -> list[str]:
+def _check_microdata(context: Context) -> list[str]:
     """Cells of places whose records differ from the estimate in their number or order, and wrong record numbers."""
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         return [
@@ -323,7 +319,7 @@ def _find_record_problems(session: Session, release: TopDownRelease, schema: Sch
     ]
 
 
-def _tables(context: Context) -> list[str]:
+def _check_tables(context: Context) -> list[str]:
     """Contradictions within tables and between tables.
 
     Each table has every place once. Cells are the sums of their parts, and places the sums of the places in them. No

@@ -6,8 +6,8 @@ nor on how many are drawn at a time. The version of measurements is a hash over 
 
 The table `noisy_measurements` has a row for every place and query, with the answers for all cells in a list. A *part*
 is all streams of a histogram, level and state. Its rows lie next to each other: by batch of places, then by query, then
-by place. They are read in that order, so that memory stays bounded, with a check that every place has its answers once.
-`drawing` makes the draw.
+by place. It is read in such batches too, in whatever order the rows are, with a check that every place has its answers
+once. `drawing` makes the draw.
 """
 
 import json
@@ -54,16 +54,8 @@ COLUMNS = {
     "answers": "Noisy answers, one for each cell of the query, in order",
 }
 
-SCHEMA = pa.schema(
-    [
-        ("histogram", pa.string()),
-        ("level", pa.string()),
-        ("query", pa.string()),
-        ("number", pa.int64()),
-        ("geoid", pa.string()),
-        ("answers", pa.list_(pa.int32())),
-    ]
-)
+_TYPES = (pa.string(), pa.string(), pa.string(), pa.int64(), pa.string(), pa.list_(pa.int32()))
+SCHEMA = pa.schema(list(zip(COLUMNS, _TYPES, strict=True)))
 
 _LARGEST = np.iinfo(np.int32).max
 
@@ -121,19 +113,6 @@ class Part:
     def batches(self) -> Iterator[tuple[int, int]]:
         for first in range(self.first, self.last, BATCH):
             yield first, min(first + BATCH, self.last)
-
-
-@dataclass(frozen=True)
-class Run:
-    """The stored answers of consecutive places, from `first`, to one query: shape (places, marginal cells)."""
-
-    stream: Stream
-    first: int
-    answers: NDArray[np.int32]
-
-
-class _NotInOrderError(Exception):
-    """The rows of a part do not come by query in the order of places."""
 
 
 def read_streams(session: Session, release: TopDownRelease) -> tuple[Stream, ...]:
@@ -200,11 +179,10 @@ class Digests:
     def __init__(self, streams: Iterable[Stream]) -> None:
         self._digests = {stream.label: sha256() for stream in streams}
 
-    def add(self, stream: Stream, first: int, answers: NDArray[np.int32]) -> None:
-        """Add the next answers of a stream; from its first place, the stream begins anew."""
-        if first == stream.first:
-            self._digests[stream.label] = sha256()
-        self._digests[stream.label].update(encode_answers(answers))
+    def add(self, answers: Mapping[Stream, NDArray[np.int32]]) -> None:
+        """Add the next answers of some streams."""
+        for stream, own in answers.items():
+            self._digests[stream.label].update(encode_answers(own))
 
     def by_label(self) -> dict[str, str]:
         return {label: digest.hexdigest() for label, digest in self._digests.items()}
@@ -275,116 +253,87 @@ def to_rows(stream: Stream, first: int, answers: NDArray[np.int32], codes: pa.Ar
     )
 
 
-def read_runs(
-    session: Session,
-    release: TopDownRelease,
-    part: Part,
-    stopped: Stopped = lambda: False,
-    queries: Sequence[str] | None = None,
-) -> Iterator[Run]:
-    """The stored answers of a part: those of each stream in the order of places, streams in turns.
-
-    Rows that were stored in another order, such as by somebody else's copy, are sorted, which takes longer. What was
-    given before that was noticed is given again: `first` is then the first place of its stream.
-
-    Args:
-        queries: the only queries that are read; None: all, and the part has them all.
-
-    Raises:
-        GridError: unless every place is stored exactly once for each query, with an answer for every cell.
-    """
-    try:
-        yield from _read_runs(session, release, part, stopped, queries, in_order=False)
-    except _NotInOrderError:
-        try:
-            yield from _read_runs(session, release, part, stopped, queries, in_order=True)
-        except _NotInOrderError:
-            raise GridError(
-                f"{release.schema}: {part.measured.histogram} {part.measured.level}: not every place is measured "
-                "exactly once for every query"
-            ) from None
-
-
-def _read_runs(
-    session: Session,
-    release: TopDownRelease,
-    part: Part,
-    stopped: Stopped,
-    queries: Sequence[str] | None,
-    *,
-    in_order: bool,
-) -> Iterator[Run]:
-    streams = {stream.measured.query: stream for stream in part.streams}
-    following = dict.fromkeys(streams, part.first)
-    values = {
-        "histogram": part.measured.histogram,
-        "level": part.measured.level,
-        "first": part.first,
-        "last": part.last,
-        **({} if queries is None else {"queries": queries}),
-    }
-    names = {"measurements": release.public(MEASUREMENTS), "some": queries is not None, "in_order": in_order}
-    for batch in session.batches("topdown/answers", ROWS_AT_A_TIME, values, **names):
-        if stopped():
-            return
-        for query, number, answers in _split_by_query(batch):
-            stream = streams.get(query)
-            if stream is None or not np.array_equal(number, np.arange(len(number)) + following[query]):
-                raise _NotInOrderError
-            following[query] += len(number)
-            yield Run(stream, int(number[0]), _to_matrix(release, stream, answers))
-    if any(last != part.last for last in following.values()):
-        raise _NotInOrderError
-
-
-def _split_by_query(batch: pa.RecordBatch) -> Iterator[tuple[str, NDArray[np.int64], pa.ListArray]]:
-    """The rows of a batch in runs of the same query: its name, the numbers of the places, and their answers."""
-    queries = batch.column("query").dictionary_encode()
-    codes = queries.indices.fill_null(-1).to_numpy()
-    numbers, answers = batch.column("number").fill_null(-1).to_numpy(), batch.column("answers")
-    starts = np.flatnonzero(np.diff(codes, prepend=-2))
-    for start, end in zip(starts, [*starts[1:], len(codes)], strict=True):
-        name = queries.dictionary[codes[start]].as_py() if codes[start] >= 0 else ""
-        yield name, numbers[start:end], answers.slice(start, end - start)
-
-
-def _to_matrix(release: TopDownRelease, stream: Stream, lists: pa.ListArray) -> NDArray[np.int32]:
-    """Answers as an array, shape (places, marginal cells). Raises GridError unless every place has all of them."""
-    size = stream.measured.marginal.size
-    regular = not lists.null_count and np.all(np.diff(lists.offsets.to_numpy()) == size)
-    answers = lists.flatten()
-    if not regular or answers.null_count or answers.type != pa.int32():
-        raise GridError(
-            f"{release.schema}: {stream.measured.label}: not every place is measured exactly once with {size:,} answers"
-        )
-    return answers.to_numpy().reshape(len(lists), size)
-
-
 def read_answers(
-    session: Session, release: TopDownRelease, measured: Sequence[Measured], first: int, last: int
+    session: Session,
+    release: TopDownRelease,
+    measured: Sequence[Measured],
+    first: int,
+    last: int,
+    *,
+    strict: bool = False,
 ) -> dict[Measured, NDArray[np.int32]]:
     """The stored answers in the places from `first` up to but excluding `last`, by query: (places, marginal cells).
 
     Args:
         measured: queries of one histogram at one level.
+        strict: whether answers to other queries are an error.
 
     Raises:
         GridError: unless each of these places is stored exactly once for each query, with an answer for every cell.
     """
+    queries = {query.query: query for query in measured}
     answers = {query: np.empty((last - first, query.marginal.size), np.int32) for query in measured}
-    part = Part(tuple(Stream(query, None, first, last) for query in measured))
-    for run in read_runs(session, release, part, queries=[query.query for query in measured]):
-        start = run.first - first
-        answers[run.stream.measured][start : start + len(run.answers)] = run.answers
+    times = {query: np.zeros(last - first, dtype=np.int64) for query in measured}
+    values = {"histogram": measured[0].histogram, "level": measured[0].level, "first": first, "last": last}
+    names = {"measurements": release.public(MEASUREMENTS), "strict": strict}
+    chosen = {} if strict else {"queries": list(queries)}
+    for batch in session.batches("topdown/answers", ROWS_AT_A_TIME, values | chosen, **names):
+        for name, rows in _split_by_query(batch):
+            if name not in queries:
+                raise GridError(f"{release.schema}: {measured[0].histogram} {measured[0].level}: undeclared queries")
+            query, places = queries[name], rows.column("number").to_numpy() - first
+            answers[query][places] = _to_matrix(release, query, rows.column("answers"))
+            np.add.at(times[query], places, 1)
+    for query in measured:
+        if np.any(times[query] != 1):
+            raise GridError(f"{release.schema}: {query.label}: not every place is measured exactly once")
     return answers
+
+
+def read_part(
+    session: Session, release: TopDownRelease, part: Part, stopped: Stopped
+) -> Iterator[tuple[int, int, dict[Stream, NDArray[np.int32]]]]:
+    """The stored answers of a part in batches of places: the first, that after the last, and the answers by stream.
+
+    Raises:
+        GridError: as `read_answers`, and if there are answers to other queries.
+    """
+    queries = [stream.measured for stream in part.streams]
+    for first, last in part.batches():
+        if stopped():
+            return
+        answers = read_answers(session, release, queries, first, last, strict=True)
+        yield first, last, {stream: answers[stream.measured] for stream in part.streams}
+
+
+def _split_by_query(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each query, which are usually next to each other."""
+    queries = batch.column("query").fill_null("").dictionary_encode()
+    codes = queries.indices.to_numpy()
+    for code, name in enumerate(queries.dictionary.to_pylist()):
+        rows = np.flatnonzero(codes == code)
+        together = rows[-1] - rows[0] < len(rows)
+        yield name, batch.slice(rows[0], len(rows)) if together else batch.take(pa.array(rows))
+
+
+def _to_matrix(release: TopDownRelease, query: Measured, lists: pa.ListArray) -> NDArray[np.int32]:
+    """Answers as an array, shape (places, marginal cells). Raises GridError unless every place has all of them."""
+    size = query.marginal.size
+    regular = not lists.null_count and np.all(np.diff(lists.offsets.to_numpy()) == size)
+    answers = lists.flatten()
+    if not regular or answers.null_count or answers.type != pa.int32():
+        raise GridError(
+            f"{release.schema}: {query.label}: not every place is measured exactly once with {size:,} answers"
+        )
+    return answers.to_numpy().reshape(len(lists), size)
 
 
 def stored_version(session: Session, release: TopDownRelease) -> str:
     def digest_part(part: Part, stopped: Stopped) -> dict[str, str]:
         digests = Digests(part.streams)
         with session.open_sibling() as own:
-            for run in read_runs(own, release, part, stopped):
-                digests.add(run.stream, run.first, run.answers)
+            for _, _, answers in read_part(own, release, part, stopped):
+                digests.add(answers)
         return digests.by_label()
 
     streams = read_streams(session, release)

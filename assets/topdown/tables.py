@@ -83,6 +83,8 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
         place_names = session.register("place_names", _place_names(release))
         pieces = _pieces(count_places(session, release))
         for table in published:
+            cells = np.flatnonzero(table.leaf_of >= 0)
+            leaves = pa.table({"cell": cells, "leaf": table.leaf_of[cells]})
             made[redistricting_table(release, table.name)] = (
                 "topdown/redistricting",
                 pieces,
@@ -90,7 +92,7 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
                     "counts": counts[table.schema.name],
                     "spine": release.public(SPINE),
                     "names": place_names,
-                    "leaf_of": session.register(f"leaves_of_{table.name}", _leaves(table)),
+                    "leaf_of": session.register(f"leaves_of_{table.name}", leaves),
                     "leaves": len(table.leaves),
                     "cells": [(cell.name, table.parts(cell)) for cell in table.cells],
                 },
@@ -211,11 +213,6 @@ def _pieces(places: Mapping[str, int]) -> list[dict[str, int]]:
         {"depth": depth, "number": number, "to_depth": to_depth, "to_number": to_number}
         for (depth, number), (to_depth, to_number) in pairwise(bounds)
     ]
-
-
-def _leaves(table: RedistrictingTable) -> pa.Table:
-    cells = np.flatnonzero(table.leaf_of >= 0)
-    return pa.table({"cell": cells, "leaf": table.leaf_of[cells]})
 
 
 def _of_highest(session: Session, release: TopDownRelease, table: RedistrictingTable) -> dg.MetadataValue:

@@ -109,8 +109,9 @@ distances and of deviations."""
 
 def _add_to_summary(summary: _Summary, moments: Moments) -> None:
     size = np.searchsorted(SIZES, moments.estimate.ravel(), side="right") - 1
-    for sums, values in zip(summary, (1, moments.distances.ravel(), moments.deviations.ravel()), strict=True):
-        np.add.at(sums, size, values)
+    np.add.at(summary[0], size, 1)
+    np.add.at(summary[1], size, moments.distances.ravel())
+    np.add.at(summary[2], size, moments.deviations.ravel())
 
 
 def _compute_moments(
@@ -187,7 +188,7 @@ def _round(mean: Fraction) -> Decimal:
 
 def _preview_summary(session: Session, release: TopDownRelease) -> dg.MetadataValue:
     first = redistricting_tables(release)[0]
-    rows = session.rows("topdown/summary_of", {"table": first.name}, summary=release.public(SUMMARY))
+    rows = session.rows("warehouse/all", source=release.public(SUMMARY))
     return preview(
         {
             "level": f"Errors of {first.name}",
@@ -195,7 +196,11 @@ def _preview_summary(session: Session, release: TopDownRelease) -> dg.MetadataVa
             "error": COLUMNS["mean_absolute_error"],
             "bias": COLUMNS["bias"],
         },
-        [(words(level), size_words(least, most), error, bias) for level, least, most, error, bias in rows],
+        [
+            (words(level), size_words(least, most), error, bias)
+            for table, level, least, most, _, error, bias in rows
+            if table == first.name
+        ],
     )
 
 

@@ -146,33 +146,17 @@ def _table(name: str, title: str, universe: str, schema: Schema, rows: Iterator[
 _EVERYBODY = np.ones(PERSONS.size, dtype=bool)
 _ADULTS = _codes("votingage") == 1
 _BY_RACE = "Hispanic or Latino, and not Hispanic or Latino by race"
+_GROWN = "population 18 years and over"
+_IN_QUARTERS = "Group quarters population by major group quarters type"
 
 REDISTRICTING: Mapping[str, RedistrictingTable] = {
     table.name: table
     for table in (
         _table("P1", "Race", "Total population", PERSONS, _race(_EVERYBODY)),
         _table("P2", _BY_RACE, "Total population", PERSONS, _hispanic_by_race(_EVERYBODY)),
-        _table(
-            "P3",
-            "Race for the population 18 years and over",
-            "Total population 18 years and over",
-            PERSONS,
-            _race(_ADULTS),
-        ),
-        _table(
-            "P4",
-            f"{_BY_RACE} for the population 18 years and over",
-            "Total population 18 years and over",
-            PERSONS,
-            _hispanic_by_race(_ADULTS),
-        ),
-        _table(
-            "P5",
-            "Group quarters population by major group quarters type",
-            "Population in group quarters",
-            PERSONS,
-            _group_quarters(),
-        ),
+        _table("P3", f"Race for the {_GROWN}", f"Total {_GROWN}", PERSONS, _race(_ADULTS)),
+        _table("P4", f"{_BY_RACE} for the {_GROWN}", f"Total {_GROWN}", PERSONS, _hispanic_by_race(_ADULTS)),
+        _table("P5", _IN_QUARTERS, "Population in group quarters", PERSONS, _group_quarters()),
         _table("H1", "Occupancy status", "Housing units", UNITS, _occupancy()),
     )
 }

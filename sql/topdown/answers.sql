@@ -1,5 +1,4 @@
--- The noisy answers to all queries or to some in the places from `first` up to but excluding `last`, as stored or in
--- order.
+-- The noisy answers to some queries, or to all, in the places from `first` up to but excluding `last`, in any order.
 SELECT query, number, answers
 FROM {{ measurements }}
 WHERE
@@ -7,9 +6,6 @@ WHERE
     AND level = $level
     AND number >= $first
     AND number < $last
-    {% if some %}
+    {% if not strict %}
     AND list_contains($queries, query)
     {% endif %}
-{% if in_order %}
-ORDER BY query, number
-{% endif %}

@@ -63,11 +63,11 @@ from tests.topdown_deployments import TO_PUBLICATION, redeclared, topdown_deploy
 ROOT = Path(__file__).resolve().parents[3]
 
 GATES: list[Callable[[Any], list[str]]] = [
-    gates.exact_invariants,
-    gates.sums_of_children,
-    gates.non_negative_integers,
-    gates.structural_zeros,
-    gates.inequalities,
+    gates.check_exact_invariants,
+    gates.check_sums_of_children,
+    gates.check_whole_numbers,
+    gates.check_structural_zeros,
+    gates.check_inequalities,
 ]
 
 
@@ -576,23 +576,23 @@ MINOR_IN_NURSING_FACILITY = 3 * 252
 ADULT_IN_MILITARY_QUARTERS = 6 * 252 + 126
 
 TAMPERED = [
-    ("State", more_of("persons", 1), "exact_invariants", "population: places of State"),
-    ("Block", more_of("units", 1), "exact_invariants", "housing_units: places of Block"),
-    ("County", more_of("units", 1), "exact_invariants", "housing_units: places of County"),
-    ("County", more_of("persons", 1), "children_add_up", "cells of State that are not the sums over their counties"),
-    ("Block", lambda rows: rows[1:], "children_add_up", "cells of County"),
-    ("Block", more_of("persons", -1_000), "non_negative_integers", "counts of Block that are not positive: 1"),
-    ("Block", added("persons", 0, 0, 0.5), "non_negative_integers", "columns are not"),
-    ("Block", added("persons", 0, 0, 0), "non_negative_integers", "not positive"),
-    ("Block", added("persons", 0, 2016, 1), "non_negative_integers", "of unknown cells: 1"),
-    ("Block", added("horses", 0, 0, 1), "non_negative_integers", "of unknown cells: 1"),
-    ("Block", added("persons", 14, 0, 1), "non_negative_integers", "of unknown places: 1"),
-    ("Block", lambda rows: [*rows, rows[0]], "non_negative_integers", "repeated: 1"),
-    ("County", added("persons", 0, MINOR_IN_NURSING_FACILITY, 2), "structural_zeros", "persons of County that the"),
-    ("Block", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "structural_zeros", "persons of a type but no dwell"),
-    ("Nation", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "structural_zeros", "group_quarters: places of Nat"),
-    ("Block", without_type, "inequalities", "group_quarters: places of Block with fewer persons"),
-    ("County", more_of("persons", 10**7), "inequalities", "places of County with over 99,999 persons"),
+    ("State", more_of("persons", 1), "check_exact_invariants", "population: places of State"),
+    ("Block", more_of("units", 1), "check_exact_invariants", "housing_units: places of Block"),
+    ("County", more_of("units", 1), "check_exact_invariants", "housing_units: places of County"),
+    ("County", more_of("persons", 1), "check_sums_of_children", "cells of State that are not the sums over their counties"),
+    ("Block", lambda rows: rows[1:], "check_sums_of_children", "cells of County"),
+    ("Block", more_of("persons", -1_000), "check_whole_numbers", "counts of Block that are not positive: 1"),
+    ("Block", added("persons", 0, 0, 0.5), "check_whole_numbers", "columns are not"),
+    ("Block", added("persons", 0, 0, 0), "check_whole_numbers", "not positive"),
+    ("Block", added("persons", 0, 2016, 1), "check_whole_numbers", "of unknown cells: 1"),
+    ("Block", added("horses", 0, 0, 1), "check_whole_numbers", "of unknown cells: 1"),
+    ("Block", added("persons", 14, 0, 1), "check_whole_numbers", "of unknown places: 1"),
+    ("Block", lambda rows: [*rows, rows[0]], "check_whole_numbers", "repeated: 1"),
+    ("County", added("persons", 0, MINOR_IN_NURSING_FACILITY, 2), "check_structural_zeros", "persons of County that the"),
+    ("Block", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "check_structural_zeros", "persons of a type but no dwell"),
+    ("Nation", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "check_structural_zeros", "group_quarters: places of Nat"),
+    ("Block", without_type, "check_inequalities", "group_quarters: places of Block with fewer persons"),
+    ("County", more_of("persons", 10**7), "check_inequalities", "places of County with over 99,999 persons"),
 ]  # fmt: skip
 
 

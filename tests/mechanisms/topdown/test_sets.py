@@ -459,7 +459,7 @@ def test_who_looks_at_bounds_and_totals_alone_comes_to_a_dead_end(monkeypatch: p
         seen.append(counts)
         return True
 
-    monkeypatch.setattr(estimation, "kept", blind)
+    monkeypatch.setattr(estimation, "satisfies_sets", blind)
     monkeypatch.setattr("mechanisms.topdown.least_squares.ITERATIONS", 100)
     with pytest.raises((NotSolvedError, NotRoundedError)):
         walked_down(tree, misleading(tree), scale=0)
