@@ -112,9 +112,7 @@ def count_parts(
     session: Session, release: TopDownRelease, streams: tuple[Stream, ...], *, codes: bool = False
 ) -> Iterator[CountedPart]:
     ancestry = stage_ancestry(session, release)
-    for (histogram, level), parts in groupby(
-        order_parts(streams), lambda part: (part.measured.histogram, part.measured.level)
-    ):
+    for (histogram, level), parts in groupby(order_parts(streams), lambda part: part.level):
         counts = stage_level(session, release, histogram, level, ancestry)
         of_level = read_codes(session, release, level) if codes else None
         for part in parts:
@@ -151,5 +149,5 @@ def _draw_answers(stream: Stream, exact: Counts, random: RandomStream, first: in
 
 
 def _file(folder: Path, part: Part) -> Path:
-    level = part.measured.level.encode().hex()
-    return folder / f"{part.measured.histogram}-{level}-{part.first}.parquet"
+    histogram, level = part.level
+    return folder / f"{histogram}-{level.encode().hex()}-{part.first}.parquet"

@@ -36,8 +36,7 @@ from assets.release.seal import is_sealed, seal_stage
 from assets.topdown.histograms import read_counts
 from assets.topdown.limits import (
     Region,
-    limits_above,
-    limits_in_state,
+    derive_limits,
     of_highest,
     read_state_region,
     read_upper_region,
@@ -477,8 +476,8 @@ def _parts(
             reading.regions.append(upper.digest)
             for region in regions:
                 reading.regions.append(region.digest)
-                states.append(of_highest(limits_in_state(release, region)))
-        limits = limits_above(release, upper, states)
+                states.append(of_highest(derive_limits(release, region)))
+        limits = derive_limits(release, upper, states)
         yield _Part(0, starts, {name: of_levels[depth] for name, of_levels in limits.items()})
         return
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
@@ -488,7 +487,7 @@ def _parts(
             region = read_state_region(session, release, tree, number)
         reading.regions.append(region.digest)
         first, last = tree.ranges_below(release.levels[top], number)[depth - 1 - top]
-        limits = limits_in_state(release, region)
+        limits = derive_limits(release, region)
         own = {name: of_levels[depth - top] for name, of_levels in limits.items()}
         yield _Part(first, starts[first : last + 1], own)
 

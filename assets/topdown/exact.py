@@ -42,7 +42,7 @@ def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
     if not invariants:
         return "topdown/no_invariants", {}, {}
     values, names = placement(release)
-    names |= {"held": invariants, "types": PERSONS.groups.size, "ancestry": stage_ancestry(session, release)}
+    names |= {"declared": invariants, "types": PERSONS.groups.size, "ancestry": stage_ancestry(session, release)}
     return "topdown/invariants", values | {"names": [name for name, _ in invariants]}, names
 
 

@@ -3,7 +3,7 @@
 Those on estimates are evaluated at every level, by SQL alone, and share no code with the estimation.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Any
@@ -60,7 +60,10 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
             "The histograms count no records that the edit constraints rule out.",
             _check_impossible_records,
         ),
-        Gate("invariants_of_the_cef", INVARIANTS, "The stored invariants are those of the current CEF.", _check_invariants),
+        Gate(
+            "invariants_of_the_cef", INVARIANTS, "The stored invariants are those of the current CEF.",
+            _check_invariants,
+        ),
         Gate(
             "invariants_declared", INVARIANTS,
             "The declared invariants, and no others, are published exactly, for every place of their level.",
@@ -131,7 +134,8 @@ def _check_invariants(context: Context) -> list[str]:
 def _check_declared_invariants(context: Context) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        stored = session.rows("topdown/held", invariants=release.public(INVARIANTS), spine=release.public(SPINE))
+        names = {"invariants": release.public(INVARIANTS), "spine": release.public(SPINE)}
+        stored = session.rows("topdown/stored_invariants", **names)
     problems = []
     for name, level, missing in stored:
         if release.design.invariants.get(name) != level:
@@ -267,7 +271,7 @@ def _count_out_of_bounds(session: Session, release: TopDownRelease) -> Iterator[
 
 
 def _bounded_levels(
-    session: Session, release: TopDownRelease, among: Any
+    session: Session, release: TopDownRelease, among: Collection[str]
 ) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
     """Those invariants that are `among` some, at every level from the root to their own, with what statements bind."""
     ancestry = stage_ancestry(session, release)
@@ -277,7 +281,7 @@ def _bounded_levels(
             for depth, level in enumerate(release.levels[: last + 1]):
                 estimates, invariants = release.public(release.estimates(level)), release.public(INVARIANTS)
                 names = {"estimates": estimates, "invariants": invariants, "ancestry": ancestry}
-                yield name, level, {"invariant": name, "held": last, "depth": depth}, names
+                yield name, level, {"invariant": name, "own_depth": last, "depth": depth}, names
 
 
 def _check_microdata(context: Context) -> list[str]:

@@ -28,11 +28,7 @@ def histograms_recipe(release: TopDownRelease) -> Recipe:
 
 
 def require_possible(session: Session, release: TopDownRelease) -> None:
-    """Check that the stored histograms count no records that the edit constraints rule out.
-
-    Raises:
-        ImpossibleRecordsError: if they do.
-    """
+    """Raise ImpossibleRecordsError if the stored histograms count records that the edit constraints rule out."""
     if impossible := sum(count_impossible(session, release.confidential(HISTOGRAMS)).values()):
         raise ImpossibleRecordsError(
             f"{release.schema}: {impossible:,} persons of the CEF are minors in nursing facilities, which the edit "
@@ -64,11 +60,7 @@ def stage_level(session: Session, release: TopDownRelease, histogram: str, level
 def read_counts(
     session: Session, counts: Table | Fragment, first: int = 0, last: int = 2**62, **chosen: str | int
 ) -> Counts:
-    """The counts of the places from `first` up to `last`, in the order of places and cells.
-
-    Args:
-        chosen: the histogram, and the replicate, if the table has more than one.
-    """
+    """The counts of the places from `first` up to `last`, of the chosen histogram and replicate if there are more."""
     values = {"first": first, "last": last, **chosen}
     rows = session.arrow("topdown/counts", values, counts=counts, chosen=list(chosen))
     return Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))

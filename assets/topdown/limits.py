@@ -45,7 +45,7 @@ class Region:
     """A part of the spine with its invariants: what limits follow from.
 
     Attributes:
-        levels: consecutive levels: from that of the states to the finest, or from the root to that of the states.
+        levels: from that of the states to the finest, or from the root to that of the states.
         parents: for every level but the first, the parent of each place, numbered within the part.
         invariants: by name of those at one of the levels, the counts, shape (places, categories).
         unbounded: the upper bound of a group's count where no invariant bounds it, by histogram.
@@ -76,8 +76,8 @@ def limits_of(session: Session, release: TopDownRelease) -> dict[str, tuple[Limi
         SpineError: if the stored spine is not that of the release.
     """
     tree = read_tree(session, release)
-    states = [limits_in_state(release, state) for state in read_state_regions(session, release, tree)]
-    above = limits_above(release, read_upper_region(session, release, tree), [of_highest(state) for state in states])
+    states = [derive_limits(release, region) for region in read_state_regions(session, release, tree)]
+    above = derive_limits(release, read_upper_region(session, release, tree), [of_highest(state) for state in states])
     return {
         name: (
             *above[name],
@@ -90,9 +90,8 @@ def limits_of(session: Session, release: TopDownRelease) -> dict[str, tuple[Limi
 def require_feasible(session: Session, release: TopDownRelease) -> None:
     """Refuse invariants that no histograms satisfy, as `limits_of` does, with the limits of one state at a time."""
     tree = read_tree(session, release)
-    regions = read_state_regions(session, release, tree)
-    states = [of_highest(limits_in_state(release, region)) for region in regions]
-    limits_above(release, read_upper_region(session, release, tree), states)
+    states = [of_highest(derive_limits(release, region)) for region in read_state_regions(session, release, tree)]
+    derive_limits(release, read_upper_region(session, release, tree), states)
 
 
 def read_state_regions(session: Session, release: TopDownRelease, tree: Tree) -> Iterator[Region]:
@@ -103,8 +102,7 @@ def read_state_regions(session: Session, release: TopDownRelease, tree: Tree) ->
 def read_state_region(session: Session, release: TopDownRelease, tree: Tree, number: int) -> Region:
     """The places of one state, from the level of the states to the finest.
 
-    Raises:
-        InfeasibleError: if there is not a count for each place and category of an invariant.
+    Raises InfeasibleError if there is not a count for each place and category of an invariant.
     """
     depth = release.levels.index(level_of_states(release.levels))
     levels = release.levels[depth:]
@@ -124,8 +122,7 @@ def read_state_region(session: Session, release: TopDownRelease, tree: Tree, num
 def read_upper_region(session: Session, release: TopDownRelease, tree: Tree) -> Region:
     """The places from the root to the level of the states, with the invariants above the states.
 
-    Raises:
-        InfeasibleError: if there are counts of an invariant beyond one for each place and category.
+    Raises InfeasibleError if there are counts of an invariant beyond one for each place and category.
     """
     depth = release.levels.index(level_of_states(release.levels))
     invariants = {}
@@ -139,51 +136,51 @@ def read_upper_region(session: Session, release: TopDownRelease, tree: Tree) -> 
     return Region(release.levels[: depth + 1], tree.parents[:depth], invariants, _unbounded(release, tree))
 
 
-def limits_in_state(release: TopDownRelease, region: Region) -> LevelLimits:
-    """The limits of the places of a state, the level of the states first.
+def derive_limits(
+    release: TopDownRelease, region: Region, states: Sequence[Mapping[str, Limits]] | None = None
+) -> LevelLimits:
+    """The limits of the places of a region, its highest level first.
+
+    Args:
+        states: for the region above the states, the limits of each state, by histogram; None for a state.
 
     Raises:
         InfeasibleError: if no histograms satisfy them; the message names the state.
     """
-    # Without parents, the finest level is that of the states.
-    places = len(region.parents[-1]) if region.parents else 1
-    lower, upper = {}, {}
-    for name, schema in SCHEMAS.items():
-        lower[name] = np.zeros((places, schema.groups.size), dtype=np.int64)
-        upper[name] = np.full_like(lower[name], region.unbounded[name])
-    if (facilities := region.invariants.get(GROUP_QUARTERS)) is not None:
-        lower[PERSONS.name][:, HOUSEHOLDS + 1 :] = facilities
-        upper[PERSONS.name][:, HOUSEHOLDS + 1 :] = MOST_PERSONS * facilities
-    if (housing := region.invariants.get(HOUSING_UNITS)) is not None:
-        upper[PERSONS.name][:, HOUSEHOLDS] = MOST_PERSONS * housing[:, 0]
-    nobody = PERSONS.groups.answer(PERSONS.possible[None].astype(np.int64))[0] == 0
-    upper[PERSONS.name][:, nobody] = 0
-    limits = {}
+    limits: dict[str, Sequence[Limits]] = {}
     for name in SCHEMAS:
         totals = _totals(release, region, name)
         try:
-            limits[name] = propagate(region.levels, region.parents, lower[name], upper[name], totals)
+            if states is None:
+                limits[name] = propagate(region.levels, region.parents, *_bounds(region, name), totals)
+            else:
+                own = concatenate([state[name] for state in states])
+                limits[name] = propagate_above(region.levels, region.parents, own, totals[:-1])
         except InfeasibleError as error:
             at = f" ({region.levels[0]} {region.state})" if release.levels.index(region.levels[0]) else ""
-            raise _infeasible(release, name, f"{error}{at}") from None
+            invariants = ", ".join(f"{name} by {level}" for name, level in release.design.invariants.items())
+            raise InfeasibleError(
+                f"release {release.dataset.name}/{release.name}: invariants: no histograms of {name} satisfy the "
+                f"invariants ({invariants}): {error}{at}"
+            ) from None
     return limits
 
 
-def limits_above(release: TopDownRelease, region: Region, states: Sequence[Mapping[str, Limits]]) -> LevelLimits:
-    """The limits from the root to the level of the states, given those of each state.
-
-    Raises:
-        InfeasibleError: if no histograms satisfy them.
-    """
-    limits = {}
-    for name in SCHEMAS:
-        totals = _totals(release, region, name)[:-1]
-        try:
-            own = concatenate([state[name] for state in states])
-            limits[name] = propagate_above(region.levels, region.parents, own, totals)
-        except InfeasibleError as error:
-            raise _infeasible(release, name, str(error)) from None
-    return limits
+def _bounds(region: Region, histogram: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The least and the greatest counts of groups in the places of the finest level, shape (places, groups)."""
+    # Without parents, the finest level is that of the states.
+    places = len(region.parents[-1]) if region.parents else 1
+    lower = np.zeros((places, SCHEMAS[histogram].groups.size), dtype=np.int64)
+    upper = np.full_like(lower, region.unbounded[histogram])
+    if histogram == PERSONS.name:
+        if (facilities := region.invariants.get(GROUP_QUARTERS)) is not None:
+            lower[:, HOUSEHOLDS + 1 :] = facilities
+            upper[:, HOUSEHOLDS + 1 :] = MOST_PERSONS * facilities
+        if (housing := region.invariants.get(HOUSING_UNITS)) is not None:
+            upper[:, HOUSEHOLDS] = MOST_PERSONS * housing[:, 0]
+        nobody = PERSONS.groups.answer(PERSONS.possible[None].astype(np.int64))[0] == 0
+        upper[:, nobody] = 0
+    return lower, upper
 
 
 def of_highest(limits: LevelLimits) -> dict[str, Limits]:
@@ -213,14 +210,6 @@ def _incomplete(release: TopDownRelease, name: str, rows: int, places: int) -> I
     return InfeasibleError(
         f"{release.public(INVARIANTS)}: {name}: {rows:,} counts, not {len(_categories(name))} for each of {places:,} "
         "places"
-    )
-
-
-def _infeasible(release: TopDownRelease, histogram: str, reason: str) -> InfeasibleError:
-    invariants = ", ".join(f"{name} by {level}" for name, level in release.design.invariants.items())
-    return InfeasibleError(
-        f"release {release.dataset.name}/{release.name}: invariants: no histograms of {histogram} satisfy the "
-        f"invariants ({invariants}): {reason}"
     )
 
 

@@ -95,8 +95,9 @@ class Part:
     streams: tuple[Stream, ...]
 
     @property
-    def measured(self) -> Measured:
-        return self.streams[0].measured
+    def level(self) -> tuple[str, str]:
+        """The histogram and the level."""
+        return self.streams[0].measured.histogram, self.streams[0].measured.level
 
     @property
     def first(self) -> int:
@@ -157,15 +158,10 @@ def group_parts(streams: Iterable[Stream]) -> list[Part]:
 
 def order_parts(streams: Iterable[Stream]) -> list[Part]:
     """The parts in an order in which threads finish at about the same time: histogram and level by size, then parts."""
-
-    def locate(part: Part) -> tuple[str, str]:
-        return part.measured.histogram, part.measured.level
-
-    parts = group_parts(streams)
-    sizes = Counter[tuple[str, str]]()
+    parts, sizes = group_parts(streams), Counter[tuple[str, str]]()
     for part in parts:
-        sizes[locate(part)] += part.answers
-    return sorted(parts, key=lambda part: (-sizes[locate(part)], locate(part), -part.answers))
+        sizes[part.level] += part.answers
+    return sorted(parts, key=lambda part: (-sizes[part.level], part.level, -part.answers))
 
 
 def encode_answers(answers: NDArray[Any]) -> memoryview:
@@ -295,8 +291,7 @@ def read_part(
 ) -> Iterator[tuple[int, int, dict[Stream, NDArray[np.int32]]]]:
     """The stored answers of a part in batches of places: the first, that after the last, and the answers by stream.
 
-    Raises:
-        GridError: as `read_answers`, and if there are answers to other queries.
+    Raises GridError as `read_answers`, and if there are answers to other queries.
     """
     queries = [stream.measured for stream in part.streams]
     for first, last in part.batches():

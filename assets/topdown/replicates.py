@@ -15,15 +15,14 @@ with numbers that are no longer declared are deleted.
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import dagster as dg
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from assets.conventions import StageKind, attributes, public_table_metadata, table_schema
 from assets.failures import stated_plainly
@@ -45,7 +44,6 @@ from assets.topdown.release import REPLICATES, TopDownRelease
 from assets.topdown.spine import read_tree
 from assets.topdown.workers import ReplicateTask, make_replicate, perform
 from mechanisms.topdown.design import SCHEMAS, words
-from mechanisms.topdown.replicates import LevelLimits
 from mechanisms.topdown.schema import Counts
 from resources.custody import Custody
 from resources.statements import SQL, Table, Zone
@@ -89,9 +87,7 @@ class Basis:
 
     draw_id: str
     made_of: str
-    parents: Sequence[NDArray[np.int64]]
-    counts: Mapping[str, Counts]
-    limits: LevelLimits
+    template: ReplicateTask
 
 
 def build_replicates(release: TopDownRelease) -> dg.AssetsDefinition:
@@ -157,7 +153,7 @@ def make_replicates(
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             _discard(session, custody, release, kept)
     missing = [number for number in range(1, release.declaration.replicates + 1) if number not in kept]
-    tasks = (_task(release, basis, number) for number in missing)
+    tasks = (_task(basis, number) for number in missing)
     reported, processes = time.monotonic(), min(processes_of(release), max(len(missing), 1))
     with closing(perform(make_replicate, tasks, processes, release.scheduler)) as replicates:
         for number, counts, seconds in replicates:
@@ -175,16 +171,12 @@ def make_replicates(
 
 
 def read_basis(session: Session, custody: Custody, release: TopDownRelease) -> Basis:
-    """What current replicates follow from, as it is stored.
-
-    Raises:
-        StaleInputError: if the estimates of the finest level were altered.
-    """
+    """What current replicates follow from. Raises StaleInputError if the estimates of the finest level were altered."""
     estimates = release.public(release.estimates(release.finest))
     counts = {histogram: read_counts(session, estimates, histogram=histogram) for histogram in SCHEMAS}
-    parents = read_tree(session, release).parents
-    made_of = _made_of(session, custody, release)
-    return Basis(read_draw_id(session, release), made_of, parents, counts, limits_of(session, release))
+    parents, made_of = read_tree(session, release).parents, _made_of(session, custody, release)
+    template = ReplicateTask(0, b"", release.design, parents, counts, limits_of(session, release))
+    return Basis(read_draw_id(session, release), made_of, template)
 
 
 def key_of(draw_id: str, replicate: int) -> bytes:
@@ -238,7 +230,7 @@ def replicates_as_made(context: ReleaseContext[TopDownRelease]) -> list[str]:
         surplus = _surplus(session, release, [account.replicate for account in stored])
         problems += count_problem(surplus, "rows of no replicate")
     chosen = stored[choose_replicate(basis.draw_id, release.declaration.replicates) - 1]
-    _, counts, _ = make_replicate(_task(release, basis, chosen.replicate))
+    _, counts, _ = make_replicate(_task(basis, chosen.replicate))
     if hash_counts(counts) != chosen.content:
         problems.append(f"replicate {chosen.replicate}: made again, it differs")
     return problems
@@ -258,9 +250,8 @@ def _made_of(session: Session, custody: Custody, release: TopDownRelease) -> str
     return sha256(json.dumps([VERSION, estimates]).encode()).hexdigest()
 
 
-def _task(release: TopDownRelease, basis: Basis, number: int) -> ReplicateTask:
-    key = key_of(basis.draw_id, number)
-    return ReplicateTask(number, key, release.design, basis.parents, basis.counts, basis.limits)
+def _task(basis: Basis, number: int) -> ReplicateTask:
+    return replace(basis.template, replicate=number, key=key_of(basis.draw_id, number))
 
 
 def _is_current(session: Session, release: TopDownRelease, basis: Basis, account: Account) -> bool:

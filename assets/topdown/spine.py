@@ -32,7 +32,7 @@ class Tree:
     """The places of each level, numbered from 0, with the children of one parent next to each other.
 
     Attributes:
-        levels: the names of the levels, from the root to the finest.
+        levels: from the root to the finest.
         parents: for each level below the root, the number of each place's parent in the level above, shape (places,).
     """
 
@@ -65,11 +65,7 @@ class Tree:
 
 
 def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
-    """The recipe of the spine, from the CEF.
-
-    Raises:
-        SpineError: if a place lies in more than one place of the level above.
-    """
+    """The recipe of the spine, from the CEF. Raises SpineError if a place lies in two of the level above."""
     units = release.dataset.cef_tables()[0]
     levels = release.levels
     places = session.stage(
@@ -91,11 +87,7 @@ def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
 
 
 def write_spine(session: Session, release: TopDownRelease) -> None:
-    """Write the table `spine`.
-
-    Raises:
-        SpineError: if the codes do not form a tree.
-    """
+    """Write the table `spine`. Raises SpineError if the codes do not form a tree."""
     name, values, names = spine_recipe(session, release)
     session.create(release.public(SPINE), name, values, **names)
     if release.declaration.partitions:
@@ -139,11 +131,7 @@ def read_codes(
 
 
 def read_states(session: Session, release: TopDownRelease) -> list[str]:
-    """The codes of the places of the level of the states, in the order of their numbers.
-
-    Raises:
-        SpineError: if two have the same code.
-    """
+    """The codes of the states, in the order of their numbers. Raises SpineError if two are the same."""
     level = level_of_states(release.levels)
     states: list[str] = read_codes(session, release, level).to_pylist()
     if len(set(states)) < len(states):

@@ -199,11 +199,7 @@ def _stage_counts(session: Session, release: TopDownRelease, schema: Schema, anc
 
 
 def _pieces(places: Mapping[str, int]) -> list[dict[str, int]]:
-    """The bounds of pieces of all places by level and number: the first place, and the one after the last.
-
-    Args:
-        places: the number of places of every level, from the root.
-    """
+    """The bounds of pieces of all places by level and number: the first place, and the one after the last."""
     ends = np.cumsum(list(places.values()))
     cuts = np.arange(0, ends[-1], PLACES_AT_A_TIME)
     depths = np.searchsorted(ends, cuts, side="right")

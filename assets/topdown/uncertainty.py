@@ -94,7 +94,7 @@ def uncertainty_recipes(session: Session, release: TopDownRelease) -> dict[Table
             names = {
                 "spine": release.public(SPINE),
                 "cells": session.register(f"cells_of_{table.name}", cells),
-                "found": session.register(f"errors_of_{table.name}", pa.concat_tables(errors[table.name])),
+                "errors": session.register(f"errors_of_{table.name}", pa.concat_tables(errors[table.name])),
             }
             recipes[uncertainty_table(release, table.name)] = ("topdown/uncertainty", {}, names)
     rows = session.register("made_summary", _list_summary(sums, release))

@@ -94,17 +94,15 @@ def propagate(
     upper: NDArray[np.int64],
     totals: Sequence[NDArray[np.int64] | None],
 ) -> tuple[Limits, ...]:
-    """The limits of all units of all levels.
+    """By level, the tightest bounds of all units, and sets where bounds and totals do not suffice.
+
+    A total that is the sum of fixed totals is fixed too.
 
     Args:
         levels: names, from the root's to the finest.
         parents: for every level but the first, shape (units,): the position of each unit's parent in the level above.
         lower, upper: shape (units of the finest level, groups): bounds of the groups' counts.
         totals: for every level, shape (units,): fixed totals, `FREE` where a total is not fixed; None if none is.
-
-    Returns:
-        By level, the tightest bounds, and sets where bounds and totals do not suffice. A total that is the sum of fixed
-        totals is fixed too.
 
     Raises:
         InfeasibleError: if no histograms satisfy everything.
@@ -121,11 +119,9 @@ def propagate_above(
     finest: Limits,
     totals: Sequence[NDArray[np.int64] | None],
 ) -> tuple[Limits, ...]:
-    """The limits of all units of all levels, from those of the finest level. Subtrees can be propagated one by one.
+    """As `propagate`, from the tightened limits of the finest level, without totals of it.
 
-    Args:
-        finest: the limits of the last level's units, tightened.
-        totals: for every level but the last, as for `propagate`.
+    So subtrees can be propagated one by one.
     """
     limits = [finest]
     for position in reversed(range(len(levels) - 1)):

@@ -1,9 +1,7 @@
 """The allocations of the 2020 Census's redistricting release, as exact shares.
 
-This module holds ρ and its division over geographic levels and queries. `design` has the noise that follows from them;
-`mechanisms.accounting.semantics` computes what a share protects. Source: the parameter files that the Census Bureau
-published with its production code for P.L. 94-171 (United States, persons and units), and Bailie, Gong and Meng,
-Section 4.
+`design` has the noise that follows from them. Source: the parameter files that the Census Bureau published with its
+production code for P.L. 94-171 (United States, persons and units), and Bailie, Gong and Meng, Section 4.
 """
 
 from fractions import Fraction

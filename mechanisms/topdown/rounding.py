@@ -92,10 +92,10 @@ def round_children(
         levels = [_answers(x, nodes, limit, widened) for nodes, limit in zip(maps, limits, strict=True)]
         choices = _choices(levels, parent)
         if choices is not None:
-            found = [level.chosen(own) for level, own in zip(levels, choices, strict=True)]
-            _require(found, maps, parent, limits)
-            distances = [np.abs(answers - level.real).sum() for answers, level in zip(found, levels, strict=True)]
-            return Rounded(found[-1], tuple(map(float, distances)))
+            rounded = [level.chosen(own) for level, own in zip(levels, choices, strict=True)]
+            _require(rounded, maps, parent, limits)
+            distances = [np.abs(answers - level.real).sum() for answers, level in zip(rounded, levels, strict=True)]
+            return Rounded(rounded[-1], tuple(map(float, distances)))
     raise NotRoundedError(f"{x.shape[0]} children of {x.shape[1]} cells: no integers within 1 meet the constraints")
 
 
@@ -159,17 +159,17 @@ def _choices(levels: Sequence[_Answers], parent: NDArray[np.int64] | None) -> li
 
 
 def _require(
-    found: Sequence[NDArray[np.int64]],
+    rounded: Sequence[NDArray[np.int64]],
     maps: Sequence[NDArray[np.int64]],
     parent: NDArray[np.int64] | None,
     bounds: Sequence[Bounds | None],
 ) -> None:
     """Check all constraints in integers, whatever the solver's tolerances."""
-    histograms = found[-1]
+    histograms = rounded[-1]
     sound = bool(np.all(histograms >= 0))
     if parent is not None:
         sound &= np.array_equal(histograms.sum(axis=0), parent)
-    for answers, nodes, limits in zip(found, maps, bounds, strict=True):
+    for answers, nodes, limits in zip(rounded, maps, bounds, strict=True):
         sound &= np.array_equal(add_up(histograms, nodes, answers.shape[1]), answers)
         if limits is not None:
             sound &= bool(np.all((limits[0] <= answers) & (answers <= limits[1])))

@@ -103,7 +103,6 @@ class Schema:
     """A histogram: every combination of the attributes' codes is a cell, the last attribute changing fastest.
 
     Attributes:
-        recodes: coarser readings that queries may name.
         bounded: the attribute whose counts have bounds in every geographic unit; None if there is none.
         impossible: combinations of codes that no record has, as codes by attribute.
         rounding: the queries that are rounded in turn, before the cells. Each refines the one before.
@@ -137,8 +136,7 @@ class Schema:
     def marginal(self, query: str) -> Marginal:
         """The query of a name: `total`, `detailed`, an attribute, a recode, or several of them joined by ` * `.
 
-        Raises:
-            QueryError: if the name contains an unknown attribute or recode, or an attribute twice.
+        Raises QueryError if the name contains an unknown attribute or recode, or an attribute twice.
         """
         if query not in self._marginals:
             self._marginals[query] = self._build(query)

@@ -4,7 +4,7 @@ unit AS (
     {% include "topdown/placed_units.sql" %}
 ),
 counted AS (
-    {% for invariant, depth in held %}
+    {% for invariant, depth in declared %}
     SELECT $names[{{ loop.index }}] AS invariant, ancestry.depth, ancestry.number, at_finest.category, sum(at_finest.count)::BIGINT AS count
     FROM (
         {% if invariant == "population" %}
@@ -27,7 +27,7 @@ counted AS (
     {% endfor %}
 ),
 due AS (
-    {% for invariant, depth in held %}
+    {% for invariant, depth in declared %}
     SELECT $names[{{ loop.index }}] AS invariant, place.depth, place.level, place.number, place.geoid, types.category
     FROM {{ spine }} AS place
     CROSS JOIN range({% if invariant == "group_quarters" %}1, {{ types }}{% else %}0, 1{% endif %}) AS types(category)
