@@ -19,11 +19,10 @@ session checks whether the measurements were drawn anew in the meantime.
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
 from hashlib import sha256
-from itertools import groupby
 from pathlib import Path
 from typing import TypeGuard
 
@@ -45,7 +44,7 @@ from assets.topdown.measurements import Digests, Stream, read_answers, read_stre
 from assets.topdown.release import TopDownRelease, level_of_states
 from assets.topdown.spine import Tree, plural, read_codes, read_states, read_tree
 from assets.topdown.workers import Outcome, Task, WorkerError, estimate_task, perform
-from mechanisms.topdown.design import SCHEMAS, Measured, words
+from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.estimation import Families, Measurement, divide_parents
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.schema import DETAILED
@@ -126,28 +125,109 @@ class _Part:
     Attributes:
         parent: the number of the first parent.
         starts: shape (parents + 1,), as `mechanisms.topdown.replicates.starts_of`, from that of the first parent.
+        streams: of the measurements of these places.
         limits: by histogram.
     """
 
     parent: int
     starts: NDArray[np.int64]
+    streams: Sequence[Stream]
     limits: Mapping[str, Limits]
 
 
 class _Reading:
-    """What an estimation reads: the streams of a scope by query, and the running hashes of answers and regions."""
+    """What an estimation reads, task by task, with the hashes of what it has read. No session is open between tasks.
 
-    def __init__(self, tree: Tree, scope: Scope, streams: Iterable[Stream]) -> None:
-        own = [stream for stream in streams if _is_in(stream, scope)]
-        self.streams: dict[Measured, list[Stream]] = {}
-        for stream in own:
-            self.streams.setdefault(stream.measured, []).append(stream)
-        first, last = min(stream.first for stream in own), max(stream.last for stream in own)
-        starts = tree.starts(scope.level)
+    Attributes:
+        places, parents: how many there are in all tasks.
+        answers: the running hashes of the answers that were read.
+        regions: the digests of spine and invariants that were read, region by region.
+    """
+
+    def __init__(
+        self, session: Session, warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tree, draw_id: str
+    ) -> None:
+        self.scope, self.regions = scope, list[str]()
+        self._warehouse, self._release, self._tree, self._draw_id = warehouse, release, tree, draw_id
+        self._streams = [
+            stream
+            for stream in read_streams(session, release)
+            if stream.measured.level == scope.level and scope.state in ("", stream.state)
+        ]
+        self._starts = tree.starts(scope.level)
+        first, last = min(stream.first for stream in self._streams), max(stream.last for stream in self._streams)
         self.places = last - first
-        self.parents = int(np.searchsorted(starts, last) - np.searchsorted(starts, first))
-        self.answers = Digests(own)
-        self.regions: list[str] = []
+        self.parents = int(np.searchsorted(self._starts, last) - np.searchsorted(self._starts, first))
+        self.answers = Digests(self._streams)
+
+    def tasks(self) -> Iterator[Task]:
+        """All parents in order, some at a time."""
+        of_a_task = min(PLACES_OF_A_TASK, -(-self.places // (8 * processes_of(self._release))))
+        for part in self._parts():
+            for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
+                with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+                    _require_draw(session, self._release, self._draw_id, self.scope)
+                    families = self._read_families(session, part, first, last)
+                for begin, end in divide_parents(part.starts, first, last, of_a_task):
+                    own = {name: of_batch.between(begin - first, end - first) for name, of_batch in families.items()}
+                    yield Task(int(part.starts[begin]), end - begin, own)
+
+    def _parts(self) -> Iterator[_Part]:
+        release, tree = self._release, self._tree
+        depth, top = (release.levels.index(level) for level in (self.scope.level, level_of_states(release.levels)))
+        if depth <= top:
+            states = []
+            with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+                regions = _read_regions(session, release, tree, self.scope)
+                upper = next(regions)
+                self.regions.append(upper.digest)
+                for region in regions:
+                    self.regions.append(region.digest)
+                    states.append(of_highest(derive_limits(release, region)))
+            limits = derive_limits(release, upper, states)
+            yield _Part(0, self._starts, self._streams, {name: levels[depth] for name, levels in limits.items()})
+            return
+        with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+            numbers = _states(session, release, tree, self.scope)
+        for number in numbers:
+            with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+                region = read_state_region(session, release, tree, number)
+            self.regions.append(region.digest)
+            first, last = tree.ranges_below(release.levels[top], number)[depth - 1 - top]
+            streams = [stream for stream in self._streams if stream.state == region.state]
+            limits = derive_limits(release, region)
+            own = {name: levels[depth - top] for name, levels in limits.items()}
+            yield _Part(first, self._starts[first : last + 1], streams, own)
+
+    def _read_families(self, session: Session, part: _Part, begin: int, end: int) -> dict[str, Families]:
+        """By histogram, the parents of a part from `begin` up to `end`, with the measurements of their children."""
+        release, level, above = self._release, self.scope.level, _scope_above(self._release, self.scope)
+        first, last = (int(start) for start in part.starts[[begin, end]])
+        origin = int(part.starts[0])
+        parents = part.parent + begin, part.parent + end
+        names: tuple[str, ...] = (level,)
+        if above:
+            codes = read_codes(session, release, above.level, *parents).to_pylist()
+            names = tuple(f"{plural(level)} of {words(above.level)} {code}" for code in codes)
+        families = {}
+        for histogram, schema in SCHEMAS.items():
+            streams = {stream.measured: stream for stream in part.streams if stream.measured.histogram == histogram}
+            answers = read_answers(session, release, list(streams), first, last)
+            self.answers.add({stream: answers[query] for query, stream in streams.items()})
+            histograms = None
+            if above:
+                counts = read_counts(session, _tables(release, above)[0], *parents, histogram=histogram)
+                histograms = counts.answer(schema.marginal(DETAILED), *parents)
+            families[histogram] = Families(
+                schema,
+                names,
+                part.starts[begin : end + 1] - first,
+                tuple(Measurement(query.query, query.variance, answers[query]) for query in streams),
+                part.limits[histogram].between(first - origin, last - origin),
+                level in release.design.total_first,
+                histograms,
+            )
+        return families
 
 
 def estimate_level(
@@ -175,11 +255,10 @@ def estimate_level(
             region = _hash([region.digest for region in _read_regions(session, release, tree, scope)])
             if stored.made_of == _made_of(release, draw_id, scope, region, above):
                 return stored
-        reading = _Reading(tree, scope, read_streams(session, release))
+        reading = _Reading(session, warehouse, release, scope, tree, draw_id)
     parents, reported = reading.parents, time.monotonic()
-    tasks = _tasks(warehouse, release, scope, tree, draw_id, reading)
     with warehouse.private_folder() as folder, closing(_Results(folder)) as results:
-        outcomes = perform(estimate_task, tasks, min(processes_of(release), parents), release.scheduler)
+        outcomes = perform(estimate_task, reading.tasks(), min(processes_of(release), parents), release.scheduler)
         with closing(outcomes):
             for outcome in outcomes:
                 results.add(outcome)
@@ -456,93 +535,6 @@ def _states(session: Session, release: TopDownRelease, tree: Tree, scope: Scope)
     if scope.state:
         return [read_states(session, release).index(scope.state)]
     return range(tree.places(level_of_states(release.levels)))
-
-
-def _is_in(stream: Stream, scope: Scope) -> bool:
-    return stream.measured.level == scope.level and (not scope.state or stream.state == scope.state)
-
-
-def _parts(
-    warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tree, reading: _Reading
-) -> Iterator[_Part]:
-    """The parts of a scope. No session is open between them."""
-    starts = tree.starts(scope.level)
-    depth, top = (release.levels.index(level) for level in (scope.level, level_of_states(release.levels)))
-    if depth <= top:
-        states = []
-        with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            regions = _read_regions(session, release, tree, scope)
-            upper = next(regions)
-            reading.regions.append(upper.digest)
-            for region in regions:
-                reading.regions.append(region.digest)
-                states.append(of_highest(derive_limits(release, region)))
-        limits = derive_limits(release, upper, states)
-        yield _Part(0, starts, {name: of_levels[depth] for name, of_levels in limits.items()})
-        return
-    with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        numbers = _states(session, release, tree, scope)
-    for number in numbers:
-        with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            region = read_state_region(session, release, tree, number)
-        reading.regions.append(region.digest)
-        first, last = tree.ranges_below(release.levels[top], number)[depth - 1 - top]
-        limits = derive_limits(release, region)
-        own = {name: of_levels[depth - top] for name, of_levels in limits.items()}
-        yield _Part(first, starts[first : last + 1], own)
-
-
-def _tasks(
-    warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tree, draw_id: str, reading: _Reading
-) -> Iterator[Task]:
-    """All parents in order, some at a time. No session is open between tasks. What is read is added to `reading`."""
-    of_a_task = min(PLACES_OF_A_TASK, -(-reading.places // (8 * processes_of(release))))
-    for part in _parts(warehouse, release, scope, tree, reading):
-        for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
-            with warehouse.session(reads=[Zone.PUBLIC]) as session:
-                _require_draw(session, release, draw_id, scope)
-                families = _read_families(session, release, scope, part, first, last, reading)
-            for begin, end in divide_parents(part.starts, first, last, of_a_task):
-                own = {name: of_batch.between(begin - first, end - first) for name, of_batch in families.items()}
-                yield Task(int(part.starts[begin]), end - begin, own)
-
-
-def _read_families(
-    session: Session, release: TopDownRelease, scope: Scope, part: _Part, begin: int, end: int, reading: _Reading
-) -> dict[str, Families]:
-    """By histogram, the parents of a part from `begin` up to `end`, with the measurements of their children."""
-    first, last = (int(start) for start in part.starts[[begin, end]])
-    origin = int(part.starts[0])
-    measurements: dict[str, list[Measurement]] = {histogram: [] for histogram in SCHEMAS}
-    for histogram, queries in groupby(reading.streams, lambda query: query.histogram):
-        for query, answers in read_answers(session, release, list(queries), first, last).items():
-            measurements[histogram].append(Measurement(query.query, query.variance, answers))
-            for stream in reading.streams[query]:
-                own = slice(max(stream.first, first) - first, max(min(stream.last, last) - first, 0))
-                reading.answers.add({stream: answers[own]})
-    above = _scope_above(release, scope)
-    parents = range(part.parent + begin, part.parent + end)
-    names: tuple[str, ...] = (scope.level,)
-    if above:
-        codes = read_codes(session, release, above.level, parents.start, parents.stop).to_pylist()
-        names = tuple(f"{plural(scope.level)} of {words(above.level)} {code}" for code in codes)
-    families = {}
-    for histogram, schema in SCHEMAS.items():
-        histograms = None
-        if above:
-            table, _ = _tables(release, above)
-            counts = read_counts(session, table, parents.start, parents.stop, histogram=histogram)
-            histograms = counts.answer(schema.marginal(DETAILED), parents.start, parents.stop)
-        families[histogram] = Families(
-            schema,
-            names,
-            part.starts[begin : end + 1] - first,
-            tuple(measurements[histogram]),
-            part.limits[histogram].between(first - origin, last - origin),
-            scope.level in release.design.total_first,
-            histograms,
-        )
-    return families
 
 
 class _Results:

@@ -135,13 +135,13 @@ def copied(estimated_village: Estimated, tmp_path: Path) -> Estimated:
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The levels that are computed, in order, as they are."""
     levels: list[str] = []
-    tasks = estimation._tasks
+    right = estimation._Reading.tasks
 
-    def spied(warehouse: Any, release: Any, scope: estimation.Scope, *rest: Any) -> Any:
-        levels.append(scope.level)
-        return tasks(warehouse, release, scope, *rest)
+    def spied(reading: estimation._Reading) -> Any:
+        levels.append(str(reading.scope))
+        return right(reading)
 
-    monkeypatch.setattr(estimation, "_tasks", spied)
+    monkeypatch.setattr(estimation._Reading, "tasks", spied)
     return levels
 
 

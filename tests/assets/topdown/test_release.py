@@ -687,13 +687,13 @@ class KilledError(Exception):
 def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The levels of which families are estimated, in order; found as they are, a level is not among them."""
     levels: list[str] = []
-    right = estimation._tasks
+    right = estimation._Reading.tasks
 
-    def spied(warehouse: Any, release: Any, level: str, *rest: Any) -> Any:
-        levels.append(str(level))
-        return right(warehouse, release, level, *rest)
+    def spied(reading: estimation._Reading) -> Any:
+        levels.append(str(reading.scope))
+        return right(reading)
 
-    monkeypatch.setattr(estimation, "_tasks", spied)
+    monkeypatch.setattr(estimation._Reading, "tasks", spied)
     return levels
 
 
