@@ -28,9 +28,8 @@ from benchmarks.topdown import charge
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import replicate_noise, roll_up
+from mechanisms.topdown.replicates import QUANTILE, Intervals, Sums, intervals, replicate_noise, roll_up
 from mechanisms.topdown.schema import DETAILED, Counts, Schema
-from mechanisms.topdown.uncertainty import QUANTILE, Intervals, Sums, intervals
 from orchestration.components.topdown import TopDown
 from resources.statements import Zone
 

@@ -1,6 +1,6 @@
 """The asset `uncertainty`: for every cell of the redistricting tables, its error by the replicates, and a summary.
 
-`replicates` makes the replicates, and `mechanisms.topdown.uncertainty` has the rules. Only public tables are read. A
+`replicates` makes the replicates, and `mechanisms.topdown.replicates` has the rules. Only public tables are read. A
 gate makes the tables again.
 """
 
@@ -23,9 +23,8 @@ from assets.topdown.spine import read_tree
 from assets.topdown.tables import redistricting_tables
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import RedistrictingTable
-from mechanisms.topdown.replicates import one_level_up
+from mechanisms.topdown.replicates import Moments, Sums, intervals, one_level_up
 from mechanisms.topdown.schema import Schema
-from mechanisms.topdown.uncertainty import Moments, Sums, intervals
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 

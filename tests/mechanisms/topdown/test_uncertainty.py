@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import one_level_up, roll_up, starts_of
+from mechanisms.topdown.replicates import Moments, Sums, intervals, one_level_up, roll_up, starts_of
 from mechanisms.topdown.schema import PERSONS, Counts, Marginal
-from mechanisms.topdown.uncertainty import Moments, Sums, intervals
 from tests.depth import examples
 
 SETTINGS = settings(deadline=None, derandomize=True, max_examples=examples(60))
