@@ -26,8 +26,8 @@ PLACES_AT_A_TIME = 256
 """The places whose answers are in memory at a time, unless a single parent has more."""
 
 QUANTILE = 2.015
-"""The 95% quantile of Student's t with 5 degrees of freedom, as in the Census Bureau's approximate Monte Carlo confidence
-intervals for the 2020 Census. It was chosen by experiment; there is no theory for it."""
+"""The 95% quantile of Student's t with 5 degrees of freedom, as in the Census Bureau's approximate Monte Carlo
+confidence intervals for the 2020 Census. It was chosen by experiment; there is no theory for it."""
 
 LevelLimits = Mapping[str, Sequence[Limits]]
 """By histogram, the limits of each level, the root's first."""
