@@ -106,12 +106,9 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
 
 def _keep_partitions(instance: dg.DagsterInstance, release: TopDownRelease, states: Sequence[str]) -> None:
     name = state_partitions(release).name
-    stored = instance.get_dynamic_partitions(name)
-    for state in stored:
-        if state not in states:
-            instance.delete_dynamic_partition(name, state)
-    if added := [state for state in states if state not in stored]:
-        instance.add_dynamic_partitions(name, added)
+    for state in set(instance.get_dynamic_partitions(name)).difference(states):
+        instance.delete_dynamic_partition(name, state)
+    instance.add_dynamic_partitions(name, states)
 
 
 def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:

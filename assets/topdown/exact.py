@@ -4,15 +4,16 @@ The table `spine` is made in `spine`, and that of the invariants here. `limits` 
 """
 
 import dagster as dg
+import pyarrow as pa
 
 from assets.conventions import INVARIANT, StageKind, attributes, preview, public_table_metadata, table_schema
 from assets.failures import stated_plainly
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
+from assets.topdown.limits import categories_of
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import placement, stage_ancestry, summarize_levels, write_spine
 from mechanisms.topdown.design import words
-from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session, Warehouse
@@ -36,14 +37,17 @@ INVARIANT_COLUMNS = {
     "count": "Exact count",
 }
 
+_DECLARED = pa.schema([("invariant", pa.string()), ("depth", pa.int64()), ("categories", pa.list_(pa.int64()))])
+
 
 def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
-    invariants = [(name, release.levels.index(level)) for name, level in sorted(release.design.invariants.items())]
-    if not invariants:
-        return "topdown/no_invariants", {}, {}
+    rows = [
+        {"invariant": name, "depth": release.levels.index(level), "categories": categories_of(name).tolist()}
+        for name, level in release.design.invariants.items()
+    ]
     values, names = placement(release)
-    names |= {"declared": invariants, "types": PERSONS.groups.size, "ancestry": stage_ancestry(session, release)}
-    return "topdown/invariants", values | {"names": [name for name, _ in invariants]}, names
+    names["declared"] = session.register("declared", pa.Table.from_pylist(rows, schema=_DECLARED))
+    return "topdown/invariants", values, names | {"ancestry": stage_ancestry(session, release)}
 
 
 def write_invariants(session: Session, release: TopDownRelease) -> None:

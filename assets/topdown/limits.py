@@ -129,7 +129,7 @@ def read_upper_region(session: Session, release: TopDownRelease, tree: Tree) -> 
     for name, level in release.design.invariants.items():
         places, values = tree.places(level), {"invariant": name, "level": level}
         (rows,) = session.row(_COUNTS_STORED, values, invariants=release.public(INVARIANTS))
-        if rows != places * len(_categories(name)):
+        if rows != places * len(categories_of(name)):
             raise _incomplete(release, name, rows, places)
         if level in release.levels[:depth]:
             invariants[name] = _read_counts(session, release, name, level, 0, places)
@@ -194,7 +194,7 @@ def _read_counts(
     values = {"invariant": name, "level": level, "first": first, "last": last}
     rows = session.arrow("topdown/invariant_counts", values, invariants=release.public(INVARIANTS))
     number, category, count = (rows[column].to_numpy() for column in ("number", "category", "count"))
-    places, categories = last - first, _categories(name)
+    places, categories = last - first, categories_of(name)
     if not np.array_equal(number, np.repeat(np.arange(first, last), len(categories))) or not np.array_equal(
         category, np.tile(categories, places)
     ):
@@ -202,13 +202,13 @@ def _read_counts(
     return np.asarray(count, dtype=np.int64).reshape(places, len(categories))
 
 
-def _categories(name: str) -> NDArray[np.int64]:
+def categories_of(name: str) -> NDArray[np.int64]:
     return np.arange(1, PERSONS.groups.size) if name == GROUP_QUARTERS else np.zeros(1, dtype=np.int64)
 
 
 def _incomplete(release: TopDownRelease, name: str, rows: int, places: int) -> InfeasibleError:
     return InfeasibleError(
-        f"{release.public(INVARIANTS)}: {name}: {rows:,} counts, not {len(_categories(name))} for each of {places:,} "
+        f"{release.public(INVARIANTS)}: {name}: {rows:,} counts, not {len(categories_of(name))} for each of {places:,} "
         "places"
     )
 

@@ -283,13 +283,14 @@ class TopDownDesign:
 
 def _measure(histogram: str, allocation: Allocation) -> list[Measured]:
     """The queries of a histogram by level, those with fewer cells first, whatever the order of declaration."""
-    measured = [
-        Measured(histogram, level, query, allocation.part(level, query), variance)
-        for level in allocation.levels
-        for query, variance in variances(allocation, level).items()
-    ]
-    place = {level: number for number, level in enumerate(allocation.levels)}
-    return sorted(measured, key=lambda part: (place[part.level], part.marginal.size, part.query))
+    measured = []
+    for level in allocation.levels:
+        queries = [
+            Measured(histogram, level, query, allocation.part(level, query), variance)
+            for query, variance in variances(allocation, level).items()
+        ]
+        measured += sorted(queries, key=lambda query: (query.marginal.size, query.query))
+    return measured
 
 
 def words(level: str) -> str:
