@@ -320,7 +320,7 @@ def levels_not_as_made(
     of_states = regions[1:]
     wrong: list[Scope] = []
     read: dict[str, str] = {}
-    known: dict[Scope, Estimation] = {}
+    known: dict[Scope | None, Estimation] = {}
     for scope in scopes_of(release, states):
         above = _scope_above(release, scope)
         if above and above not in known:
@@ -331,14 +331,13 @@ def levels_not_as_made(
             continue
         own = of_states if release.is_below_states(scope.level) else regions
         region = _hash([of_states[states.index(scope.state)]] if scope.state else own)
-        if stored.made_of != _made_of(release, draw_id, scope, region, known[above] if above else None):
+        if stored.made_of != _made_of(release, draw_id, scope, region, known.get(above)):
             wrong.append(scope)
         read |= json.loads(stored.read)
         known[scope] = stored
     for level in release.levels:
-        if all(scope in known for scope in _scopes(release, level, states)) and not _is_united(
-            session, release, level, states
-        ):
+        is_known = all(scope in known for scope in _scopes(release, level, states))
+        if is_known and not _is_united(session, release, level, states):
             wrong.append(Scope(level))
     return tuple(wrong), read
 
@@ -353,14 +352,14 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
             if there are tables of other states.
     """
     draw_id, states = read_draw_id(session, release), read_states(session, release)
-    known: dict[Scope, Estimation] = {}
+    known: dict[Scope | None, Estimation] = {}
     stale = list[Scope]()
     for scope in scopes_of(release, states):
         above = _scope_above(release, scope)
         if above and above not in known:
             continue
         stored = _stored_account(session, custody, release, scope)
-        if _is_of_draw(stored, release, draw_id, scope, known[above] if above else None):
+        if _is_of_draw(stored, release, draw_id, scope, known.get(above)):
             known[scope] = stored
         else:
             stale.append(scope)

@@ -17,11 +17,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from hashlib import sha256
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,6 @@ from mechanisms.topdown.schema import Counts
 
 T = TypeVar("T")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 _AHEAD = 4
 """The tasks for each process that are read in advance: enough to keep it busy, and few enough to bound memory."""
@@ -48,12 +47,6 @@ _CONNECT = 30
 _KEPT = "the levels and replicates that were finished are kept, so another run continues from there"
 
 _ENDED = f"an estimating process ended prematurely: it was killed, or ran out of memory; {_KEPT}"
-
-
-class Promise(Protocol[R_co]):
-    """A result that is waited for, of a process or of a cluster."""
-
-    def result(self) -> R_co: ...
 
 
 class WorkerError(RefusedError):
@@ -139,7 +132,8 @@ def in_processes(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> 
         yield from _in_order(submit, tasks, _AHEAD * processes)
     except BrokenProcessPool:
         # It joins the pool, which ends all that was submitted; what is waited for below has then ended too.
-        _discard_pool()
+        pool.shutdown(cancel_futures=True)
+        _pool.cache_clear()
         raise WorkerError(_ENDED) from None
     finally:
         for future in submitted:
@@ -185,7 +179,7 @@ def on_cluster(
         raise WorkerError(f"the Dask cluster {scheduler} cannot be reached, or the connection broke") from None
 
 
-def _send(submit: Callable[..., Promise[R]], work: Callable[[T], R], task: T) -> Promise[R]:
+def _send(submit: Callable[..., Any], work: Callable[[T], R], task: T) -> Any:
     if type(task) not in (Task, ReplicateTask):
         raise TypeError(f"{type(task).__name__} is not sent to a cluster: it may not be public")
     return submit(_with_same_code, work, task, code_digest())
@@ -207,9 +201,9 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def _in_order(submit: Callable[[T], Promise[R]], tasks: Iterator[T], ahead: int) -> Generator[R, None, None]:
-    """The results of tasks in order, with at most `ahead` of them under way or waiting for one before them."""
-    waiting = deque[Promise[R]]()
+def _in_order(submit: Callable[[T], Any], tasks: Iterator[T], ahead: int) -> Generator[Any, None, None]:
+    """The results of submitted futures in order, with at most `ahead` under way or waiting for one before them."""
+    waiting = deque[Any]()
     for task in tasks:
         waiting.append(submit(task))
         if len(waiting) == ahead:
@@ -218,22 +212,10 @@ def _in_order(submit: Callable[[T], Promise[R]], tasks: Iterator[T], ahead: int)
         yield waiting.popleft().result()
 
 
-_kept: list[tuple[int, ProcessPoolExecutor]] = []
-"""The pool of this process with its number of processes, if there is one. It takes seconds to start, so the levels of a
-run share it; it ends with this process."""
-
-
+@lru_cache(maxsize=1)
 def _pool(processes: int) -> ProcessPoolExecutor:
-    if _kept and _kept[0][0] != processes:
-        _discard_pool()
-    if not _kept:
-        _kept.append((processes, ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process)))
-    return _kept[0][1]
-
-
-def _discard_pool() -> None:
-    _, pool = _kept.pop()
-    pool.shutdown(cancel_futures=True)
+    """A pool takes seconds to start, so the levels of a run share it until another one is made."""
+    return ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process)
 
 
 def _start_process() -> None:
