@@ -15,6 +15,7 @@ from assets.conventions import StageKind, attributes, preview, table_schema
 from assets.failures import stated_plainly
 from assets.topdown.release import SPINE, TopDownRelease
 from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.redistricting import CODES
 from mechanisms.topdown.schema import PERSONS, Schema
 from resources.statements import Fragment, Zone
 from resources.warehouse import Session, Warehouse
@@ -32,12 +33,10 @@ RECORD_COLUMNS = {
 }
 
 INPUT_CODES: Mapping[str, tuple[str, ...]] = {
+    **{name: tuple(map(str, labels)) for name, labels in CODES.items()},
     "hhgq": ("0", *GROUP_QUARTERS_TYPES),
-    "hhinstlevels": ("0", "1", "2"),
-    "votingage": ("0", "1"),
     "hispanic": tuple(HISPANIC),
     "cenrace": tuple(RACES),
-    "occupancy": ("0", "1"),
 }
 """By attribute or recode, its codes in published files, in the order of the histograms: those of the census files for
 the type of group quarters, Hispanic origin and race. The census files have no codes for the others."""

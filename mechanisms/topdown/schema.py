@@ -125,7 +125,7 @@ class Schema:
         """Shape (cells,): whether a record can be in the cell."""
         ruled_out = np.zeros(self.size, dtype=bool)
         for combination in self.impossible:
-            ruled_out |= reduce(np.logical_and, (self._codes(name) == code for name, code in combination.items()))
+            ruled_out |= reduce(np.logical_and, (self._codes[name] == code for name, code in combination.items()))
         return ~ruled_out
 
     @cached_property
@@ -143,8 +143,7 @@ class Schema:
         return self._marginals[query]
 
     def _build(self, query: str) -> Marginal:
-        sizes = {attribute.name: attribute.size for attribute in self.attributes}
-        sizes |= {recode.name: max(recode.codes) + 1 for recode in self.recodes}
+        sizes = {name: int(codes.max()) + 1 for name, codes in self._codes.items()}
         origins = {name: name for name in sizes} | {recode.name: recode.attribute for recode in self.recodes}
         names = {TOTAL: [], DETAILED: [attribute.name for attribute in self.attributes]}.get(
             query, query.split(_PRODUCT)
@@ -156,17 +155,18 @@ class Schema:
             raise QueryError(f"{self.name}: the query {query!r} names an attribute twice")
         cells = np.zeros(self.size, dtype=np.int32)
         for name in names:
-            cells = cells * sizes[name] + self._codes(name)
+            cells = cells * sizes[name] + self._codes[name]
         size = prod(sizes[name] for name in names)
         return Marginal(query, cells.astype(np.int32), size, frozenset(origins[name] for name in names))
 
-    def _codes(self, name: str) -> Cells:
-        for recode in self.recodes:
-            if recode.name == name:
-                return np.array(recode.codes, dtype=np.int32)[self._codes(recode.attribute)]
-        position = [attribute.name for attribute in self.attributes].index(name)
-        inner = prod(attribute.size for attribute in self.attributes[position + 1 :])
-        return (np.arange(self.size) // inner % self.attributes[position].size).astype(np.int32)
+    @cached_property
+    def _codes(self) -> dict[str, Cells]:
+        """By attribute and recode, the code of each cell."""
+        names = [attribute.name for attribute in self.attributes]
+        sizes = [attribute.size for attribute in self.attributes]
+        codes = dict(zip(names, np.indices(sizes, dtype=np.int32).reshape(len(sizes), -1), strict=True))
+        recoded = {recode.name: np.array(recode.codes, np.int32)[codes[recode.attribute]] for recode in self.recodes}
+        return codes | recoded
 
 
 PERSONS = Schema(
