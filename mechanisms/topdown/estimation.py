@@ -46,12 +46,10 @@ class Estimate:
     Attributes:
         histograms: shape (children, cells), integers that meet all constraints.
         solutions: the real-valued solutions, in order of the passes; empty if the constraints leave no choice.
-        distances: of the integers from the last solution, as `rounding.Rounded.distances`.
     """
 
     histograms: NDArray[np.int64]
     solutions: tuple[Solution, ...]
-    distances: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,7 @@ def estimate(
         NotRoundedError: if there are no integers nearby.
     """
     if parent is not None and (len(limits.totals) == 1 or not parent.any()):
-        return Estimate(np.tile(parent, (len(limits.totals), 1)), (), ())
+        return Estimate(np.tile(parent, (len(limits.totals), 1)), ())
     possible = schema.possible & (limits.upper.max(axis=0) > 0)[schema.groups.cells]
     unsorted = np.flatnonzero(possible if parent is None else parent > 0)
     support = unsorted[np.argsort(schema.groups.cells[unsorted], kind="stable")]
@@ -185,7 +183,7 @@ def estimate(
     counts = nearest_counts(real, limits, None if parent is None else schema.groups.answer(parent[None])[0])
     fixed = Limits(counts, counts, counts.sum(axis=1))
     again = _within_bounds(schema, measurements, fixed, parent, support, total_first)
-    return Estimate(again.histograms, first.solutions + again.solutions, again.distances)
+    return Estimate(again.histograms, first.solutions + again.solutions)
 
 
 def _within_bounds(
@@ -199,7 +197,7 @@ def _within_bounds(
     """Histograms within bounds and totals. Only cells of the support, which is in order of groups, can be nonzero."""
     children = len(limits.totals)
     if not support.size:
-        return Estimate(np.zeros((children, schema.size), dtype=np.int64), (), ())
+        return Estimate(np.zeros((children, schema.size), dtype=np.int64), ())
     present, groups = _renumber(schema.groups.cells[support])
     lower, upper = limits.lower[:, present], limits.upper[:, present]
     sums = None if parent is None else parent[support]
@@ -226,11 +224,9 @@ def _within_bounds(
     most = np.iinfo(np.int64).max
     least_total, most_total = bounds[0] or (np.zeros((children, 1), np.int64), np.full((children, 1), most))
     bounds[0] = (np.where(fixed, declared, least_total), np.where(fixed, declared, most_total))
-    rounded = round_children(solutions[-1].x, chain, sums, bounds)
-
     histograms = np.zeros((children, schema.size), dtype=np.int64)
-    histograms[:, support] = rounded.histograms
-    return Estimate(histograms, tuple(solutions), rounded.distances)
+    histograms[:, support] = round_children(solutions[-1].x, chain, sums, bounds)
+    return Estimate(histograms, tuple(solutions))
 
 
 def _solve_totals(total: Measurement, constraints: Constraints, groups: NDArray[np.int32]) -> Solution:

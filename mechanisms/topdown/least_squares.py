@@ -91,7 +91,6 @@ class Solution:
     objective: float
     gap: float
     violation: float
-    iterations: int
 
 
 def solve(queries: Sequence[Query], constraints: Constraints) -> Solution:
@@ -124,7 +123,7 @@ def solve(queries: Sequence[Query], constraints: Constraints) -> Solution:
             f"{children} children of {cells} cells: after {iterations} iterations the duality gap is {gap:.1e} of an "
             f"objective of {objective:.6g}, the largest violation of a constraint {violation:.1e}"
         )
-    return Solution(x, objective, gap, violation, iterations)
+    return Solution(x, objective, gap, violation)
 
 
 def _floats(values: NDArray[Any]) -> NDArray[np.float64]:

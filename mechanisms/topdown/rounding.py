@@ -38,18 +38,6 @@ class NotRoundedError(ArithmeticError):
 
 
 @dataclass(frozen=True)
-class Rounded:
-    """Integer histograms, shape (children, cells).
-
-    Attributes:
-        distances: the L1 distances from the real values, by query from coarse to fine, and then for the cells.
-    """
-
-    histograms: NDArray[np.int64]
-    distances: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class _Answers:
     """The real answers to a query and the integers allowed: `base`, one more where `up`, one less where `down`."""
 
@@ -73,8 +61,8 @@ def round_children(
     chain: Sequence[NDArray[np.int32]],
     parent: NDArray[np.int64] | None,
     bounds: Sequence[Bounds | None],
-) -> Rounded:
-    """Round siblings' histograms.
+) -> NDArray[np.int64]:
+    """Siblings' histograms as integers, shape (children, cells).
 
     Args:
         x: shape (children, cells): the real values, which meet the constraints up to `NEAR`.
@@ -94,8 +82,7 @@ def round_children(
         if choices is not None:
             rounded = [level.chosen(own) for level, own in zip(levels, choices, strict=True)]
             _require(rounded, maps, parent, limits)
-            distances = [np.abs(answers - level.real).sum() for answers, level in zip(rounded, levels, strict=True)]
-            return Rounded(rounded[-1], tuple(map(float, distances)))
+            return rounded[-1]
     raise NotRoundedError(f"{x.shape[0]} children of {x.shape[1]} cells: no integers within 1 meet the constraints")
 
 
