@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.topdown.declaration import TopDownDeclaration
-from assets.topdown.limits import limits_of
+from assets.topdown.limits import derive_all_limits
 from assets.topdown.release import HISTOGRAMS
 from assets.topdown.spine import read_tree
-from assets.topdown.uncertainty import SIZES, size_words
+from assets.topdown.uncertainty import SIZES, describe_size
 from assets.topdown.workers import ReplicateTask, in_processes, make_replicate
 from benchmarks.harness import open_deployment, temporary_home
 from benchmarks.topdown import charge
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import QUANTILE, Intervals, Sums, intervals, replicate_noise, roll_up
+from mechanisms.topdown.replicates import QUANTILE, Intervals, Sums, compute_intervals, replicate_noise, roll_up
 from mechanisms.topdown.schema import DETAILED, Counts, Schema
 from orchestration.components.topdown import TopDown
 from resources.statements import Zone
@@ -148,7 +148,7 @@ def _make_census(population: SyntheticPopulation) -> tuple[ReplicateTask, int]:
                 exact = release.confidential(HISTOGRAMS)
                 rows = session.arrow("topdown/estimated", {"histogram": histogram}, estimates=exact)
                 counts[histogram] = Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
-            parents, limits = read_tree(session, release).parents, limits_of(session, release)
+            parents, limits = read_tree(session, release).parents, derive_all_limits(session, release)
     return ReplicateTask(0, b"", release.design, parents, counts, limits), persons
 
 
@@ -209,7 +209,7 @@ def _compare(
             places = len(draw.parents[depth - 1]) if depth else 1
             truth = sums.of(true[depth], 0, places)
             moments = sums.moments(shown[depth], [each[depth] for each in others], 0, places)
-            found = intervals(moments, REPLICATES)
+            found = compute_intervals(moments, REPLICATES)
             margin = QUANTILE * found.standard_error
             exact = true[depth].answer(schema.marginal(DETAILED), 0, places)
             answers, deviation = _measure_directly(draw, schema, level, counted, exact, noise)
@@ -319,7 +319,7 @@ def _format_still(found: Mapping[str, Tallies], levels: Sequence[str]) -> str:
 
 
 def _name_size(number: int) -> str:
-    return size_words(SIZES[number], SIZES[number + 1] - 1 if number + 1 < len(SIZES) else None)
+    return describe_size(SIZES[number], SIZES[number + 1] - 1 if number + 1 < len(SIZES) else None)
 
 
 def _add_up(found: Mapping[str, Tallies], group: str, level: str, size: int) -> Tally:

@@ -142,7 +142,8 @@ def _sum_differences(
         truth = read_counts(session, exact, first, last).answer(marginal, first, last)
         estimated = read_counts(session, estimates, first, last, histogram=histogram)
         answers = {POST_PROCESSED: estimated.answer(marginal, first, last)}
-        for noisy in read_answers(session, release, measured, first, last).values() if measured else ():
+        if measured:
+            (noisy,) = read_answers(session, release, measured, first, last).values()
             answers[RAW] = noisy.astype(np.int64)
         for source, values in answers.items():
             sums[source] = (sums[source] or 0) + int(np.abs(values - truth)[:, : metric.leading].sum())

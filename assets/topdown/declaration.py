@@ -19,7 +19,7 @@ from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.semantics import Allocation, AllocationError
 from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign, allocation
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign, allocate
 from mechanisms.topdown.production import PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError
 
@@ -189,6 +189,6 @@ class TopDownDeclaration(ReleaseDeclaration):
         # The levels follow the order of the spine, whatever the order of the declared shares.
         ordered = {level: declared.levels[level] for level in levels if level in declared.levels}
         try:
-            return allocation(SCHEMAS[histogram], declared.rho, ordered | declared.levels, declared.queries)
+            return allocate(SCHEMAS[histogram], declared.rho, ordered | declared.levels, declared.queries)
         except (AllocationError, QueryError) as error:
             raise DesignError(f"{histogram}: {error}") from None

@@ -23,13 +23,13 @@ from assets.topdown.measurements import (
     Stopped,
     Stream,
     group_parts,
+    hash_parts,
     order_parts,
     read_part,
     read_streams,
     run_in_threads,
     to_rows,
     to_stored,
-    version_of_parts,
 )
 from assets.topdown.release import TopDownRelease
 from assets.topdown.spine import read_codes, stage_ancestry
@@ -80,7 +80,7 @@ class Drawing:
             return _draw_part(counted, self.key, folder, stopped)
 
         counted = count_parts(self.session, self.release, streams, codes=folder is not None)
-        return version_of_parts(streams, run_in_threads(draw, counted, self.release.declaration.processes))
+        return hash_parts(streams, run_in_threads(draw, counted, self.release.declaration.processes))
 
 
 def find_wrong_noise(session: Session, release: TopDownRelease) -> tuple[list[str], str]:
@@ -105,7 +105,7 @@ def find_wrong_noise(session: Session, release: TopDownRelease) -> tuple[list[st
         for label, of_part in bins.items():
             noise[label] = noise[label] + of_part if label in noise else of_part
     wrong = misfits({query.label: noise[query.label] for query in release.design.measured})
-    return wrong, version_of_parts(streams, (digests for _, digests in parts))
+    return wrong, hash_parts(streams, (digests for _, digests in parts))
 
 
 def count_parts(

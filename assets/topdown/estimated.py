@@ -16,7 +16,7 @@ from assets.failures import stated_plainly
 from assets.release.partitions import DRAW, Partitions
 from assets.topdown.estimation import Scope, estimate_level, keep_states, unite_states
 from assets.topdown.release import ESTIMATES, TopDownRelease, level_of_states
-from assets.topdown.spine import plural, read_states
+from assets.topdown.spine import pluralize, read_states
 from assets.topdown.workers import WorkerError
 from mechanisms.topdown.design import words
 from resources.custody import Custody
@@ -70,7 +70,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         scope = Scope(level, context.partition_key if by_state else "")
 
         def report(done: int, parents: int) -> None:
-            context.log.info(f"{words(level)}: {done:,} of {parents:,} {plural(above)}" if depth else words(level))
+            context.log.info(f"{words(level)}: {done:,} of {parents:,} {pluralize(above)}" if depth else words(level))
 
         try:
             made = estimate_level(warehouse, custody, release, scope, report)
@@ -92,7 +92,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
                 **metadata,
                 DRAW: made.draw_id,
                 "places": made.places,
-                **({plural(above): made.parents} if depth else {}),
+                **({pluralize(above): made.parents} if depth else {}),
                 "problems solved": made.solved,
                 "largest duality gap, relative": made.gap,
                 "largest violation of a constraint before rounding": made.violation,

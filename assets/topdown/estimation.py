@@ -36,13 +36,13 @@ from assets.topdown.histograms import read_counts
 from assets.topdown.limits import (
     Region,
     derive_limits,
-    of_highest,
     read_state_region,
     read_upper_region,
+    take_highest,
 )
 from assets.topdown.measurements import Digests, Stream, read_answers, read_streams
 from assets.topdown.release import TopDownRelease, level_of_states
-from assets.topdown.spine import Tree, plural, read_codes, read_states, read_tree
+from assets.topdown.spine import Tree, pluralize, read_codes, read_states, read_tree
 from assets.topdown.workers import Outcome, Task, WorkerError, estimate_task, perform
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.estimation import Families, Measurement, divide_parents
@@ -124,7 +124,7 @@ class _Part:
 
     Attributes:
         parent: the number of the first parent.
-        starts: shape (parents + 1,), as `mechanisms.topdown.replicates.starts_of`, from that of the first parent.
+        starts: shape (parents + 1,), as `mechanisms.topdown.replicates.find_starts`, from that of the first parent.
         streams: of the measurements of these places.
         limits: by histogram.
     """
@@ -162,7 +162,7 @@ class _Reading:
 
     def tasks(self) -> Iterator[Task]:
         """All parents in order, some at a time."""
-        of_a_task = min(PLACES_OF_A_TASK, -(-self.places // (8 * processes_of(self._release))))
+        of_a_task = min(PLACES_OF_A_TASK, -(-self.places // (8 * count_processes(self._release))))
         for part in self._parts():
             for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
                 with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
@@ -183,7 +183,7 @@ class _Reading:
                 self.regions.append(upper.digest)
                 for region in regions:
                     self.regions.append(region.digest)
-                    states.append(of_highest(derive_limits(release, region)))
+                    states.append(take_highest(derive_limits(release, region)))
             limits = derive_limits(release, upper, states)
             yield _Part(0, self._starts, self._streams, {name: levels[depth] for name, levels in limits.items()})
             return
@@ -208,7 +208,7 @@ class _Reading:
         names: tuple[str, ...] = (level,)
         if above:
             codes = read_codes(session, release, above.level, *parents).to_pylist()
-            names = tuple(f"{plural(level)} of {words(above.level)} {code}" for code in codes)
+            names = tuple(f"{pluralize(level)} of {words(above.level)} {code}" for code in codes)
         families = {}
         for histogram, schema in SCHEMAS.items():
             streams = {stream.measured: stream for stream in part.streams if stream.measured.histogram == histogram}
@@ -250,7 +250,7 @@ def estimate_level(
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw_id, tree = read_draw_id(session, release), read_tree(session, release)
         above = _require_above(session, custody, release, draw_id, scope)
-        stored = stored_estimation(session, custody, release, scope)
+        stored = read_estimation(session, custody, release, scope)
         if stored:
             region = _hash([region.digest for region in _read_regions(session, release, tree, scope)])
             if stored.made_of == _made_of(release, draw_id, scope, region, above):
@@ -258,7 +258,7 @@ def estimate_level(
         reading = _Reading(session, warehouse, release, scope, tree, draw_id)
     parents, reported = reading.parents, time.monotonic()
     with warehouse.private_folder() as folder, closing(_Results(folder)) as results:
-        outcomes = perform(estimate_task, reading.tasks(), min(processes_of(release), parents), release.scheduler)
+        outcomes = perform(estimate_task, reading.tasks(), min(count_processes(release), parents), release.scheduler)
         with closing(outcomes):
             for outcome in outcomes:
                 results.add(outcome)
@@ -295,16 +295,16 @@ def estimate_level(
             return estimation
 
 
-def stored_estimation(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
+def read_estimation(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
     """How the stored estimates of a scope were made; None if there are none, or they or their account were altered."""
     table, _ = _tables(release, scope)
-    stored = _stored_account(session, custody, release, scope)
+    stored = _read_account(session, custody, release, scope)
     if stored is None or session.sorted_version(table, custody.seal_key()) != stored.content:
         return None
     return stored
 
 
-def levels_not_as_made(
+def find_wrong_levels(
     session: Session, custody: Custody, release: TopDownRelease
 ) -> tuple[tuple[Scope, ...], Mapping[str, str]]:
     """How the stored estimates of all levels were made.
@@ -321,11 +321,11 @@ def levels_not_as_made(
     wrong: list[Scope] = []
     read: dict[str, str] = {}
     known: dict[Scope | None, Estimation] = {}
-    for scope in scopes_of(release, states):
+    for scope in list_scopes(release, states):
         above = _scope_above(release, scope)
         if above and above not in known:
             continue
-        stored = stored_estimation(session, custody, release, scope)
+        stored = read_estimation(session, custody, release, scope)
         if stored is None:
             wrong.append(scope)
             continue
@@ -354,11 +354,11 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
     draw_id, states = read_draw_id(session, release), read_states(session, release)
     known: dict[Scope | None, Estimation] = {}
     stale = list[Scope]()
-    for scope in scopes_of(release, states):
+    for scope in list_scopes(release, states):
         above = _scope_above(release, scope)
         if above and above not in known:
             continue
-        stored = _stored_account(session, custody, release, scope)
+        stored = _read_account(session, custody, release, scope)
         if _is_of_draw(stored, release, draw_id, scope, known.get(above)):
             known[scope] = stored
         else:
@@ -369,7 +369,7 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
             f"{release.schema}: {len(stale):,} parts of the estimates are missing, or not those of the stored "
             f"measurements ({some}); materialize these partitions first"
         )
-    if surplus := tables_of_other_states(session, release, states):
+    if surplus := find_tables_of_other_states(session, release, states):
         raise StaleInputError(
             f"{release.schema}: there are estimates of states that the spine does not have ({surplus[0]}); materialize "
             f"{release.estimates(level_of_states(release.levels))} first"
@@ -379,14 +379,14 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
             view = release.public(release.estimates(level))
             session.drop(view)
             session.create_view(view, "topdown/united", tables=_tables_of_states(release, level, states))
-    return [known[scope] for scope in scopes_of(release, states) if scope.state]
+    return [known[scope] for scope in list_scopes(release, states) if scope.state]
 
 
 def keep_states(session: Session, release: TopDownRelease) -> list[str]:
     """Drop the estimates of places in states that the spine does not have, or of all states if the release has no
     partitions; return the codes of the states that estimates are made for."""
     states = read_states(session, release) if release.declaration.partitions else []
-    surplus = tables_of_other_states(session, release, states)
+    surplus = find_tables_of_other_states(session, release, states)
     if surplus:
         # A view may be over tables that are dropped.
         for level in release.levels:
@@ -397,7 +397,7 @@ def keep_states(session: Session, release: TopDownRelease) -> list[str]:
     return states
 
 
-def tables_of_other_states(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:
+def find_tables_of_other_states(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:
     """The names of the stored tables of estimates, accounts and seals that are of none of these states."""
     below = [release.estimates(level) for level in release.levels if release.is_below_states(level)]
     endings = ("", "_made", "_seal")
@@ -406,22 +406,22 @@ def tables_of_other_states(session: Session, release: TopDownRelease, states: Se
     return [name for name in stored if name not in due and name.startswith(tuple(f"{level}__" for level in below))]
 
 
-def estimates_version(session: Session, custody: Custody, release: TopDownRelease) -> str | None:
+def hash_estimates(session: Session, custody: Custody, release: TopDownRelease) -> str | None:
     """A digest of the stored estimates of the finest level and of all that they were made of; None if altered."""
     states = read_states(session, release)
     scopes = _scopes(release, release.finest, states)
-    stored = [stored_estimation(session, custody, release, scope) for scope in scopes]
+    stored = [read_estimation(session, custody, release, scope) for scope in scopes]
     if not all(stored) or not _is_united(session, release, release.finest, states):
         return None
     return _hash([[account.made_of, account.content] for account in stored if account])
 
 
-def scopes_of(release: TopDownRelease, states: Sequence[str]) -> list[Scope]:
+def list_scopes(release: TopDownRelease, states: Sequence[str]) -> list[Scope]:
     """What is estimated and stored together, in order: all places of a level, or those of one state."""
     return [scope for level in release.levels for scope in _scopes(release, level, states)]
 
 
-def processes_of(release: TopDownRelease) -> int:
+def count_processes(release: TopDownRelease) -> int:
     return release.declaration.processes or os.cpu_count() or 1
 
 
@@ -457,7 +457,7 @@ def _tables(release: TopDownRelease, scope: Scope) -> tuple[Table, Table]:
     return release.public(name), release.public(f"{name}_made")
 
 
-def _stored_account(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
+def _read_account(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
     """The account of estimates, whose table may have been altered; None if it was altered itself."""
     table, account = _tables(release, scope)
     if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
@@ -506,13 +506,13 @@ def _require_above(
     release: TopDownRelease,
     draw_id: str,
     scope: Scope,
-    read: Callable[[Session, Custody, TopDownRelease, Scope], Estimation | None] = stored_estimation,
+    read: Callable[[Session, Custody, TopDownRelease, Scope], Estimation | None] = read_estimation,
 ) -> Estimation | None:
     """How the stored estimates of the level above were made; None at the root. Those above it are not read again."""
     above = _scope_above(release, scope)
     if above is None:
         return None
-    further_above = _require_above(session, custody, release, draw_id, above, _stored_account)
+    further_above = _require_above(session, custody, release, draw_id, above, _read_account)
     stored = read(session, custody, release, above)
     if not _is_of_draw(stored, release, draw_id, above, further_above):
         raise StaleInputError(

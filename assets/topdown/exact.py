@@ -10,7 +10,7 @@ from assets.conventions import INVARIANT, StageKind, attributes, preview, public
 from assets.failures import stated_plainly
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
-from assets.topdown.limits import categories_of
+from assets.topdown.limits import list_categories
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import placement, stage_ancestry, summarize_levels, write_spine
 from mechanisms.topdown.design import words
@@ -42,7 +42,7 @@ _DECLARED = pa.schema([("invariant", pa.string()), ("depth", pa.int64()), ("cate
 
 def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
     rows = [
-        {"invariant": name, "depth": release.levels.index(level), "categories": categories_of(name).tolist()}
+        {"invariant": name, "depth": release.levels.index(level), "categories": list_categories(name).tolist()}
         for name, level in release.design.invariants.items()
     ]
     values, names = placement(release)

@@ -13,15 +13,15 @@ import pyarrow as pa
 from assets.gates.shared import count_problem, differing_table
 from assets.release.gate import Gate, ReleaseContext
 from assets.tabulation.asset import tables_gate
-from assets.topdown.estimation import levels_not_as_made
+from assets.topdown.estimation import find_wrong_levels
 from assets.topdown.exact import invariants_recipe
 from assets.topdown.histograms import count_impossible
 from assets.topdown.limits import MOST_PERSONS, require_feasible
-from assets.topdown.measurements import read_streams, version_of_streams
+from assets.topdown.measurements import hash_streams, read_streams
 from assets.topdown.microdata import register_codes
 from assets.topdown.release import HISTOGRAMS, INVARIANTS, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
-from assets.topdown.replicates import replicates_as_made
-from assets.topdown.spine import SpineError, plural, spine_recipe, stage_ancestry
+from assets.topdown.replicates import check_replicates
+from assets.topdown.spine import SpineError, pluralize, spine_recipe, stage_ancestry
 from assets.topdown.tables import redistricting_table, redistricting_tables, tables_recipe
 from assets.topdown.uncertainty import uncertainty_recipes
 from mechanisms.accounting.losses import ConcentratedLoss
@@ -49,7 +49,7 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
             "replicates_as_made", REPLICATES,
             "The stored replicates are those that were made from the current estimates, and one of them, chosen by the "
             "draw id, is the same when it is made again.",
-            replicates_as_made,
+            check_replicates,
         ),
         tables_gate(lambda session: uncertainty_recipes(session, release), UNCERTAINTY),
     ]  # fmt: skip
@@ -176,13 +176,13 @@ def _check_feasibility(context: Context) -> list[str]:
 def _check_origin(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
-        wrong, read = levels_not_as_made(session, context.custody, context.release)
+        wrong, read = find_wrong_levels(session, context.custody, context.release)
         streams = read_streams(session, context.release)
     if wrong:
         return [f"{scope}: altered, or made from other data" for scope in wrong]
     settled = context.reading.find_settlement(draw.draw_id)
     answers = {stream.label: read.get(stream.label, "") for stream in streams}
-    if settled is None or version_of_streams(answers) != settled.output_version:
+    if settled is None or hash_streams(answers) != settled.output_version:
         return ["the estimates were made from other measurements than those that were drawn"]
     return []
 
@@ -210,7 +210,7 @@ def check_sums_of_children(context: Context) -> list[str]:
                 below=release.public(release.estimates(below)),
                 spine=release.public(SPINE),
             )
-            problems += count_problem(wrong, f"cells of {level} that are not the sums over their {plural(below)}")
+            problems += count_problem(wrong, f"cells of {level} that are not the sums over their {pluralize(below)}")
     return problems
 
 

@@ -67,7 +67,7 @@ class Region:
         return digest.hexdigest()
 
 
-def limits_of(session: Session, release: TopDownRelease) -> dict[str, tuple[Limits, ...]]:
+def derive_all_limits(session: Session, release: TopDownRelease) -> dict[str, tuple[Limits, ...]]:
     """The limits of all places, by histogram, the root's level first.
 
     Raises:
@@ -77,7 +77,7 @@ def limits_of(session: Session, release: TopDownRelease) -> dict[str, tuple[Limi
     """
     tree = read_tree(session, release)
     states = [derive_limits(release, region) for region in read_state_regions(session, release, tree)]
-    above = derive_limits(release, read_upper_region(session, release, tree), [of_highest(state) for state in states])
+    above = derive_limits(release, read_upper_region(session, release, tree), [take_highest(state) for state in states])
     return {
         name: (
             *above[name],
@@ -88,9 +88,9 @@ def limits_of(session: Session, release: TopDownRelease) -> dict[str, tuple[Limi
 
 
 def require_feasible(session: Session, release: TopDownRelease) -> None:
-    """Refuse invariants that no histograms satisfy, as `limits_of` does, with the limits of one state at a time."""
+    """Refuse invariants that no histograms satisfy, with the limits of one state at a time in memory."""
     tree = read_tree(session, release)
-    states = [of_highest(derive_limits(release, region)) for region in read_state_regions(session, release, tree)]
+    states = [take_highest(derive_limits(release, region)) for region in read_state_regions(session, release, tree)]
     derive_limits(release, read_upper_region(session, release, tree), states)
 
 
@@ -129,7 +129,7 @@ def read_upper_region(session: Session, release: TopDownRelease, tree: Tree) -> 
     for name, level in release.design.invariants.items():
         places, values = tree.places(level), {"invariant": name, "level": level}
         (rows,) = session.row(_COUNTS_STORED, values, invariants=release.public(INVARIANTS))
-        if rows != places * len(categories_of(name)):
+        if rows != places * len(list_categories(name)):
             raise _incomplete(release, name, rows, places)
         if level in release.levels[:depth]:
             invariants[name] = _read_counts(session, release, name, level, 0, places)
@@ -183,7 +183,7 @@ def _bounds(region: Region, histogram: str) -> tuple[NDArray[np.int64], NDArray[
     return lower, upper
 
 
-def of_highest(limits: LevelLimits) -> dict[str, Limits]:
+def take_highest(limits: LevelLimits) -> dict[str, Limits]:
     return {name: of_levels[0] for name, of_levels in limits.items()}
 
 
@@ -194,7 +194,7 @@ def _read_counts(
     values = {"invariant": name, "level": level, "first": first, "last": last}
     rows = session.arrow("topdown/invariant_counts", values, invariants=release.public(INVARIANTS))
     number, category, count = (rows[column].to_numpy() for column in ("number", "category", "count"))
-    places, categories = last - first, categories_of(name)
+    places, categories = last - first, list_categories(name)
     if not np.array_equal(number, np.repeat(np.arange(first, last), len(categories))) or not np.array_equal(
         category, np.tile(categories, places)
     ):
@@ -202,14 +202,14 @@ def _read_counts(
     return np.asarray(count, dtype=np.int64).reshape(places, len(categories))
 
 
-def categories_of(name: str) -> NDArray[np.int64]:
+def list_categories(name: str) -> NDArray[np.int64]:
     return np.arange(1, PERSONS.groups.size) if name == GROUP_QUARTERS else np.zeros(1, dtype=np.int64)
 
 
 def _incomplete(release: TopDownRelease, name: str, rows: int, places: int) -> InfeasibleError:
     return InfeasibleError(
-        f"{release.public(INVARIANTS)}: {name}: {rows:,} counts, not {len(categories_of(name))} for each of {places:,} "
-        "places"
+        f"{release.public(INVARIANTS)}: {name}: {rows:,} counts, not {len(list_categories(name))} for each of "
+        f"{places:,} places"
     )
 
 

@@ -184,15 +184,15 @@ class Digests:
         return {label: digest.hexdigest() for label, digest in self._digests.items()}
 
 
-def version_of_streams(digests: Mapping[str, str]) -> str:
+def hash_streams(digests: Mapping[str, str]) -> str:
     """The version of measurements, from the SHA-256 of the answers of each stream, in the order of the draw."""
     return sha256(json.dumps(list(digests.items())).encode()).hexdigest()
 
 
-def version_of_parts(streams: Iterable[Stream], parts: Iterable[Mapping[str, str]]) -> str:
+def hash_parts(streams: Iterable[Stream], parts: Iterable[Mapping[str, str]]) -> str:
     """The version of measurements from the digests of all parts, in any order."""
     digests = {label: digest for part in parts for label, digest in part.items()}
-    return version_of_streams({stream.label: digests[stream.label] for stream in streams})
+    return hash_streams({stream.label: digests[stream.label] for stream in streams})
 
 
 def run_in_threads(work: Callable[[T, Stopped], R], tasks: Iterable[T], processes: int) -> list[R]:
@@ -323,7 +323,7 @@ def _to_matrix(release: TopDownRelease, query: Measured, lists: pa.ListArray) ->
     return answers.to_numpy().reshape(len(lists), size)
 
 
-def stored_version(session: Session, release: TopDownRelease) -> str:
+def compute_stored_version(session: Session, release: TopDownRelease) -> str:
     def digest_part(part: Part, stopped: Stopped) -> dict[str, str]:
         digests = Digests(part.streams)
         with session.open_sibling() as own:
@@ -332,7 +332,7 @@ def stored_version(session: Session, release: TopDownRelease) -> str:
         return digests.by_label()
 
     streams = read_streams(session, release)
-    return version_of_parts(streams, run_in_threads(digest_part, order_parts(streams), release.declaration.processes))
+    return hash_parts(streams, run_in_threads(digest_part, order_parts(streams), release.declaration.processes))
 
 
 def find_unmeasured(session: Session, release: TopDownRelease) -> list[str]:

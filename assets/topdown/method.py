@@ -27,7 +27,7 @@ from assets.topdown.exact import build_invariants, build_spine
 from assets.topdown.gates import topdown_gates
 from assets.topdown.histograms import histograms_recipe, require_possible
 from assets.topdown.limits import require_feasible
-from assets.topdown.measurements import COLUMNS, find_unmeasured, stored_version
+from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured
 from assets.topdown.microdata import build_microdata
 from assets.topdown.plan import topdown_plan
 from assets.topdown.published import published_tables
@@ -138,7 +138,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
 
     def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
         try:
-            return stored_version(session, self.release)
+            return compute_stored_version(session, self.release)
         except (GridError, SpineError):
             return None
 

@@ -33,13 +33,13 @@ from assets.release.seal import is_sealed, seal_stage
 from assets.topdown.estimation import (
     SECONDS_BETWEEN_REPORTS,
     Report,
-    estimates_version,
-    levels_not_as_made,
-    processes_of,
+    count_processes,
+    find_wrong_levels,
+    hash_estimates,
     read_draw_id,
 )
 from assets.topdown.histograms import read_counts
-from assets.topdown.limits import limits_of
+from assets.topdown.limits import derive_all_limits
 from assets.topdown.release import REPLICATES, TopDownRelease
 from assets.topdown.spine import read_tree
 from assets.topdown.workers import ReplicateTask, make_replicate, perform
@@ -137,7 +137,7 @@ def make_replicates(
         WorkerError: if one of the processes ends prematurely.
     """
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        wrong, _ = levels_not_as_made(session, custody, release)
+        wrong, _ = find_wrong_levels(session, custody, release)
         if wrong:
             level, by_state = wrong[0].level, release.is_by_state(wrong[0].level)
             stage = release.estimated if by_state and not wrong[0].state else release.estimates(level)
@@ -146,15 +146,15 @@ def make_replicates(
                 f"{stage} first"
             )
         basis = read_basis(session, custody, release)
-        stored = stored_replicates(session, custody, release)
+        stored = read_accounts(session, custody, release)
         kept = {account.replicate: account for account in stored if _is_current(session, release, basis, account)}
-        clean = bool(stored) and len(kept) == len(stored) and not _surplus(session, release, kept)
+        clean = bool(stored) and len(kept) == len(stored) and not _count_surplus(session, release, kept)
     if not clean:
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             _discard(session, custody, release, kept)
     missing = [number for number in range(1, release.declaration.replicates + 1) if number not in kept]
     tasks = (_task(basis, number) for number in missing)
-    reported, processes = time.monotonic(), min(processes_of(release), max(len(missing), 1))
+    reported, processes = time.monotonic(), min(count_processes(release), max(len(missing), 1))
     with closing(perform(make_replicate, tasks, processes, release.scheduler)) as replicates:
         for number, counts, seconds in replicates:
             kept[number] = Account(number, basis.made_of, hash_counts(counts), seconds)
@@ -175,11 +175,11 @@ def read_basis(session: Session, custody: Custody, release: TopDownRelease) -> B
     estimates = release.public(release.estimates(release.finest))
     counts = {histogram: read_counts(session, estimates, histogram=histogram) for histogram in SCHEMAS}
     parents, made_of = read_tree(session, release).parents, _made_of(session, custody, release)
-    template = ReplicateTask(0, b"", release.design, parents, counts, limits_of(session, release))
+    template = ReplicateTask(0, b"", release.design, parents, counts, derive_all_limits(session, release))
     return Basis(read_draw_id(session, release), made_of, template)
 
 
-def key_of(draw_id: str, replicate: int) -> bytes:
+def derive_key(draw_id: str, replicate: int) -> bytes:
     """The public key of a replicate's noise, 32 bytes."""
     return sha256(f"stirred replicate {replicate} of draw {draw_id}".encode()).digest()
 
@@ -195,7 +195,7 @@ def hash_counts(counts: Mapping[str, Counts]) -> str:
     return digest.hexdigest()
 
 
-def stored_replicates(session: Session, custody: Custody, release: TopDownRelease) -> tuple[Account, ...]:
+def read_accounts(session: Session, custody: Custody, release: TopDownRelease) -> tuple[Account, ...]:
     """How the stored replicates were made, by number; none if the account of them was altered."""
     accounts, table = _accounts(release), release.public(REPLICATES)
     if session.columns(table) != _TYPES or not is_sealed(session, custody, release.schema, REPLICATES, [accounts]):
@@ -208,14 +208,14 @@ def read_replicate(session: Session, release: TopDownRelease, replicate: int) ->
     return {histogram: read_counts(session, table, histogram=histogram, replicate=replicate) for histogram in SCHEMAS}
 
 
-def replicates_as_made(context: ReleaseContext[TopDownRelease]) -> list[str]:
+def check_replicates(context: ReleaseContext[TopDownRelease]) -> list[str]:
     """Problems with the stored replicates: missing or altered ones, and one that is made again and differs.
 
     The draw id chooses the one that is made again.
     """
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        stored = stored_replicates(session, context.custody, release)
+        stored = read_accounts(session, context.custody, release)
         if [account.replicate for account in stored] != list(range(1, release.declaration.replicates + 1)):
             return [f"the stored replicates are not those from 1 to {release.declaration.replicates}, or were altered"]
         try:
@@ -227,7 +227,7 @@ def replicates_as_made(context: ReleaseContext[TopDownRelease]) -> list[str]:
             for account in stored
             if not _is_current(session, release, basis, account)
         ]
-        surplus = _surplus(session, release, [account.replicate for account in stored])
+        surplus = _count_surplus(session, release, [account.replicate for account in stored])
         problems += count_problem(surplus, "rows of no replicate")
     chosen = stored[choose_replicate(basis.draw_id, release.declaration.replicates) - 1]
     _, counts, _ = make_replicate(_task(basis, chosen.replicate))
@@ -242,7 +242,7 @@ def choose_replicate(draw_id: str, replicates: int) -> int:
 
 def _made_of(session: Session, custody: Custody, release: TopDownRelease) -> str:
     """A digest of the current estimates, which are made of draw, design, spine, invariants and limits."""
-    estimates = estimates_version(session, custody, release)
+    estimates = hash_estimates(session, custody, release)
     if estimates is None:
         raise StaleInputError(
             f"{release.schema}: the estimates of {release.finest} were altered; materialize {release.estimated} first"
@@ -251,7 +251,7 @@ def _made_of(session: Session, custody: Custody, release: TopDownRelease) -> str
 
 
 def _task(basis: Basis, number: int) -> ReplicateTask:
-    return replace(basis.template, replicate=number, key=key_of(basis.draw_id, number))
+    return replace(basis.template, replicate=number, key=derive_key(basis.draw_id, number))
 
 
 def _is_current(session: Session, release: TopDownRelease, basis: Basis, account: Account) -> bool:
@@ -263,7 +263,7 @@ def _is_current(session: Session, release: TopDownRelease, basis: Basis, account
     )
 
 
-def _surplus(session: Session, release: TopDownRelease, replicates: Iterable[int]) -> int:
+def _count_surplus(session: Session, release: TopDownRelease, replicates: Iterable[int]) -> int:
     (rows,) = session.row(
         "topdown/surplus_replicates",
         {"replicates": list(replicates), "histograms": list(SCHEMAS)},

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from assets.topdown.release import SPINE, TopDownRelease, level_of_states
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
-from mechanisms.topdown.replicates import starts_of
+from mechanisms.topdown.replicates import find_starts
 from resources.statements import Fragment
 from resources.warehouse import Recipe, Session
 
@@ -44,8 +44,8 @@ class Tree:
         return len(self.parents[depth - 1]) if depth else 1
 
     def starts(self, level: str) -> NDArray[np.int64]:
-        """Shape (parents + 1,), as `mechanisms.topdown.replicates.starts_of`."""
-        return starts_of(self.parents, self.levels.index(level))
+        """Shape (parents + 1,), as `mechanisms.topdown.replicates.find_starts`."""
+        return find_starts(self.parents, self.levels.index(level))
 
     def starts_within(self, level: str, above: str) -> NDArray[np.int64]:
         """Of the places of a level, the first in each place of a level above it, and last the number of all places."""
@@ -135,7 +135,7 @@ def read_states(session: Session, release: TopDownRelease) -> list[str]:
     level = level_of_states(release.levels)
     states: list[str] = read_codes(session, release, level).to_pylist()
     if len(set(states)) < len(states):
-        raise SpineError(f"{release.public(SPINE)}: {plural(level)} with the same code")
+        raise SpineError(f"{release.public(SPINE)}: {pluralize(level)} with the same code")
     return states
 
 
@@ -162,7 +162,7 @@ def read_tree(session: Session, release: TopDownRelease) -> Tree:
     return Tree(release.levels, tuple(parents[1:-1]))
 
 
-def plural(level: str) -> str:
+def pluralize(level: str) -> str:
     """The plural of a level's name in words, such as counties."""
     one = words(level)
     if one.isupper():

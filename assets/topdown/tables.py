@@ -48,7 +48,7 @@ def build_redistricting(release: TopDownRelease) -> dg.AssetsDefinition:
         "the codes of every answer), and the exact statistics. Made from public data only.",
         lambda session: tables_recipe(session, release),
         shown=lambda session: {
-            f"{table.name}: {table.title}": _of_highest(session, release, table)
+            f"{table.name}: {table.title}": _preview_highest(session, release, table)
             for table in redistricting_tables(release)
         },
     )
@@ -211,7 +211,7 @@ def _pieces(places: Mapping[str, int]) -> list[dict[str, int]]:
     ]
 
 
-def _of_highest(session: Session, release: TopDownRelease, table: RedistrictingTable) -> dg.MetadataValue:
+def _preview_highest(session: Session, release: TopDownRelease, table: RedistrictingTable) -> dg.MetadataValue:
     """All cells of a table at the root and in the first places of the next level, for the asset's page."""
     columns: dict[str, str] = {"cell": f"What is counted: {table.universe}"}
     counts: list[list[str]] = []

@@ -23,7 +23,7 @@ from assets.topdown.spine import read_tree
 from assets.topdown.tables import redistricting_tables
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import RedistrictingTable
-from mechanisms.topdown.replicates import Moments, Sums, intervals, one_level_up
+from mechanisms.topdown.replicates import Moments, Sums, compute_intervals, roll_up_once
 from mechanisms.topdown.schema import Schema
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
@@ -131,8 +131,8 @@ def _compute_moments(
             yield depth, first, sums.moments(published, replicates, first, min(first + PLACES_AT_A_TIME, places))
         if depth:
             above = tree.parents[depth - 1]
-            published = one_level_up(published, above, schema.size)
-            replicates = [one_level_up(replicate, above, schema.size) for replicate in replicates]
+            published = roll_up_once(published, above, schema.size)
+            replicates = [roll_up_once(replicate, above, schema.size) for replicate in replicates]
 
 
 def _split(moments: Moments, tables: Sequence[RedistrictingTable]) -> Iterator[Moments]:
@@ -145,7 +145,7 @@ def _list_errors(moments: Moments, replicates: int, depth: int, first: int) -> p
     """The cells that the published tables or a replicate do not leave empty, with their errors."""
     place, position = np.nonzero((moments.estimate != 0) | (moments.squares != 0))
     own = Moments(*(array[place, position] for array in vars(moments).values()))
-    errors = intervals(own, replicates)
+    errors = compute_intervals(own, replicates)
     return pa.table(
         {
             "depth": np.full(len(place), depth),
@@ -196,7 +196,7 @@ def _preview_summary(session: Session, release: TopDownRelease) -> dg.MetadataVa
             "bias": COLUMNS["bias"],
         },
         [
-            (words(level), size_words(least, most), error, bias)
+            (words(level), describe_size(least, most), error, bias)
             for table, level, least, most, _, error, bias in rows
             if table == first.name
         ],
@@ -212,7 +212,7 @@ def describe_errors(session: Session, release: TopDownRelease) -> Accuracy:
         "the truth.",
         columns=("Table", "Level", "Published count", "Cells", "Mean absolute error", "Bias"),
         rows=tuple(
-            (table, words(level), size_words(least, most), cells, float(error), float(bias))
+            (table, words(level), describe_size(least, most), cells, float(error), float(bias))
             for table, level, least, most, cells, error, bias in rows
         ),
         note="Means over all cells of a size. A positive bias means that counts are too high. Small counts, and totals "
@@ -221,7 +221,7 @@ def describe_errors(session: Session, release: TopDownRelease) -> Accuracy:
     )
 
 
-def size_words(least: int, most: int | None) -> str:
+def describe_size(least: int, most: int | None) -> str:
     if most is None:
         return f"{least:,} and more"
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"

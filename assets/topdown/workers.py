@@ -182,17 +182,17 @@ def on_cluster(
 def _send(submit: Callable[..., Any], work: Callable[[T], R], task: T) -> Any:
     if type(task) not in (Task, ReplicateTask):
         raise TypeError(f"{type(task).__name__} is not sent to a cluster: it may not be public")
-    return submit(_with_same_code, work, task, code_digest())
+    return submit(_with_same_code, work, task, hash_code())
 
 
 def _with_same_code(work: Callable[[T], R], task: T, digest: str) -> R:
-    if code_digest() != digest:
+    if hash_code() != digest:
         raise WorkerError("a worker of the Dask cluster has other code; install the same version of Stirred on all")
     return work(task)
 
 
 @cache
-def code_digest() -> str:
+def hash_code() -> str:
     """The SHA-256 of the code that results follow from: this module and the mathematics."""
     mathematics = Path(__file__).parents[2] / "mechanisms"
     digest = sha256()

@@ -51,7 +51,7 @@ VERSION = 3
 """Increase it when the same key would give other noise, as an old draw cannot be replayed."""
 
 
-def allocation(
+def allocate(
     schema: Schema, rho: Fraction, levels: Mapping[str, Fraction], queries: Mapping[str, Mapping[str, Fraction]]
 ) -> Allocation:
     """ρ, divided over levels and queries of a histogram.
@@ -63,7 +63,7 @@ def allocation(
     return Allocation(ConcentratedLoss(rho), levels, queries, involved)
 
 
-def variances(divided: Allocation, level: str) -> dict[str, Fraction]:
+def compute_variances(divided: Allocation, level: str) -> dict[str, Fraction]:
     """σ² of each query at a level: 1/ρ of the query.
 
     Replacing one record takes 1 from one marginal cell and adds 1 to another: a squared L2 distance of 2. So discrete
@@ -151,7 +151,7 @@ class TopDownDesign:
         if POPULATION in self.invariants:
             return
         root, allocation = self.levels[0], self.allocations[PERSONS.name]
-        of_root = variances(allocation, root)
+        of_root = compute_variances(allocation, root)
         deviation = float(of_root[DETAILED]) ** 0.5
         added = PERSONS.size * deviation / (2 * np.pi) ** 0.5
         if TOTAL in of_root:
@@ -287,7 +287,7 @@ def _measure(histogram: str, allocation: Allocation) -> list[Measured]:
     for level in allocation.levels:
         queries = [
             Measured(histogram, level, query, allocation.part(level, query), variance)
-            for query, variance in variances(allocation, level).items()
+            for query, variance in compute_variances(allocation, level).items()
         ]
         measured += sorted(queries, key=lambda query: (query.marginal.size, query.query))
     return measured

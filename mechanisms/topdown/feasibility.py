@@ -82,7 +82,7 @@ class Limits:
         return Limits(self.lower[first:last], self.upper[first:last], self.totals[first:last], sets)
 
 
-def members(groups: int) -> NDArray[np.int64]:
+def list_members(groups: int) -> NDArray[np.int64]:
     """Shape (2**groups, groups): 1 where a group is in a set, 0 where it is not."""
     return np.arange(2**groups)[:, None] >> np.arange(groups) & 1
 
@@ -253,7 +253,7 @@ def _sum_functions(
 
 
 def _functions_of_bounds(lower: NDArray[np.int64], upper: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
-    in_set = members(lower.shape[1]).T
+    in_set = list_members(lower.shape[1]).T
     return _fix_totals(lower @ in_set, upper @ in_set, totals)
 
 

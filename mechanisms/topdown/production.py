@@ -6,7 +6,7 @@ production code for P.L. 94-171 (United States, persons and units), and Bailie, 
 
 from fractions import Fraction
 
-from mechanisms.topdown.design import allocation
+from mechanisms.topdown.design import allocate
 from mechanisms.topdown.schema import PERSONS, UNITS
 
 LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
@@ -31,7 +31,7 @@ _PERSON_SHARES = {
     "Block": _shares(4097, 5, 9, 5, 5, 5, 5, 21, 21, 5, 71, 3945),
 }
 
-PERSON_ALLOCATION = allocation(
+PERSON_ALLOCATION = allocate(
     PERSONS,
     Fraction(542, 339) ** 2,
     dict(zip(LEVELS, _shares(4099, 104, 1440, 447, 687, 1256, 165), strict=True)),
@@ -42,7 +42,7 @@ PERSON_ALLOCATION = allocation(
 )
 """Persons: ρ = 2.56. The nation's `total` is not measured: it is the sum of the states' totals, which are invariant."""
 
-UNIT_ALLOCATION = allocation(
+UNIT_ALLOCATION = allocate(
     UNITS,
     Fraction(3379, 12343) ** 2,
     dict(zip(LEVELS, _shares(4100, 20, 20, 350, 1456, 1759, 495), strict=True)),

@@ -60,7 +60,7 @@ def estimate_finest(
         above: Counts | None = None
         for depth, exact in enumerate(roll_up(counts[histogram], parents, schema.size)):
             of_level = limits[histogram][depth]
-            above = _estimate_level(design, schema, depth, starts_of(parents, depth), exact, of_level, above, noise)
+            above = _estimate_level(design, schema, depth, find_starts(parents, depth), exact, of_level, above, noise)
         assert above is not None
         finest[histogram] = above
     return finest
@@ -70,11 +70,11 @@ def roll_up(finest: Counts, parents: Sequence[NDArray[np.int64]], cells: int) ->
     """The counts of every level, the root's first."""
     counts = [finest]
     for of_level in reversed(parents):
-        counts.append(one_level_up(counts[-1], of_level, cells))
+        counts.append(roll_up_once(counts[-1], of_level, cells))
     return tuple(reversed(counts))
 
 
-def one_level_up(counts: Counts, parents: NDArray[np.int64], cells: int) -> Counts:
+def roll_up_once(counts: Counts, parents: NDArray[np.int64], cells: int) -> Counts:
     """The counts of the parents of a level's places; `parents` has the shape (places,)."""
     keys, positions = np.unique(parents[counts.number] * cells + counts.cell, return_inverse=True)
     summed = np.zeros(len(keys), dtype=np.int64)
@@ -82,7 +82,7 @@ def one_level_up(counts: Counts, parents: NDArray[np.int64], cells: int) -> Coun
     return Counts(keys // cells, keys % cells, summed)
 
 
-def starts_of(parents: Sequence[NDArray[np.int64]], depth: int) -> NDArray[np.int64]:
+def find_starts(parents: Sequence[NDArray[np.int64]], depth: int) -> NDArray[np.int64]:
     """Shape (parents + 1,): the children of parent p are the places from `starts[p]` up to `starts[p + 1]`.
 
     The root is the only child of a single, unknown parent.
@@ -158,7 +158,7 @@ class Intervals:
     upper: NDArray[np.int64]
 
 
-def intervals(moments: Moments, replicates: int) -> Intervals:
+def compute_intervals(moments: Moments, replicates: int) -> Intervals:
     """90% intervals: the published count ± 2.015 √MSE, or the count less its bias ± the same.
 
     The bias is taken off where the count is above 5, the bias is half a standard deviation of the replicates or more,

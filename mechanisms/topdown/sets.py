@@ -18,7 +18,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.topdown.feasibility import FREE, Limits, Sets, members
+from mechanisms.topdown.feasibility import FREE, Limits, Sets, list_members
 from mechanisms.topdown.rounding import NotRoundedError
 
 _BROKEN = 1e-5
@@ -63,7 +63,7 @@ def nearest_counts(real: NDArray[np.float64], limits: Limits, parent: NDArray[np
 
 def _solve_with_sets(sets: Sets, program: "_Program", counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """The program's optimum under the sets: each unit's most violated set is added, until none is violated."""
-    in_set = members(counts.shape[1]).astype(bool)
+    in_set = list_members(counts.shape[1]).astype(bool)
     added = np.zeros(sets.least.shape, dtype=bool)
     while True:
         excess = _excess(sets, counts)
@@ -84,7 +84,7 @@ def _solve_with_sets(sets: Sets, program: "_Program", counts: NDArray[np.float64
 
 def _excess(sets: Sets, counts: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.int64] | NDArray[np.float64]:
     """By how much each set's limits are violated, shape (concerned, 2**groups); not positive if they are satisfied."""
-    sums = counts[sets.units] @ members(counts.shape[1]).T
+    sums = counts[sets.units] @ list_members(counts.shape[1]).T
     return np.maximum(sets.least - sums, sums - sets.most)
 
 

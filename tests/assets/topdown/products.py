@@ -25,7 +25,7 @@ from assets.topdown.release import (
     SPINE,
     TopDownRelease,
 )
-from mechanisms.topdown.design import SCHEMAS, TopDownDesign, allocation
+from mechanisms.topdown.design import SCHEMAS, TopDownDesign, allocate
 from mechanisms.topdown.schema import PERSONS, UNITS
 from resources.statements import Table
 from resources.warehouse import Warehouse
@@ -50,8 +50,8 @@ def design(
     return TopDownDesign(
         tuple(levels),
         {
-            PERSONS.name: allocation(PERSONS, Fraction(3), shares, {level: asked[level] for level in levels}),
-            UNITS.name: allocation(UNITS, Fraction(2), shares, {level: {"detailed": Fraction(1)} for level in levels}),
+            PERSONS.name: allocate(PERSONS, Fraction(3), shares, {level: asked[level] for level in levels}),
+            UNITS.name: allocate(UNITS, Fraction(2), shares, {level: {"detailed": Fraction(1)} for level in levels}),
         },
         {"population": levels[0]},
     )

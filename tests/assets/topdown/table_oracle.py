@@ -23,7 +23,7 @@ from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import count_places
 from mechanisms.sampling.noise import Noise
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign, allocation
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign, allocate
 from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
 from resources.statements import Zone
@@ -96,8 +96,8 @@ def release_of(
     design = TopDownDesign(
         levels,
         {
-            "persons": allocation(SCHEMAS["persons"], rho, shares, queries),
-            "units": allocation(SCHEMAS["units"], rho, shares, units),
+            "persons": allocate(SCHEMAS["persons"], rho, shares, queries),
+            "units": allocate(SCHEMAS["units"], rho, shares, units),
         },
         invariants,
     )

@@ -22,7 +22,7 @@ import pytest
 from numpy.typing import NDArray
 
 from assets.topdown.drawing import count_parts
-from assets.topdown.measurements import Stream, encode_answers, read_streams, version_of_streams
+from assets.topdown.measurements import Stream, encode_answers, hash_streams, read_streams
 from assets.topdown.release import HISTOGRAMS, TopDownRelease
 from resources.custody import canonicalize
 from resources.statements import Zone
@@ -129,7 +129,7 @@ def guesses(deployment: TopDownDeployment, version_keys: Sequence[bytes | None])
         rows = session.arrow("warehouse/all", source=histograms).to_pylist()
         exact = exact_answers(session, release)
         digests = {stream.label: sha256(encode_answers(answers)).hexdigest() for stream, answers in exact.items()}
-        yield version_of_streams({stream.label: digests[stream.label] for stream in read_streams(session, release)})
+        yield hash_streams({stream.label: digests[stream.label] for stream in read_streams(session, release)})
     written = [list(row.values()) for row in rows]
     for content in (
         canonicalize(written),

@@ -105,7 +105,7 @@ def test_without_tls_only_this_machine_is_a_scheduler(
 def test_a_worker_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(workers.WorkerError, match="other code"):
         workers._with_same_code(len, [], "0" * 64)
-    assert workers._with_same_code(len, [1], workers.code_digest()) == 1
+    assert workers._with_same_code(len, [1], workers.hash_code()) == 1
 
 
 class Lost:

@@ -19,7 +19,7 @@ from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
 from assets.release.verdicts import Verdicts, verdicts_of
 from assets.topdown.drawing import Drawing
-from assets.topdown.measurements import group_parts, read_streams, run_in_threads, stored_version
+from assets.topdown.measurements import compute_stored_version, group_parts, read_streams, run_in_threads
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import TopDownRelease
 from resources.custody import compute_commitment
@@ -94,7 +94,7 @@ def test_the_measurements_are_the_same_for_every_number_of_threads(drawn: TopDow
         assert made_again(drawn, processes=threads) == settled
         assert stored(drawn) == before
         with drawn.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            assert stored_version(session, method_of(drawn, processes=threads).release) == settled
+            assert compute_stored_version(session, method_of(drawn, processes=threads).release) == settled
 
 
 def test_measurements_in_another_order_have_the_same_version(drawn: TopDownDeployment) -> None:

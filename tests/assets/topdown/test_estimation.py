@@ -30,7 +30,7 @@ from assets.release.gate import ReleaseContext
 from assets.topdown import estimation, gates, workers
 from assets.topdown.estimated import build_estimates
 from assets.topdown.estimation import Estimation, Scope, estimate_level
-from assets.topdown.limits import Region, limits_of, unbounded
+from assets.topdown.limits import Region, derive_all_limits, unbounded
 from assets.topdown.release import TopDownRelease
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION
 from mechanisms.topdown.estimation import Families, Measurement
@@ -231,7 +231,7 @@ def test_population_is_held_in_blocks_together_with_group_quarters(
     release = release_of(country, ALL_IN_BLOCKS, rho=Fraction(1, 1000))
     warehouse = written(tmp_path / "whole", release, country, seed=1)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        sets = [limits.sets for limits in limits_of(session, release)["persons"]]
+        sets = [limits.sets for limits in derive_all_limits(session, release)["persons"]]
     assert [each is not None for each in sets] == [True, True, True, False]
     decided: list[int] = []
 
@@ -275,7 +275,7 @@ def test_a_census_with_all_invariants_in_blocks_is_published(tmp_path: Path, mon
     deployment = topdown_deployment(tmp_path / "deployment", files=files, invariants=ALL_IN_BLOCKS)
     deployment.run(*TO_PUBLICATION, *SHOWN)
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        limits = limits_of(session, deployment.release)["persons"]
+        limits = derive_all_limits(session, deployment.release)["persons"]
     assert all(each.sets is not None for each in limits[:-1])
     codes = deployment.release.spine["Block"].columns
     block_of = {row["MAFID"]: "".join(row[code] for code in codes) for row in files["geo"]}
@@ -324,7 +324,7 @@ def test_a_level_that_was_not_finished_leaves_nothing(tmp_path: Path, monkeypatc
             estimate_level(warehouse, custody_of(warehouse), release, Scope("County"), silent)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert not session.columns(release.public("level_county"))
-        assert estimation.stored_estimation(session, custody_of(warehouse), release, Scope("Nation")) == before
+        assert estimation.read_estimation(session, custody_of(warehouse), release, Scope("Nation")) == before
 
 
 @pytest.mark.deep
@@ -615,7 +615,7 @@ def limits_in(folder: Path, release: TopDownRelease, country: Country, said: dic
     with warehouse.session(writes=Zone.PUBLIC) as session:
         write_spine(session, release, country)
         write_invariants(session, release, country, said)
-        return limits_of(session, release)
+        return derive_all_limits(session, release)
 
 
 @pytest.mark.deep

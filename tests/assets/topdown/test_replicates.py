@@ -24,18 +24,18 @@ from assets.release.release import DeclarationError
 from assets.tabulation.asset import tables_gate
 from assets.topdown import replicates, workers
 from assets.topdown.estimation import Scope, estimate_level
-from assets.topdown.limits import limits_of
+from assets.topdown.limits import derive_all_limits
 from assets.topdown.microdata import INPUT_CODES
 from assets.topdown.release import REPLICATES, TopDownRelease
 from assets.topdown.replicates import (
     Account,
+    check_replicates,
     choose_replicate,
+    derive_key,
     hash_counts,
-    key_of,
     make_replicates,
     read_basis,
     read_replicate,
-    replicates_as_made,
 )
 from assets.topdown.spine import read_tree
 from assets.topdown.uncertainty import SIZES, uncertainty_recipes, uncertainty_table
@@ -77,7 +77,7 @@ class Repeated:
         return make_replicates(self.warehouse, custody_of(self.warehouse), release or self.release, silent)
 
     def problems(self, release: TopDownRelease | None = None) -> list[str]:
-        return replicates_as_made(self.context(release))
+        return check_replicates(self.context(release))
 
     def context(self, release: TopDownRelease | None = None) -> ReleaseContext[TopDownRelease]:
         return cast(ReleaseContext[TopDownRelease], Standing(self.warehouse, release or self.release))
@@ -166,7 +166,7 @@ def test_exact_counts_with_the_noise_of_a_draw_give_the_estimates_of_the_release
         write_measurements(session, release, country, drawn=Noise(MECHANISM, distributions, key))
     estimate_all(warehouse, release)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        limits = limits_of(session, release)
+        limits = derive_all_limits(session, release)
     truth = {name: sparse(country.truth(name, release.finest)) for name in SCHEMAS}
     found = estimate_finest(release.design, country.parents, truth, limits, Noise(MECHANISM, distributions, key))
     stored = estimated(warehouse, release, release.finest)
@@ -180,17 +180,17 @@ def test_exact_counts_with_the_noise_of_a_draw_give_the_estimates_of_the_release
 def test_the_noise_of_replicates_has_the_declared_distributions(made: Repeated) -> None:
     """A chi-square test of all queries together, with a false-alarm rate of 10^-9."""
     design = made.release.design
-    noise = replicate_noise(design, key_of("a draw", 1))
+    noise = replicate_noise(design, derive_key("a draw", 1))
     drawn = {each.label: binned(noise.of_next(each.label, 20_000), each.noise) for each in design.measured}
     assert misfits(drawn) == []
     wider = {each.label: replace(each.noise, variance=2 * each.variance) for each in design.measured}
-    again = replicate_noise(design, key_of("a draw", 1))
+    again = replicate_noise(design, derive_key("a draw", 1))
     assert misfits({label: binned(again.of_next(label, 20_000), noise) for label, noise in wider.items()})
 
 
 def test_streams_differ_between_replicates_draws_and_from_those_of_a_draw(made: Repeated) -> None:
     design = made.release.design
-    keys = [key_of(draw, number) for draw in ("one", "two") for number in range(1, 201)]
+    keys = [derive_key(draw, number) for draw in ("one", "two") for number in range(1, 201)]
     assert len(set(keys)) == len(keys)
     assert all(len(key) == 32 for key in keys)
     label, distributions = design.measured[-1].label, {each.label: each.noise for each in design.measured}
@@ -203,7 +203,7 @@ def test_streams_differ_between_replicates_draws_and_from_those_of_a_draw(made: 
 
 def test_the_key_of_a_replicate_is_public(made: Repeated) -> None:
     """What the documentation says for readers who make a replicate again."""
-    assert key_of("ab12", 7) == sha256(b"stirred replicate 7 of draw ab12").digest()
+    assert derive_key("ab12", 7) == sha256(b"stirred replicate 7 of draw ab12").digest()
 
 
 def test_replicates_satisfy_the_invariants(made: Repeated) -> None:
@@ -341,7 +341,7 @@ def test_a_replicate_with_other_noise_is_found_although_it_is_sealed(
     """Wrong replicates that the stage itself stored: one of them is made again, which the draw id chooses."""
     copied.attacked("DROP TABLE replicates")
     with monkeypatch.context() as patch:
-        patch.setattr(replicates, "key_of", lambda draw_id, number: key_of("another", number))
+        patch.setattr(replicates, "derive_key", lambda draw_id, number: derive_key("another", number))
         copied.make()
         assert copied.problems() == []
     with copied.warehouse.session(reads=[Zone.PUBLIC]) as session:
@@ -497,7 +497,7 @@ def _require_repeatable(deployment: Deployment[TopDownRelease], draw_id: str, fo
         for name, rows in (("spine", spine), ("invariants", pa.Table.from_pylist(held))):
             session.create(release.public(name), "warehouse/all", source=session.register(f"read_{name}", rows))
     with read.session(reads=[Zone.PUBLIC]) as session:
-        limits, parents = limits_of(session, release), read_tree(session, release).parents
+        limits, parents = derive_all_limits(session, release), read_tree(session, release).parents
     published = {}
     for name, schema in SCHEMAS.items():
         histograms = np.zeros((len(places), schema.size), dtype=np.int64)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assets.topdown.measurements import Stream, encode_answers, list_streams, version_of_streams
+from assets.topdown.measurements import Stream, encode_answers, hash_streams, list_streams
 from assets.topdown.release import level_of_states
-from mechanisms.topdown.design import SCHEMAS, VERSION, TopDownDesign, allocation
+from mechanisms.topdown.design import SCHEMAS, VERSION, TopDownDesign, allocate
 
 KEY = bytes(range(32))
 PLACES = {"01": (2, 3), "04": (1, 4), "05": (3, 2)}
@@ -46,8 +46,8 @@ def design(levels: Sequence[str] = ("Nation", "State", "County", "Block")) -> To
     return TopDownDesign(
         tuple(levels),
         {
-            "persons": allocation(SCHEMAS["persons"], Fraction(1), shares, queries),
-            "units": allocation(SCHEMAS["units"], Fraction(1), shares, units),
+            "persons": allocate(SCHEMAS["persons"], Fraction(1), shares, queries),
+            "units": allocate(SCHEMAS["units"], Fraction(1), shares, units),
         },
         {},
     )
@@ -165,7 +165,7 @@ def test_the_version_covers_the_answers_the_labels_and_their_order() -> None:
         {"a": "1", "b": "2", "d": "1"},
         {"a1": "", "b": "2", "c": "1"},
     ]
-    versions = [version_of_streams(each) for each in (digests, *others)]
+    versions = [hash_streams(each) for each in (digests, *others)]
     assert len(set(versions)) == len(versions)
 
 

@@ -21,7 +21,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from benchmarks.topdown_problems import measure
 from mechanisms.topdown import estimation, feasibility
 from mechanisms.topdown.estimation import estimate
-from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits, Sets, members, propagate
+from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits, Sets, list_members, propagate
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
 from mechanisms.topdown.schema import Attribute, Recode, Schema
@@ -106,7 +106,7 @@ def within(limits: Limits, place: int) -> Counts:
         keep &= found.sum(axis=1) == limits.totals[place]
     if limits.sets is not None and place in limits.sets.units:
         row = list(limits.sets.units).index(place)
-        sums = found @ members(found.shape[1]).T
+        sums = found @ list_members(found.shape[1]).T
         keep &= ((limits.sets.least[row] <= sums) & (sums <= limits.sets.most[row])).all(axis=1)
     return set(map(tuple, found[keep].tolist()))
 
@@ -302,7 +302,7 @@ def test_an_integer_program_with_all_sets_is_not_nearer(children: int) -> None:
     found = nearest_counts(real, limits, sums)
     assert satisfies_sets(limits.sets, found)
     size = real.size
-    in_set = members(8)
+    in_set = list_members(8)
     rows = [np.kron(np.ones((1, children)), np.eye(8)), np.kron(np.eye(children), np.ones((1, 8)))]
     least, most = [sums, limits.totals], [sums, limits.totals]
     for row, unit in enumerate(limits.sets.units):

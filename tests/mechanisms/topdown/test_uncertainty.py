@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import Moments, Sums, intervals, one_level_up, roll_up, starts_of
+from mechanisms.topdown.replicates import Moments, Sums, compute_intervals, find_starts, roll_up, roll_up_once
 from mechanisms.topdown.schema import PERSONS, Counts, Marginal
 from tests.depth import examples
 
@@ -34,7 +34,7 @@ def interval(estimate: int, deviations: list[int]) -> tuple[float, float, int, i
             )
         )
     )
-    found = intervals(moments, len(deviations))
+    found = compute_intervals(moments, len(deviations))
     return float(found.standard_error[0]), float(found.bias[0]), int(found.lower[0]), int(found.upper[0])
 
 
@@ -121,7 +121,7 @@ def test_counts_of_a_level_are_the_sums_of_the_level_below(seed: int, children: 
     assert np.array_equal(same.answer(six, 0, sum(children)), finest)
     assert np.array_equal(middle.answer(six, 0, len(children)), expected)
     assert np.array_equal(root.answer(six, 0, 1), expected.sum(axis=0)[None])
-    assert np.array_equal(one_level_up(middle, parents[0], 6).count, root.count)
-    assert starts_of(parents, 0).tolist() == [0, 1]
-    assert starts_of(parents, 1).tolist() == [0, len(children)]
-    assert starts_of(parents, 2).tolist() == np.cumsum([0, *children]).tolist()
+    assert np.array_equal(roll_up_once(middle, parents[0], 6).count, root.count)
+    assert find_starts(parents, 0).tolist() == [0, 1]
+    assert find_starts(parents, 1).tolist() == [0, len(children)]
+    assert find_starts(parents, 2).tolist() == np.cumsum([0, *children]).tolist()
