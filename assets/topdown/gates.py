@@ -141,8 +141,8 @@ def _check_declared_invariants(context: Context) -> list[str]:
         if release.design.invariants.get(name) != level:
             problems.append(f"{name} by {level} is published exactly but not declared")
         problems += count_problem(missing, f"{name}: places of {level} without a count")
-    undue = release.design.invariants.keys() - {name for name, _, _ in stored}
-    return [*problems, *(f"{name} is declared but missing" for name in undue)]
+    absent = release.design.invariants.keys() - {name for name, _, _ in stored}
+    return [*problems, *(f"{name} is declared but missing" for name in absent)]
 
 
 def _check_allocation(context: Context) -> list[str]:
