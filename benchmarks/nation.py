@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from assets.topdown.spine import places_of
+from assets.topdown.spine import count_places
 from benchmarks import swap_stage
 from benchmarks.harness import Result, open_deployment, run_step, sample_memory, temporary_home
 from benchmarks.jobs import EIGHT_STATES, Case
@@ -102,7 +102,7 @@ def count_records(home: str, size: str) -> tuple[int, int]:
     case = Case(EIGHT_STATES, HOUSEHOLDS[size])
     release = case.releases[-1].release(case.census, Path(home) / "published")
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        return session.count(case.census.cef_tables()[1]), places_of(session, release)[release.finest]
+        return session.count(case.census.cef_tables()[1]), count_places(session, release)[release.finest]
 
 
 def main(size: str = "") -> None:

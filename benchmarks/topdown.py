@@ -24,12 +24,12 @@ from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
 from assets.topdown.accuracy import measure_accuracy
 from assets.topdown.declaration import TopDownDeclaration
-from assets.topdown.estimation import estimate_level
-from assets.topdown.histograms import write_invariants
+from assets.topdown.estimation import Scope, estimate_level
+from assets.topdown.exact import write_invariants
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.replicates import make_replicates
-from assets.topdown.spine import places_of, write_spine
+from assets.topdown.spine import count_places, write_spine
 from benchmarks.harness import (
     Result,
     charge_counts,
@@ -125,7 +125,7 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
         seal_stage(session, custody, release.schema, INVARIANTS, sealed, counted_from(session, custody, dataset, {}))
     charge_counts(home, TopDownMethod(release))
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        return persons, places_of(session, release)
+        return persons, count_places(session, release)
 
 
 def draw(home: str, households: int) -> None:
@@ -146,7 +146,7 @@ def estimate(home: str, households: int) -> tuple[float, float]:
 def _estimate_levels(home: str, release: TopDownRelease) -> None:
     warehouse, custody, _ = open_deployment(home)
     for level in release.levels:
-        estimate_level(warehouse, custody, release, level, lambda done, parents: None)
+        estimate_level(warehouse, custody, release, Scope(level), lambda done, parents: None)
 
 
 def replicate(home: str, households: int) -> tuple[float, float]:

@@ -18,19 +18,18 @@ from numpy.typing import NDArray
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.topdown.declaration import TopDownDeclaration
-from assets.topdown.limits import limits_of
+from assets.topdown.limits import derive_all_limits
 from assets.topdown.release import HISTOGRAMS
-from assets.topdown.tree import read_tree
-from assets.topdown.uncertainty import SIZES, size_words
-from assets.topdown.workers import Replicated, replicated, side_by_side
+from assets.topdown.spine import read_tree
+from assets.topdown.uncertainty import SIZES, describe_size
+from assets.topdown.workers import ReplicateTask, in_processes, make_replicate
 from benchmarks.harness import open_deployment, temporary_home
 from benchmarks.topdown import charge
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import Counts, replicate_noise, rolled_up
-from mechanisms.topdown.schema import Schema
-from mechanisms.topdown.uncertainty import QUANTILE, Intervals, Sums, intervals
+from mechanisms.topdown.replicates import QUANTILE, Intervals, Sums, compute_intervals, replicate_noise, roll_up
+from mechanisms.topdown.schema import DETAILED, Counts, Schema
 from orchestration.components.topdown import TopDown
 from resources.statements import Zone
 
@@ -135,7 +134,7 @@ def main() -> None:
     print(f"\n{perf_counter() - started:.0f} s")
 
 
-def _make_census(population: SyntheticPopulation) -> tuple[Replicated, int]:
+def _make_census(population: SyntheticPopulation) -> tuple[ReplicateTask, int]:
     """A census as the task of a replicate, whose counts are the exact ones, and its number of persons."""
     dataset = synthetic_census(population, name="bench", cap={"rho": 100})
     declaration = TopDownDeclaration(name="redistricting", dataset="bench", title="Redistricting data")
@@ -149,18 +148,18 @@ def _make_census(population: SyntheticPopulation) -> tuple[Replicated, int]:
                 exact = release.confidential(HISTOGRAMS)
                 rows = session.arrow("topdown/estimated", {"histogram": histogram}, estimates=exact)
                 counts[histogram] = Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
-            parents, limits = read_tree(session, release).parents, limits_of(session, release)
-    return Replicated(0, b"", release.design, parents, counts, limits), persons
+            parents, limits = read_tree(session, release).parents, derive_all_limits(session, release)
+    return ReplicateTask(0, b"", release.design, parents, counts, limits), persons
 
 
 def _derive_key(*parts: object) -> bytes:
     return sha256(" ".join(map(str, parts)).encode()).digest()
 
 
-def _measure(name: str, census: Replicated) -> Tallies:
+def _measure(name: str, census: ReplicateTask) -> Tallies:
     """Publish a census several times, and compare every publication with the truth."""
     draws = [replace(census, replicate=draw, key=_derive_key("draw", name, draw)) for draw in range(DRAWS)]
-    published = {draw: counts for draw, counts, _ in side_by_side(replicated, iter(draws), PROCESSES)}
+    published = {draw: counts for draw, counts, _ in in_processes(make_replicate, iter(draws), PROCESSES)}
     tasks = (
         replace(
             census,
@@ -173,7 +172,7 @@ def _measure(name: str, census: Replicated) -> Tallies:
     )
     tallies: dict[tuple[str, str, int], Tally] = defaultdict(Tally)
     made: dict[int, list[Mapping[str, Counts]]] = defaultdict(list)
-    for number, counts, _ in side_by_side(replicated, tasks, PROCESSES):
+    for number, counts, _ in in_processes(make_replicate, tasks, PROCESSES):
         draw = number // REPLICATES
         made[draw].append(counts)
         if len(made[draw]) == REPLICATES:
@@ -195,7 +194,7 @@ def _tally(tallies: dict[tuple[str, str, int], Tally], compared: Comparison) -> 
 
 
 def _compare(
-    draw: Replicated, published: Mapping[str, Counts], repeated: Sequence[Mapping[str, Counts]]
+    draw: ReplicateTask, published: Mapping[str, Counts], repeated: Sequence[Mapping[str, Counts]]
 ) -> Iterator[Comparison]:
     """One publication beside the truth, which the draw was made of, at every level."""
     noise = replicate_noise(draw.design, draw.key)
@@ -204,15 +203,15 @@ def _compare(
         counted = np.array([cell.counted for _, cell in cells])
         sums = Sums(counted)
         true, shown, *others = (
-            rolled_up(each[histogram], draw.parents, schema.size) for each in (draw.counts, published, *repeated)
+            roll_up(each[histogram], draw.parents, schema.size) for each in (draw.counts, published, *repeated)
         )
         for depth, level in enumerate(draw.design.levels):
             places = len(draw.parents[depth - 1]) if depth else 1
             truth = sums.of(true[depth], 0, places)
             moments = sums.moments(shown[depth], [each[depth] for each in others], 0, places)
-            found = intervals(moments, REPLICATES)
+            found = compute_intervals(moments, REPLICATES)
             margin = QUANTILE * found.standard_error
-            exact = true[depth].between(0, places, schema.size)
+            exact = true[depth].answer(schema.marginal(DETAILED), 0, places)
             answers, deviation = _measure_directly(draw, schema, level, counted, exact, noise)
             inside = (found.lower <= truth) & (truth <= found.upper)
             measured = _contains(truth, answers, _Z * deviation)
@@ -239,7 +238,7 @@ def _contains(truth: NDArray[np.int64], center: NDArray[np.int64], margin: NDArr
 
 
 def _measure_directly(
-    draw: Replicated,
+    draw: ReplicateTask,
     schema: Schema,
     level: str,
     counted: NDArray[np.bool_],
@@ -320,7 +319,7 @@ def _format_still(found: Mapping[str, Tallies], levels: Sequence[str]) -> str:
 
 
 def _name_size(number: int) -> str:
-    return size_words(SIZES[number], SIZES[number + 1] - 1 if number + 1 < len(SIZES) else None)
+    return describe_size(SIZES[number], SIZES[number + 1] - 1 if number + 1 < len(SIZES) else None)
 
 
 def _add_up(found: Mapping[str, Tallies], group: str, level: str, size: int) -> Tally:

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from mechanisms.topdown.design import variances
+from mechanisms.topdown.design import compute_variances
 from mechanisms.topdown.estimation import Measurement
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.least_squares import Constraints, Query
@@ -96,7 +96,7 @@ def draw_siblings(
     places[:, 0] = counts[:, 0] // 2 + 1
     lower = places * (np.arange(8) > 0)
     totals = truth.sum(axis=1) if fixed else np.full(children, FREE)
-    noises = variances(PERSON_ALLOCATION, level)
+    noises = compute_variances(PERSON_ALLOCATION, level)
     return Siblings(
         PERSONS, measure(PERSONS, truth, noises, random, scale), Limits(lower, 99_999 * places, totals), truth
     )

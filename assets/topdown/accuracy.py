@@ -10,15 +10,14 @@ from dataclasses import dataclass
 import dagster as dg
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from assets.conventions import StageKind, attributes, named, preview
 from assets.failures import stated_plainly
 from assets.pictures import picture
-from assets.topdown.histograms import stage_level
+from assets.topdown.histograms import read_counts, stage_level
 from assets.topdown.measurements import BATCH, read_answers
 from assets.topdown.release import ACCURACY, TopDownRelease
-from assets.topdown.spine import places_of, stage_ancestry
+from assets.topdown.spine import count_places, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
 from resources.custody import Custody
@@ -33,13 +32,7 @@ RAW, POST_PROCESSED = "raw", "post-processed"
 """The sources that are compared with the truth: the noisy measurements, and the estimates made from them."""
 
 _ROWS = pa.schema(
-    [
-        ("level", pa.string()),
-        ("metric", pa.string()),
-        ("source", pa.string()),
-        ("value", pa.float64()),
-        ("units", pa.int64()),
-    ]
+    {"level": pa.string(), "metric": pa.string(), "source": pa.string(), "value": pa.float64(), "units": pa.int64()}
 )
 
 
@@ -48,7 +41,6 @@ class Metric:
     """A measure of the differences between answers to a query and the exact answers.
 
     Attributes:
-        query: the query whose answers are compared.
         leading: the number of leading answers in each place that count; None for all.
         relative: whether half the sum of differences is divided by the number of records, which gives the total
             variation distance of histograms with equally many records; otherwise the mean of the differences is taken.
@@ -82,12 +74,11 @@ METRICS = (
 
 @dataclass(frozen=True)
 class Figure:
-    """The value of a metric at a level.
+    """The value of a metric at a level with so many places (`units`).
 
     Attributes:
         source: `raw` or `post-processed`.
-        value: the value; None if the level does not measure the query, or there are no records.
-        units: the number of places of the level.
+        value: None if the level does not measure the query, or there are no records.
     """
 
     level: str
@@ -117,7 +108,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
             version = session.content_version([table], custody.version_key())
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
-            metadata={**_shown_if_synthetic(release, figures), "table": named(table)},
+            metadata={**_show_if_synthetic(release, figures), "table": named(table)},
         )
 
     return accuracy
@@ -125,60 +116,41 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
 
 def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figure]:
     """All figures, from the root to the finest level."""
-    ancestry, places = stage_ancestry(session, release), places_of(session, release)
+    ancestry, places = stage_ancestry(session, release), count_places(session, release)
     for level in release.levels:
         for schema in (PERSONS, UNITS):
             exact = stage_level(session, release, schema.name, level, ancestry)
-            estimated = session.stage(
-                "estimated",
-                "topdown/of_histogram",
-                {"histogram": schema.name},
-                estimates=release.public(release.estimates(level)),
-            )
             (records,) = session.row(_RECORDS_COUNTED, counts=exact)
             for metric in METRICS:
                 if metric.schema is schema:
-                    sums = _differences(session, release, level, metric, exact, estimated, places[level])
+                    sums = _sum_differences(session, release, level, metric, exact, places[level])
                     for source, differences in sums.items():
                         value = None if differences is None else metric.value(differences, places[level], records)
                         yield Figure(level, metric.name, source, value, places[level])
 
 
-def _differences(
-    session: Session,
-    release: TopDownRelease,
-    level: str,
-    metric: Metric,
-    exact: Fragment,
-    estimated: Fragment,
-    places: int,
+def _sum_differences(
+    session: Session, release: TopDownRelease, level: str, metric: Metric, exact: Fragment, places: int
 ) -> Mapping[str, int | None]:
     """The sum of absolute differences from the exact answers, by source; None if the query is not measured."""
-    marginal = metric.marginal
-    queries = release.design.measured_at(metric.schema.name, level)
-    measured = next((each for each in queries if each.query == metric.query), None)
-    sums = {POST_PROCESSED: 0, RAW: 0}
+    marginal, histogram = metric.marginal, metric.schema.name
+    measured = [query for query in release.design.measured_at(histogram, level) if query.query == metric.query]
+    estimates = release.public(release.estimates(level))
+    sums: dict[str, int | None] = {POST_PROCESSED: 0, RAW: 0 if measured else None}
     for first in range(0, places, BATCH):
         last = min(first + BATCH, places)
-        truth = _answers(session, exact, marginal, first, last)
-        found = {POST_PROCESSED: _answers(session, estimated, marginal, first, last)}
+        truth = read_counts(session, exact, first, last).answer(marginal, first, last)
+        estimated = read_counts(session, estimates, first, last, histogram=histogram)
+        answers = {POST_PROCESSED: estimated.answer(marginal, first, last)}
         if measured:
-            found[RAW] = read_answers(session, release, [measured], first, last)[measured].astype(np.int64)
-        for source, answers in found.items():
-            sums[source] += int(np.abs(answers - truth)[:, : metric.leading].sum())
-    return sums if measured else {POST_PROCESSED: sums[POST_PROCESSED], RAW: None}
+            (noisy,) = read_answers(session, release, measured, first, last).values()
+            answers[RAW] = noisy.astype(np.int64)
+        for source, values in answers.items():
+            sums[source] = (sums[source] or 0) + int(np.abs(values - truth)[:, : metric.leading].sum())
+    return sums
 
 
-def _answers(session: Session, counts: Fragment, marginal: Marginal, first: int, last: int) -> NDArray[np.int64]:
-    """The answers in the places from `first` up to but excluding `last`, shape (places, marginal cells)."""
-    found = session.arrow("topdown/counts_between", {"first": first, "last": last}, counts=counts)
-    number, cell, count = (found[name].to_numpy() for name in ("number", "cell", "count"))
-    answers = np.zeros((last - first, marginal.size), dtype=np.int64)
-    np.add.at(answers, (number - first, marginal.cells[cell]), count)
-    return answers
-
-
-def _shown_if_synthetic(release: TopDownRelease, figures: list[Figure]) -> dict[str, dg.MetadataValue]:
+def _show_if_synthetic(release: TopDownRelease, figures: list[Figure]) -> dict[str, dg.MetadataValue]:
     if not release.dataset.synthetic:
         return {}
     from assets.topdown.charts import accuracy_by_level
@@ -194,25 +166,27 @@ def _shown_if_synthetic(release: TopDownRelease, figures: list[Figure]) -> dict[
     tables = {
         f"{title} (synthetic data)": preview(
             ["level", RAW, POST_PROCESSED],
-            [(level, *map(_written, pair)) for level, *pair in zip(levels, *sources.values(), strict=True)],
+            [(level, *map(_format_value, pair)) for level, *pair in zip(levels, *sources.values(), strict=True)],
         )
         for title, sources in panels.items()
     }
     return {
-        "accuracy by level (synthetic data)": picture(accuracy_by_level(levels, panels), _finest(panels, levels[-1])),
+        "accuracy by level (synthetic data)": picture(
+            accuracy_by_level(levels, panels), _describe_finest(panels, levels[-1])
+        ),
         **tables,
     }
 
 
-def _finest(panels: Mapping[str, Mapping[str, Sequence[float | None]]], level: str) -> str:
-    each = "; ".join(
-        f"{title}: " + ", ".join(f"{source} {_written(values[-1])}" for source, values in sources.items())
+def _describe_finest(panels: Mapping[str, Mapping[str, Sequence[float | None]]], level: str) -> str:
+    values = "; ".join(
+        f"{title}: " + ", ".join(f"{source} {_format_value(values[-1])}" for source, values in sources.items())
         for title, sources in panels.items()
     )
-    return f"Error by geographic level, raw and post-processed. At the level {level}: {each}."
+    return f"Error by geographic level, raw and post-processed. At the level {level}: {values}."
 
 
-def _written(value: float | None) -> str:
+def _format_value(value: float | None) -> str:
     return "not measured" if value is None else f"{value:,.4g}"
 
 

@@ -26,12 +26,11 @@ _PLAINLY = 0.001, 100_000
 
 
 def accuracy_by_level(levels: Sequence[str], panels: Mapping[str, Mapping[str, Sequence[float | None]]]) -> bytes:
-    """Draw a panel for each metric: its value at every level, for each of two sources, on a logarithmic scale.
+    """A panel for each metric: its value at every level, for each of two sources, on a logarithmic scale.
 
     A value of 0, which has no logarithm, is an empty mark on the lower edge.
 
     Args:
-        levels: the names of the levels, from the root to the finest.
         panels: by title and by source (the same two sources in all panels), a value for each level, or None.
 
     Returns:
@@ -89,18 +88,18 @@ def _draw(axes: Axes, sources: Mapping[str, Sequence[float | None]]) -> None:
         places = [number + aside for number in range(len(values))]
         drawn = [value or math.nan for value in values]
         axes.plot(places, drawn, color=color, marker=marker, markersize=5.5, linewidth=1.2, label=source)
-        for place, value in zip(places, values, strict=True):
-            if value == 0:
-                axes.plot(
-                    place,
-                    least,
-                    color=color,
-                    marker=marker,
-                    markersize=6.5,
-                    markerfacecolor="white",
-                    clip_on=False,
-                    zorder=4,
-                )
+        exact = [place for place, value in zip(places, values, strict=True) if value == 0]
+        axes.plot(
+            exact,
+            [least] * len(exact),
+            color=color,
+            marker=marker,
+            markersize=6.5,
+            markerfacecolor="white",
+            linestyle="none",
+            clip_on=False,
+            zorder=4,
+        )
 
 
 def _power_of_ten(number: float, _: float) -> str:

@@ -19,7 +19,7 @@ from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.semantics import Allocation, AllocationError
 from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign, allocation
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign, allocate
 from mechanisms.topdown.production import PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError
 
@@ -61,23 +61,16 @@ Product = Literal[
     "population", "housing_units", "group_quarters",
 ]  # fmt: skip
 
-LONGEST_LEVEL = 40
-MOST_LEVELS = 20
-
-Level = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$", max_length=LONGEST_LEVEL)]
-
-
-LONGEST_CODE = 255
-"""The most characters of a place's code that a prefix can name."""
-
 MOST_PROCESSES = 256
 """The most estimating processes: each takes memory of its own, and a release that is charged has to be estimated."""
+
+Level = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$", max_length=40)]
 
 
 class PrefixDeclaration(Part):
     """A level whose codes are the first characters of the codes of the finest level."""
 
-    prefix: int = Field(ge=1, le=LONGEST_CODE, strict=True, description="The number of characters.")
+    prefix: int = Field(ge=1, le=255, strict=True, description="The number of characters.")
 
 
 class AllocationDeclaration(Part):
@@ -106,7 +99,7 @@ Allocated = Annotated[
 ]
 Spine = Annotated[
     Annotated[Literal["production"], Tag("production")]
-    | Annotated[dict[Level, PlaceCode], Field(min_length=2, max_length=MOST_LEVELS), Tag("levels")],
+    | Annotated[dict[Level, PlaceCode], Field(min_length=2, max_length=20), Tag("levels")],
     _production_or("levels"),
 ]
 InvariantLevels = Annotated[
@@ -196,6 +189,6 @@ class TopDownDeclaration(ReleaseDeclaration):
         # The levels follow the order of the spine, whatever the order of the declared shares.
         ordered = {level: declared.levels[level] for level in levels if level in declared.levels}
         try:
-            return allocation(SCHEMAS[histogram], declared.rho, ordered | declared.levels, declared.queries)
+            return allocate(SCHEMAS[histogram], declared.rho, ordered | declared.levels, declared.queries)
         except (AllocationError, QueryError) as error:
             raise DesignError(f"{histogram}: {error}") from None

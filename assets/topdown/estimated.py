@@ -16,7 +16,7 @@ from assets.failures import stated_plainly
 from assets.release.partitions import DRAW, Partitions
 from assets.topdown.estimation import Scope, estimate_level, keep_states, unite_states
 from assets.topdown.release import ESTIMATES, TopDownRelease, level_of_states
-from assets.topdown.tree import plural, states_of
+from assets.topdown.spine import pluralize, read_states
 from assets.topdown.workers import WorkerError
 from mechanisms.topdown.design import words
 from resources.custody import Custody
@@ -70,7 +70,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         scope = Scope(level, context.partition_key if by_state else "")
 
         def report(done: int, parents: int) -> None:
-            context.log.info(f"{words(level)}: {done:,} of {parents:,} {plural(above)}" if depth else words(level))
+            context.log.info(f"{words(level)}: {done:,} of {parents:,} {pluralize(above)}" if depth else words(level))
 
         try:
             made = estimate_level(warehouse, custody, release, scope, report)
@@ -92,7 +92,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
                 **metadata,
                 DRAW: made.draw_id,
                 "places": made.places,
-                **({plural(above): made.parents} if depth else {}),
+                **({pluralize(above): made.parents} if depth else {}),
                 "problems solved": made.solved,
                 "largest duality gap, relative": made.gap,
                 "largest violation of a constraint before rounding": made.violation,
@@ -106,12 +106,9 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
 
 def _keep_partitions(instance: dg.DagsterInstance, release: TopDownRelease, states: Sequence[str]) -> None:
     name = state_partitions(release).name
-    stored = instance.get_dynamic_partitions(name)
-    for state in stored:
-        if state not in states:
-            instance.delete_dynamic_partition(name, state)
-    if added := [state for state in states if state not in stored]:
-        instance.add_dynamic_partitions(name, added)
+    for state in set(instance.get_dynamic_partitions(name)).difference(states):
+        instance.delete_dynamic_partition(name, state)
+    instance.add_dynamic_partitions(name, states)
 
 
 def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
@@ -131,7 +128,7 @@ def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
     def estimates(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             made = unite_states(session, custody, release)
-            states = len(states_of(session, release))
+            states = len(read_states(session, release))
         contents = json.dumps([each.content for each in made])
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sha256(contents.encode()).hexdigest()),

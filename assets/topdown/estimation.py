@@ -1,23 +1,19 @@
 """The estimation of a level, from its noisy measurements and the estimates of the level above, in one transaction.
 
-This module reads the tables, divides the work into tasks, and writes and labels the results.
-`mechanisms.topdown.estimation` estimates, and `workers` runs the pool of processes.
+`mechanisms.topdown.estimation` estimates, and `workers` runs the pool of processes; this module reads the tables,
+divides the work into tasks, and writes and labels the results.
 
-Next to the estimates of a level is an account of how they were made: from which draw, spine, invariants and estimates
-of the level above, by which version of the method, and from which measurements, with the SHA-256 of the answers of each
-stream as they were read. The account is sealed under the custody (`assets.release.seal`) and contains the estimates'
-content hash. If the stored estimates are made of what is stored now, they are not computed again. A new run therefore
-continues at the level where a killed run stopped, with the same result: nothing depends on time, on order, or on the
-number of processes. Because the answers are hashed as they are read, the gates notice if estimates were made from
-measurements that were altered for a while and then restored.
+Next to the estimates of a level is an account of how they were made (`Estimation`), sealed under the custody
+(`assets.release.seal`). If the stored estimates are made of what is stored now, they are not computed again. A new run
+therefore continues at the level where a killed run stopped, with the same result: nothing depends on time, on order, or
+on the number of processes. Because the answers are hashed as they are read, the gates notice if estimates were made
+from measurements that were altered for a while and then restored.
 
 Memory is bounded by the largest state. Limits are computed state by state; measurements and the estimates above are
-read a few thousand places at a time; results are written to a private Parquet file as they come, and stored from there
-in one transaction.
+read a few thousand places at a time; results go to a private Parquet file as they come.
 
-No database is open during the computation. Each time that something is read, it is in a new session, because a session
-that reads keeps other processes from writing and must not last for minutes. Each session checks whether the
-measurements were drawn anew in the meantime.
+No database is open during the computation, because a session that reads keeps other processes from writing. Each new
+session checks whether the measurements were drawn anew in the meantime.
 """
 
 import json
@@ -27,9 +23,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
 from hashlib import sha256
-from itertools import groupby
 from pathlib import Path
-from typing import Protocol
+from typing import TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -37,31 +32,28 @@ from numpy.typing import NDArray
 
 from assets.release.draw import DRAWN, StaleInputError
 from assets.release.seal import is_sealed, seal_stage
+from assets.topdown.histograms import read_counts
 from assets.topdown.limits import (
-    held_above,
-    held_by_states,
-    held_in_state,
-    highest,
-    limits_above,
-    limits_in_state,
+    Region,
+    derive_limits,
+    read_state_region,
+    read_upper_region,
+    take_highest,
 )
-from assets.topdown.measurements import read_answers
+from assets.topdown.measurements import Digests, Stream, read_answers, read_streams
 from assets.topdown.release import TopDownRelease, level_of_states
-from assets.topdown.spine import geoids
-from assets.topdown.streams import Stream, hashed, streams_of
-from assets.topdown.tree import Tree, plural, read_tree, states_of
-from assets.topdown.workers import Outcome, Task, WorkerError, outcomes
-from mechanisms.topdown.design import SCHEMAS, Measured, words
-from mechanisms.topdown.estimation import Families
+from assets.topdown.spine import Tree, pluralize, read_codes, read_states, read_tree
+from assets.topdown.workers import Outcome, Task, WorkerError, estimate_task, perform
+from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.estimation import Families, Measurement, divide_parents
 from mechanisms.topdown.feasibility import Limits
-from mechanisms.topdown.schema import Schema
+from mechanisms.topdown.schema import DETAILED
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
 
 VERSION = 3
-"""The version of the method. Increase it when the same measurements would give other estimates, or when the account of
-them has another form."""
+"""Increase it when the same measurements would give other estimates, or when the account of them has another form."""
 
 PLACES_AT_A_TIME = 4_000
 """The number of places read in one session: 40 MB of production's measurements."""
@@ -72,26 +64,13 @@ PLACES_OF_A_TASK = 400
 SECONDS_BETWEEN_REPORTS = 5.0
 
 Report = Callable[[int, int], None]
-"""A function that is called with the number of finished parents and the number of all parents."""
+"""It is called with the number of finished parents and the number of all parents."""
 
 _MOST_NAMED = 8
-"""How many parts an error names."""
 
 _ESTIMATES = pa.schema(
     [("histogram", pa.string()), ("number", pa.int64()), ("cell", pa.int64()), ("count", pa.int64())]
 )
-
-
-class Digest(Protocol):
-    def update(self, data: memoryview, /) -> None:
-        """Add bytes."""
-
-    def hexdigest(self) -> str:
-        """The hash of all bytes so far."""
-
-
-Cells = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-"""Places, cells and counts of all nonzero cells, in order."""
 
 
 @dataclass(frozen=True)
@@ -144,43 +123,119 @@ class _Part:
 
     Attributes:
         parent: the number of the first parent.
-        starts: shape (parents + 1,): the children of parent `parent + p` are the places from `starts[p]` up to but
-            excluding `starts[p + 1]`.
-        limits: the limits of these places, by histogram.
+        starts: shape (parents + 1,), as `mechanisms.topdown.replicates.find_starts`, from that of the first parent.
+        streams: of the measurements of these places.
+        limits: by histogram.
     """
 
     parent: int
     starts: NDArray[np.int64]
+    streams: Sequence[Stream]
     limits: Mapping[str, Limits]
 
 
-class _Read:
-    """What an estimation reads, with the running hashes of what it has read.
+class _Reading:
+    """What an estimation reads, task by task, with the hashes of what it has read. No session is open between tasks.
 
     Attributes:
-        streams: the streams of a scope's measurements, by query.
-        answers: the hash of the answers of each stream, by label.
-        held: the digests of spine and invariants, part by part.
+        places, parents: how many there are in all tasks.
+        answers: the running hashes of the answers that were read.
+        regions: the digests of spine and invariants that were read, region by region.
     """
 
-    def __init__(self, streams: Sequence[Stream]) -> None:
-        self.streams: dict[Measured, list[Stream]] = {}
-        for stream in streams:
-            self.streams.setdefault(stream.measured, []).append(stream)
-        self.places = max(each.last for each in streams) - min(each.first for each in streams)
-        self.answers: dict[str, Digest] = {stream.label: sha256() for stream in streams}
-        self.held: list[str] = []
+    def __init__(
+        self, session: Session, warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tree, draw_id: str
+    ) -> None:
+        self.scope, self.regions = scope, list[str]()
+        self._warehouse, self._release, self._tree, self._draw_id = warehouse, release, tree, draw_id
+        self._streams = [
+            stream
+            for stream in read_streams(session, release)
+            if stream.measured.level == scope.level and scope.state in ("", stream.state)
+        ]
+        self._starts = tree.starts(scope.level)
+        first, last = min(stream.first for stream in self._streams), max(stream.last for stream in self._streams)
+        self.places = last - first
+        self.parents = int(np.searchsorted(self._starts, last) - np.searchsorted(self._starts, first))
+        self.answers = Digests(self._streams)
+
+    def tasks(self) -> Iterator[Task]:
+        """All parents in order, some at a time."""
+        of_a_task = min(PLACES_OF_A_TASK, -(-self.places // (8 * count_processes(self._release))))
+        for part in self._parts():
+            for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
+                with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+                    _require_draw(session, self._release, self._draw_id, self.scope)
+                    families = self._read_families(session, part, first, last)
+                for begin, end in divide_parents(part.starts, first, last, of_a_task):
+                    own = {name: of_batch.between(begin - first, end - first) for name, of_batch in families.items()}
+                    yield Task(int(part.starts[begin]), end - begin, own)
+
+    def _parts(self) -> Iterator[_Part]:
+        release, tree = self._release, self._tree
+        depth, top = (release.levels.index(level) for level in (self.scope.level, level_of_states(release.levels)))
+        if depth <= top:
+            states = []
+            with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+                regions = _read_regions(session, release, tree, self.scope)
+                upper = next(regions)
+                self.regions.append(upper.digest)
+                for region in regions:
+                    self.regions.append(region.digest)
+                    states.append(take_highest(derive_limits(release, region)))
+            limits = derive_limits(release, upper, states)
+            yield _Part(0, self._starts, self._streams, {name: levels[depth] for name, levels in limits.items()})
+            return
+        with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+            numbers = _states(session, release, tree, self.scope)
+        for number in numbers:
+            with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+                region = read_state_region(session, release, tree, number)
+            self.regions.append(region.digest)
+            first, last = tree.ranges_below(release.levels[top], number)[depth - 1 - top]
+            streams = [stream for stream in self._streams if stream.state == region.state]
+            limits = derive_limits(release, region)
+            own = {name: levels[depth - top] for name, levels in limits.items()}
+            yield _Part(first, self._starts[first : last + 1], streams, own)
+
+    def _read_families(self, session: Session, part: _Part, begin: int, end: int) -> dict[str, Families]:
+        """By histogram, the parents of a part from `begin` up to `end`, with the measurements of their children."""
+        release, level, above = self._release, self.scope.level, _scope_above(self._release, self.scope)
+        first, last = (int(start) for start in part.starts[[begin, end]])
+        origin = int(part.starts[0])
+        parents = part.parent + begin, part.parent + end
+        names: tuple[str, ...] = (level,)
+        if above:
+            codes = read_codes(session, release, above.level, *parents).to_pylist()
+            names = tuple(f"{pluralize(level)} of {words(above.level)} {code}" for code in codes)
+        families = {}
+        for histogram, schema in SCHEMAS.items():
+            streams = {stream.measured: stream for stream in part.streams if stream.measured.histogram == histogram}
+            answers = read_answers(session, release, list(streams), first, last)
+            self.answers.add({stream: answers[query] for query, stream in streams.items()})
+            histograms = None
+            if above:
+                counts = read_counts(session, _tables(release, above)[0], *parents, histogram=histogram)
+                histograms = counts.answer(schema.marginal(DETAILED), *parents)
+            families[histogram] = Families(
+                schema,
+                names,
+                part.starts[begin : end + 1] - first,
+                tuple(Measurement(query.query, query.variance, answers[query]) for query in streams),
+                part.limits[histogram].between(first - origin, last - origin),
+                level in release.design.total_first,
+                histograms,
+            )
+        return families
 
 
 def estimate_level(
-    warehouse: Warehouse, custody: Custody, release: TopDownRelease, scope: Scope | str, report: Report
+    warehouse: Warehouse, custody: Custody, release: TopDownRelease, scope: Scope, report: Report
 ) -> Estimation:
-    """Estimate all places of a level and store their histograms, unless current estimates are stored already.
+    """Estimate all places of a scope and store their histograms, unless current estimates are stored already.
 
     Args:
-        warehouse: the warehouse, whose public zone is read and written.
-        release: the release. The result does not depend on its number of processes.
-        scope: one of the release's scopes, or the level of one; the level above must be estimated already.
+        scope: one of the release's scopes; the level above must be estimated already.
         report: called every few seconds, and at the end.
 
     Raises:
@@ -191,23 +246,20 @@ def estimate_level(
         WorkerError: if one of the processes ends prematurely, or not all results came back.
         InfeasibleError, SpineError: if the stored invariants or the stored spine are not those that were charged.
     """
-    scope = Scope(scope) if isinstance(scope, str) else scope
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        draw_id, tree = drawn_id(session, release), read_tree(session, release)
-        above = _above(session, custody, release, draw_id, scope)
-        stored = stored_estimation(session, custody, release, scope)
-        if stored and stored.made_of == _made_of(
-            release, draw_id, scope, _digest(_held(session, release, tree, scope)), above
-        ):
-            return stored
-        streams = [each for each in streams_of(session, release) if _is_in(each, scope)]
-    read = _Read(streams)
-    parents = _parents(tree, scope, streams)
-    reported = time.monotonic()
-    tasks = _tasks(warehouse, release, scope, tree, draw_id, read)
+        draw_id, tree = read_draw_id(session, release), read_tree(session, release)
+        above = _require_above(session, custody, release, draw_id, scope)
+        stored = read_estimation(session, custody, release, scope)
+        if stored:
+            region = _hash([region.digest for region in _read_regions(session, release, tree, scope)])
+            if stored.made_of == _made_of(release, draw_id, scope, region, above):
+                return stored
+        reading = _Reading(session, warehouse, release, scope, tree, draw_id)
+    parents, reported = reading.parents, time.monotonic()
     with warehouse.private_folder() as folder, closing(_Results(folder)) as results:
-        with closing(outcomes(tasks, min(processes_of(release), parents), release.scheduler)) as solved:
-            for outcome in solved:
+        outcomes = perform(estimate_task, reading.tasks(), min(count_processes(release), parents), release.scheduler)
+        with closing(outcomes):
+            for outcome in outcomes:
                 results.add(outcome)
                 if results.parents == parents or time.monotonic() - reported >= SECONDS_BETWEEN_REPORTS:
                     report(results.parents, parents)
@@ -216,44 +268,42 @@ def estimate_level(
         if results.parents != parents:
             raise WorkerError(f"{scope}: {results.parents:,} of {parents:,} parents were estimated; nothing was stored")
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
-            if drawn_id(session, release) != draw_id:
-                raise StaleInputError(f"{release.schema}: measurements were drawn anew while {scope} was estimated")
-            table, account = _account(release, scope)
+            _require_draw(session, release, draw_id, scope)
+            table, account = _tables(release, scope)
             if not scope.state:
                 # In a release that had partitions before, it is a view.
                 session.drop(table)
             store_parts(session, table, results.paths)
-            held = _digest(read.held)
+            region = _hash(reading.regions)
             estimation = Estimation(
-                made_of=_made_of(release, draw_id, scope, held, above),
-                read=json.dumps({label: digest.hexdigest() for label, digest in read.answers.items()}),
+                made_of=_made_of(release, draw_id, scope, region, above),
+                read=json.dumps(reading.answers.by_label()),
                 content=session.sorted_version(table, custody.seal_key()),
-                places=read.places,
+                places=reading.places,
                 parents=parents,
                 solved=results.solved,
                 gap=results.gap,
                 violation=results.violation,
                 seconds=results.seconds,
-                held=held,
+                held=region,
                 draw_id=draw_id,
             )
-            session.create(account, "topdown/estimation", vars(estimation))
+            row = pa.Table.from_pylist([vars(estimation)])
+            session.create(account, "warehouse/all", source=session.register("made", row))
             seal_stage(session, custody, release.schema, table.name, [account])
             return estimation
 
 
-def stored_estimation(
-    session: Session, custody: Custody, release: TopDownRelease, scope: Scope | str
-) -> Estimation | None:
-    """How the stored estimates of a level were made; None if there are none, or they or their account were altered."""
-    table, _ = _account(release, scope)
-    stored = _stored_account(session, custody, release, scope)
+def read_estimation(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
+    """How the stored estimates of a scope were made; None if there are none, or they or their account were altered."""
+    table, _ = _tables(release, scope)
+    stored = _read_account(session, custody, release, scope)
     if stored is None or session.sorted_version(table, custody.seal_key()) != stored.content:
         return None
     return stored
 
 
-def levels_not_as_made(
+def find_wrong_levels(
     session: Session, custody: Custody, release: TopDownRelease
 ) -> tuple[tuple[Scope, ...], Mapping[str, str]]:
     """How the stored estimates of all levels were made.
@@ -263,31 +313,30 @@ def levels_not_as_made(
         below a scope whose account is no longer known; the whole of a level if its view does not show exactly the
         tables of all states; and by label, the SHA-256 of the answers of each stream as they were read.
     """
-    draw_id, tree = drawn_id(session, release), read_tree(session, release)
-    states = states_of(session, release)
-    held = [each.digest for each in held_by_states(session, release, tree)]
-    every = [held_above(session, release, tree).digest, *held]
+    draw_id, tree = read_draw_id(session, release), read_tree(session, release)
+    states = read_states(session, release)
+    regions = [region.digest for region in _read_regions(session, release, tree, Scope(release.levels[0]))]
+    of_states = regions[1:]
     wrong: list[Scope] = []
     read: dict[str, str] = {}
-    known: dict[Scope, Estimation] = {}
-    for scope in scopes_of(release, states):
+    known: dict[Scope | None, Estimation] = {}
+    for scope in list_scopes(release, states):
         above = _scope_above(release, scope)
         if above and above not in known:
             continue
-        stored = stored_estimation(session, custody, release, scope)
+        stored = read_estimation(session, custody, release, scope)
         if stored is None:
             wrong.append(scope)
             continue
-        below = release.is_below_states(scope.level)
-        own = [held[states.index(scope.state)]] if scope.state else held if below else every
-        if stored.made_of != _made_of(release, draw_id, scope, _digest(own), known[above] if above else None):
+        own = of_states if release.is_below_states(scope.level) else regions
+        region = _hash([of_states[states.index(scope.state)]] if scope.state else own)
+        if stored.made_of != _made_of(release, draw_id, scope, region, known.get(above)):
             wrong.append(scope)
         read |= json.loads(stored.read)
         known[scope] = stored
     for level in release.levels:
-        if all(scope in known for scope in _scopes(release, level, states)) and not _is_united(
-            session, release, level, states
-        ):
+        is_known = all(scope in known for scope in _scopes(release, level, states))
+        if is_known and not _is_united(session, release, level, states):
             wrong.append(Scope(level))
     return tuple(wrong), read
 
@@ -301,27 +350,25 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
         StaleInputError: if a state is missing, or is not made from the stored measurements and the estimates above; or
             if there are tables of other states.
     """
-    draw_id, states = drawn_id(session, release), states_of(session, release)
-    known: dict[Scope, Estimation] = {}
+    draw_id, states = read_draw_id(session, release), read_states(session, release)
+    known: dict[Scope | None, Estimation] = {}
     stale = list[Scope]()
-    for scope in scopes_of(release, states):
+    for scope in list_scopes(release, states):
         above = _scope_above(release, scope)
-        stored = _stored_account(session, custody, release, scope)
         if above and above not in known:
             continue
-        if stored is None or stored.made_of != _made_of(
-            release, draw_id, scope, stored.held, known[above] if above else None
-        ):
-            stale.append(scope)
-        else:
+        stored = _read_account(session, custody, release, scope)
+        if _is_of_draw(stored, release, draw_id, scope, known.get(above)):
             known[scope] = stored
+        else:
+            stale.append(scope)
     if stale:
         some = ", ".join(map(str, stale[:_MOST_NAMED])) + (", …" if len(stale) > _MOST_NAMED else "")
         raise StaleInputError(
             f"{release.schema}: {len(stale):,} parts of the estimates are missing, or not those of the stored "
             f"measurements ({some}); materialize these partitions first"
         )
-    if surplus := tables_of_other_states(session, release, states):
+    if surplus := find_tables_of_other_states(session, release, states):
         raise StaleInputError(
             f"{release.schema}: there are estimates of states that the spine does not have ({surplus[0]}); materialize "
             f"{release.estimates(level_of_states(release.levels))} first"
@@ -330,15 +377,15 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
         if release.is_by_state(level):
             view = release.public(release.estimates(level))
             session.drop(view)
-            session.create_view(view, "topdown/united", tables=_tables_of(release, level, states))
-    return [known[scope] for scope in scopes_of(release, states) if scope.state]
+            session.create_view(view, "topdown/united", tables=_tables_of_states(release, level, states))
+    return [known[scope] for scope in list_scopes(release, states) if scope.state]
 
 
 def keep_states(session: Session, release: TopDownRelease) -> list[str]:
     """Drop the estimates of places in states that the spine does not have, or of all states if the release has no
     partitions; return the codes of the states that estimates are made for."""
-    states = states_of(session, release) if release.declaration.partitions else []
-    surplus = tables_of_other_states(session, release, states)
+    states = read_states(session, release) if release.declaration.partitions else []
+    surplus = find_tables_of_other_states(session, release, states)
     if surplus:
         # A view may be over tables that are dropped.
         for level in release.levels:
@@ -349,45 +396,49 @@ def keep_states(session: Session, release: TopDownRelease) -> list[str]:
     return states
 
 
-def tables_of_other_states(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:
+def find_tables_of_other_states(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:
     """The names of the stored tables of estimates, accounts and seals that are of none of these states."""
     below = [release.estimates(level) for level in release.levels if release.is_below_states(level)]
     endings = ("", "_made", "_seal")
     due = {f"{level}__{state}{ending}" for level in below for state in states for ending in endings}
-    found = session.tables(Zone.PUBLIC, release.schema)
-    return [name for name in found if name not in due and name.startswith(tuple(f"{level}__" for level in below))]
+    stored = session.tables(Zone.PUBLIC, release.schema)
+    return [name for name in stored if name not in due and name.startswith(tuple(f"{level}__" for level in below))]
 
 
-def estimates_version(session: Session, custody: Custody, release: TopDownRelease) -> str | None:
+def hash_estimates(session: Session, custody: Custody, release: TopDownRelease) -> str | None:
     """A digest of the stored estimates of the finest level and of all that they were made of; None if altered."""
-    states = states_of(session, release)
+    states = read_states(session, release)
     scopes = _scopes(release, release.finest, states)
-    stored = [stored_estimation(session, custody, release, scope) for scope in scopes]
+    stored = [read_estimation(session, custody, release, scope) for scope in scopes]
     if not all(stored) or not _is_united(session, release, release.finest, states):
         return None
-    return sha256(json.dumps([[each.made_of, each.content] for each in stored if each]).encode()).hexdigest()
+    return _hash([[account.made_of, account.content] for account in stored if account])
 
 
-def scopes_of(release: TopDownRelease, states: Sequence[str]) -> Iterator[Scope]:
+def list_scopes(release: TopDownRelease, states: Sequence[str]) -> list[Scope]:
     """What is estimated and stored together, in order: all places of a level, or those of one state."""
-    for level in release.levels:
-        yield from _scopes(release, level, states)
+    return [scope for level in release.levels for scope in _scopes(release, level, states)]
 
 
-def processes_of(release: TopDownRelease) -> int:
+def count_processes(release: TopDownRelease) -> int:
     return release.declaration.processes or os.cpu_count() or 1
 
 
-def drawn_id(session: Session, release: TopDownRelease) -> str:
+def read_draw_id(session: Session, release: TopDownRelease) -> str:
     (draw_id,) = session.row("warehouse/labelled", table=release.public(DRAWN), column="draw_id")
     return str(draw_id)
+
+
+def _require_draw(session: Session, release: TopDownRelease, draw_id: str, scope: Scope) -> None:
+    if read_draw_id(session, release) != draw_id:
+        raise StaleInputError(f"{release.schema}: measurements were drawn anew while {scope} was estimated")
 
 
 def _scopes(release: TopDownRelease, level: str, states: Sequence[str]) -> list[Scope]:
     return [Scope(level, state) for state in (states if release.is_by_state(level) else [""])]
 
 
-def _tables_of(release: TopDownRelease, level: str, states: Sequence[str]) -> list[Table]:
+def _tables_of_states(release: TopDownRelease, level: str, states: Sequence[str]) -> list[Table]:
     return [release.public(release.estimates(level, state)) for state in states]
 
 
@@ -395,24 +446,19 @@ def _is_united(session: Session, release: TopDownRelease, level: str, states: Se
     """Whether what is read as the estimates of a level are the tables of its scopes, which must be stored."""
     view = release.public(release.estimates(level))
     return not release.is_by_state(level) or session.is_view_of(
-        view, "topdown/united", tables=_tables_of(release, level, states)
+        view, "topdown/united", tables=_tables_of_states(release, level, states)
     )
 
 
-def _name(release: TopDownRelease, scope: Scope | str) -> str:
-    return release.estimates(scope) if isinstance(scope, str) else release.estimates(scope.level, scope.state)
-
-
-def _account(release: TopDownRelease, scope: Scope | str) -> tuple[Table, Table]:
-    name = _name(release, scope)
+def _tables(release: TopDownRelease, scope: Scope) -> tuple[Table, Table]:
+    """The table of estimates, and that of their account."""
+    name = release.estimates(scope.level, scope.state)
     return release.public(name), release.public(f"{name}_made")
 
 
-def _stored_account(
-    session: Session, custody: Custody, release: TopDownRelease, scope: Scope | str
-) -> Estimation | None:
+def _read_account(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
     """The account of estimates, whose table may have been altered; None if it was altered itself."""
-    table, account = _account(release, scope)
+    table, account = _tables(release, scope)
     if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
         return None
     stored = session.row("warehouse/all", source=account)
@@ -427,7 +473,7 @@ def _scope_above(release: TopDownRelease, scope: Scope) -> Scope | None:
     return Scope(above, scope.state if release.is_by_state(above) else "")
 
 
-def _made_of(release: TopDownRelease, draw_id: str, scope: Scope, held: str, above: Estimation | None) -> str:
+def _made_of(release: TopDownRelease, draw_id: str, scope: Scope, region: str, above: Estimation | None) -> str:
     """`Estimation.made_of` of current estimates. The estimates above are identified by what they are made of."""
     facts = [
         VERSION,
@@ -436,191 +482,57 @@ def _made_of(release: TopDownRelease, draw_id: str, scope: Scope, held: str, abo
         draw_id,
         scope.level,
         scope.state,
-        held,
+        region,
         [above.made_of, above.content] if above else None,
     ]
-    return _digest(facts)
+    return _hash(facts)
 
 
-def _digest(facts: Sequence[object]) -> str:
+def _hash(facts: Sequence[object]) -> str:
     return sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def _above(
-    session: Session, custody: Custody, release: TopDownRelease, draw_id: str, scope: Scope
+def _is_of_draw(
+    stored: Estimation | None, release: TopDownRelease, draw_id: str, scope: Scope, above: Estimation | None
+) -> TypeGuard[Estimation]:
+    """Whether estimates were made of a draw and of the estimates above, whatever the spine and the invariants were."""
+    return stored is not None and stored.made_of == _made_of(release, draw_id, scope, stored.held, above)
+
+
+def _require_above(
+    session: Session,
+    custody: Custody,
+    release: TopDownRelease,
+    draw_id: str,
+    scope: Scope,
+    read: Callable[[Session, Custody, TopDownRelease, Scope], Estimation | None] = read_estimation,
 ) -> Estimation | None:
-    """How the stored estimates of the level above were made; None at the root."""
-    chain: list[Scope] = []
-    while (scope_above := _scope_above(release, chain[0] if chain else scope)) is not None:
-        chain.insert(0, scope_above)
-    above: Estimation | None = None
-    for each in chain:
-        read = stored_estimation if each is chain[-1] else _stored_account
-        stored = read(session, custody, release, each)
-        if stored is None or stored.made_of != _made_of(release, draw_id, each, stored.held, above):
-            raise StaleInputError(
-                f"{release.schema}: the estimates of {each} are not those of the stored measurements; materialize "
-                f"{_name(release, each)} first"
-            )
-        above = stored
-    return above
+    """How the stored estimates of the level above were made; None at the root. Those above it are not read again."""
+    above = _scope_above(release, scope)
+    if above is None:
+        return None
+    further_above = _require_above(session, custody, release, draw_id, above, _read_account)
+    stored = read(session, custody, release, above)
+    if not _is_of_draw(stored, release, draw_id, above, further_above):
+        raise StaleInputError(
+            f"{release.schema}: the estimates of {above} are not those of the stored measurements; materialize "
+            f"{release.estimates(above.level, above.state)} first"
+        )
+    return stored
 
 
-def _held(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> list[str]:
-    """The digests of spine and invariants that the estimates of a scope depend on, part by part."""
-    if release.is_below_states(scope.level):
-        return [
-            held_in_state(session, release, tree, number).digest for number in _states(session, release, tree, scope)
-        ]
-    return [
-        held_above(session, release, tree).digest,
-        *(each.digest for each in held_by_states(session, release, tree)),
-    ]
+def _read_regions(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> Iterator[Region]:
+    """The regions that the estimates of a scope depend on."""
+    if not release.is_below_states(scope.level):
+        yield read_upper_region(session, release, tree)
+    for number in _states(session, release, tree, scope):
+        yield read_state_region(session, release, tree, number)
 
 
 def _states(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> Sequence[int]:
     if scope.state:
-        return [states_of(session, release).index(scope.state)]
+        return [read_states(session, release).index(scope.state)]
     return range(tree.places(level_of_states(release.levels)))
-
-
-def _parents(tree: Tree, scope: Scope, streams: Sequence[Stream]) -> int:
-    starts = tree.starts(scope.level)
-    first, last = min(each.first for each in streams), max(each.last for each in streams)
-    return int(np.searchsorted(starts, last) - np.searchsorted(starts, first))
-
-
-def _is_in(stream: Stream, scope: Scope) -> bool:
-    return stream.measured.level == scope.level and (not scope.state or stream.state == scope.state)
-
-
-def _parts(warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tree, read: _Read) -> Iterator[_Part]:
-    """The parts of a scope, with limits that are computed when they are needed. No session is open between them."""
-    starts = tree.starts(scope.level)
-    depth, top = (release.levels.index(level) for level in (scope.level, level_of_states(release.levels)))
-    if depth <= top:
-        with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            above = held_above(session, release, tree)
-            read.held.append(above.digest)
-            of_states = []
-            for held in held_by_states(session, release, tree):
-                read.held.append(held.digest)
-                of_states.append(highest(limits_in_state(release, held)))
-        limits = limits_above(release, above, of_states)
-        yield _Part(0, starts, {name: each[depth] for name, each in limits.items()})
-        return
-    with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        numbers = _states(session, release, tree, scope)
-    for number in numbers:
-        with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            held = held_in_state(session, release, tree, number)
-        read.held.append(held.digest)
-        first, last = tree.within(release.levels[top], number)[depth - 1 - top]
-        limits = limits_in_state(release, held)
-        own = {name: each[depth - top] for name, each in limits.items()}
-        yield _Part(first, starts[first : last + 1], own)
-
-
-def _tasks(
-    warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tree, draw_id: str, read: _Read
-) -> Iterator[Task]:
-    """All parents in order, some at a time. No session is open between tasks. What is read is added to `read`."""
-    of_a_task = min(PLACES_OF_A_TASK, -(-read.places // (8 * processes_of(release))))
-    for part in _parts(warehouse, release, scope, tree, read):
-        for first, last in _ranges(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
-            with warehouse.session(reads=[Zone.PUBLIC]) as session:
-                if drawn_id(session, release) != draw_id:
-                    raise StaleInputError(f"{release.schema}: measurements were drawn anew while {scope} was estimated")
-                batch = _batch(session, release, scope, part, (first, last), read)
-            for begin, end in _ranges(part.starts, first, last, of_a_task):
-                yield batch.task(release, scope.level, part, begin, end)
-
-
-def _ranges(starts: NDArray[np.int64], first: int, last: int, places: int) -> Iterator[tuple[int, int]]:
-    """Ranges of parents with at most `places` children together; a parent with more has a range of its own."""
-    while first < last:
-        end = int(np.searchsorted(starts, starts[first] + places, side="right")) - 1
-        end = min(max(end, first + 1), last)
-        yield first, end
-        first = end
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """The measurements of some places, and the estimates of their parents.
-
-    Attributes:
-        parent: the number of the first parent within the part.
-        first: the number of the first place.
-        names: a description of each parent's children, for error messages.
-        answers: by histogram and query, the answers, shape (places, marginal cells).
-        above: by histogram, the cells of the parents that are not 0; none at the root.
-    """
-
-    parent: int
-    first: int
-    names: tuple[str, ...]
-    answers: Mapping[str, Mapping[str, NDArray[np.int32]]]
-    above: Mapping[str, Cells]
-
-    def task(self, release: TopDownRelease, level: str, part: _Part, begin: int, end: int) -> Task:
-        families = {
-            histogram: self._families(release, schema, level, part, begin, end) for histogram, schema in SCHEMAS.items()
-        }
-        return Task(int(part.starts[begin]), end - begin, families)
-
-    def _families(
-        self, release: TopDownRelease, schema: Schema, level: str, part: _Part, begin: int, end: int
-    ) -> Families:
-        first, last = (int(start) for start in part.starts[[begin, end]])
-        origin = int(part.starts[0])
-        histograms = None
-        if self.above:
-            number, cell, count = self.above[schema.name]
-            own = slice(*np.searchsorted(number, [begin + part.parent, end + part.parent]))
-            histograms = np.zeros((end - begin, schema.size), dtype=np.int64)
-            histograms[number[own] - begin - part.parent, cell[own]] = count[own]
-        return Families(
-            schema,
-            self.names[begin - self.parent : end - self.parent],
-            part.starts[begin : end + 1] - first,
-            {measured.query: measured.variance for measured in release.design.measured_at(schema.name, level)},
-            {query: rows[first - self.first : last - self.first] for query, rows in self.answers[schema.name].items()},
-            part.limits[schema.name].between(first - origin, last - origin),
-            level in release.design.total_first,
-            histograms,
-        )
-
-
-def _batch(
-    session: Session, release: TopDownRelease, scope: Scope, part: _Part, parents: tuple[int, int], read: _Read
-) -> _Batch:
-    first, last = (int(part.starts[parent]) for parent in parents)
-    answers: dict[str, dict[str, NDArray[np.int32]]] = {histogram: {} for histogram in SCHEMAS}
-    for histogram, of_histogram in groupby(read.streams, lambda measured: measured.histogram):
-        for measured, found in read_answers(session, release, list(of_histogram), first, last).items():
-            answers[histogram][measured.query] = found
-            for stream in read.streams[measured]:
-                own = slice(max(stream.first, first) - first, max(min(stream.last, last) - first, 0))
-                read.answers[stream.label].update(hashed(found[own]))
-    above = _scope_above(release, scope)
-    if above is None:
-        return _Batch(parents[0], first, (scope.level,), answers, {})
-    begin, end = (parent + part.parent for parent in parents)
-    table, _ = _account(release, above)
-    names = tuple(
-        f"{plural(scope.level)} of {words(above.level)} {geoid}"
-        for geoid in geoids(session, release, above.level, begin, end)
-    )
-    cells = {histogram: _cells(session, table, histogram, begin, end) for histogram in SCHEMAS}
-    return _Batch(parents[0], first, names, answers, cells)
-
-
-def _cells(session: Session, table: Table, histogram: str, first: int, last: int) -> Cells:
-    values = {"histogram": histogram, "first": first, "last": last}
-    rows = session.arrow("topdown/estimated_between", values, estimates=table)
-    number, cell, count = (rows[name].to_numpy() for name in ("number", "cell", "count"))
-    return number, cell, count
 
 
 class _Results:
@@ -636,16 +548,11 @@ class _Results:
         self.parents += outcome.parents
         self.seconds += outcome.seconds
         for histogram, writer in zip(SCHEMAS, self._writers, strict=True):
-            found = outcome.children[histogram]
-            columns = [
-                pa.repeat(histogram, len(found.counts)),
-                outcome.first + found.children,
-                found.cells,
-                found.counts,
-            ]
+            own = outcome.children[histogram]
+            columns = [pa.repeat(histogram, len(own.counts)), outcome.first + own.children, own.cells, own.counts]
             writer.write_table(pa.table(columns, schema=_ESTIMATES))
-            self.solved += found.solved
-            self.gap, self.violation = max(self.gap, found.gap), max(self.violation, found.violation)
+            self.solved += own.solved
+            self.gap, self.violation = max(self.gap, own.gap), max(self.violation, own.violation)
 
     def close(self) -> None:
         for writer in self._writers:

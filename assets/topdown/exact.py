@@ -1,18 +1,22 @@
-"""The assets `spine` and `invariants` of a TopDown release, which are exact because the release declares them so."""
+"""The assets `spine` and `invariants` of a TopDown release, which are exact because the release declares them so.
+
+The table `spine` is made in `spine`, and that of the invariants here. `limits` derives bounds of histograms from it.
+"""
 
 import dagster as dg
+import pyarrow as pa
 
 from assets.conventions import INVARIANT, StageKind, attributes, preview, public_table_metadata, table_schema
 from assets.failures import stated_plainly
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
-from assets.topdown.histograms import write_invariants
+from assets.topdown.limits import list_categories
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
-from assets.topdown.spine import summary, write_spine
+from assets.topdown.spine import placement, stage_ancestry, summarize_levels, write_spine
 from mechanisms.topdown.design import words
 from resources.custody import Custody
 from resources.statements import Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Recipe, Session, Warehouse
 
 CODE_VERSION = "1"
 
@@ -32,6 +36,23 @@ INVARIANT_COLUMNS = {
     "category": "Type of group quarters; 0 for other counts",
     "count": "Exact count",
 }
+
+_DECLARED = pa.schema([("invariant", pa.string()), ("depth", pa.int64()), ("categories", pa.list_(pa.int64()))])
+
+
+def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
+    rows = [
+        {"invariant": name, "depth": release.levels.index(level), "categories": list_categories(name).tolist()}
+        for name, level in release.design.invariants.items()
+    ]
+    values, names = placement(release)
+    names["declared"] = session.register("declared", pa.Table.from_pylist(rows, schema=_DECLARED))
+    return "topdown/invariants", values, names | {"ancestry": stage_ancestry(session, release)}
+
+
+def write_invariants(session: Session, release: TopDownRelease) -> None:
+    name, values, names = invariants_recipe(session, release)
+    session.create(release.public(INVARIANTS), name, values, **names)
 
 
 def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
@@ -53,7 +74,9 @@ def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
             with session.transaction():
                 write_spine(session, release)
-            levels = [(words(level), f"{places:,}", f"{most:,}") for level, places, most in summary(session, table)]
+            levels = [
+                (words(level), f"{places:,}", f"{most:,}") for level, places, most in summarize_levels(session, release)
+            ]
             return dg.MaterializeResult(
                 data_version=dg.DataVersion(session.content_version([table])),
                 metadata={

@@ -1,149 +1,151 @@
-"""The gates that TopDown adds to those of all releases and of noisy counts.
+"""The gates that TopDown adds to those of all releases and of noisy counts, as currently stored.
 
-This module lists them, and evaluates those on spine, invariants and charge. `estimate_gates` and `table_gates` evaluate
-the others.
+Those on estimates are evaluated at every level, by SQL alone, and share no code with the estimation.
 """
 
+from collections.abc import Collection, Iterator
 from fractions import Fraction
+from itertools import combinations, pairwise
+from typing import Any
+
+import pyarrow as pa
 
 from assets.gates.shared import count_problem, differing_table
 from assets.release.gate import Gate, ReleaseContext
 from assets.tabulation.asset import tables_gate
-from assets.topdown import estimate_gates, table_gates
-from assets.topdown.estimation import levels_not_as_made
-from assets.topdown.histograms import (
-    impossible_records,
-    invariants_recipe,
-)
-from assets.topdown.limits import require_feasible
-from assets.topdown.release import INVARIANTS, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
-from assets.topdown.replicates import replicates_as_made
-from assets.topdown.spine import SpineError, spine_recipe
-from assets.topdown.streams import streams_of, version_of_streams
-from assets.topdown.tables import tables_recipe
+from assets.topdown.estimation import find_wrong_levels
+from assets.topdown.exact import invariants_recipe
+from assets.topdown.histograms import count_impossible
+from assets.topdown.limits import MOST_PERSONS, require_feasible
+from assets.topdown.measurements import hash_streams, read_streams
+from assets.topdown.microdata import register_codes
+from assets.topdown.release import HISTOGRAMS, INVARIANTS, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
+from assets.topdown.replicates import check_replicates
+from assets.topdown.spine import SpineError, pluralize, spine_recipe, stage_ancestry
+from assets.topdown.tables import redistricting_table, redistricting_tables, tables_recipe
 from assets.topdown.uncertainty import uncertainty_recipes
 from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS
 from mechanisms.topdown.feasibility import InfeasibleError
+from mechanisms.topdown.redistricting import RedistrictingTable
+from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 from resources.statements import Zone
+from resources.warehouse import Session
 
 Context = ReleaseContext[TopDownRelease]
+
+PLACES_AT_A_TIME = 100_000
+"""The number of places whose records are compared with the estimates at a time."""
+
+_COLUMNS = {"histogram": "VARCHAR", "number": "BIGINT", "cell": "BIGINT", "count": "BIGINT"}
+_COUNTED = {POPULATION: PERSONS.name, HOUSING_UNITS: UNITS.name}
+_LEAST = {GROUP_QUARTERS: 1, HOUSING_UNITS: 0}
 
 
 def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
     estimated = release.estimated
+    errors = [
+        Gate(
+            "replicates_as_made", REPLICATES,
+            "The stored replicates are those that were made from the current estimates, and one of them, chosen by the "
+            "draw id, is the same when it is made again.",
+            check_replicates,
+        ),
+        tables_gate(lambda session: uncertainty_recipes(session, release), UNCERTAINTY),
+    ]  # fmt: skip
     return [
-        Gate("spine_of_the_cef", "spine", "The stored spine is a tree, and is that of the current CEF.", _spine),
+        Gate("spine_of_the_cef", SPINE, "The stored spine is a tree, and is that of the current CEF.", _check_spine),
         Gate(
-            "no_impossible_records",
-            "histograms",
+            "no_impossible_records", HISTOGRAMS,
             "The histograms count no records that the edit constraints rule out.",
-            _possible,
+            _check_impossible_records,
         ),
-        Gate("invariants_of_the_cef", "invariants", "The stored invariants are those of the current CEF.", _invariants),
         Gate(
-            "invariants_declared",
-            "invariants",
+            "invariants_of_the_cef", INVARIANTS, "The stored invariants are those of the current CEF.",
+            _check_invariants,
+        ),
+        Gate(
+            "invariants_declared", INVARIANTS,
             "The declared invariants, and no others, are published exactly, for every place of their level.",
-            _declared,
+            _check_declared_invariants,
         ),
         Gate(
-            "charge_as_allocated",
-            "charge",
+            "charge_as_allocated", "charge",
             "The charge is exactly the sum over queries of ρ times the share of the level times the share of the "
             "query, where units count twice.",
-            _allocated,
+            _check_allocation,
         ),
-        Gate("feasible", "charge", "There are histograms that satisfy every invariant and bound.", _feasible),
+        Gate("feasible", "charge", "There are histograms that satisfy every invariant and bound.", _check_feasibility),
         Gate(
-            "estimates_as_made",
-            estimated,
+            "estimates_as_made", estimated,
             "The stored estimates of every level were made from the stored measurements, invariants and spine.",
-            _as_made,
+            _check_origin,
         ),
         Gate(
             "invariants_exact", estimated, "The estimates of every level satisfy the invariants exactly.",
-            estimate_gates.exact_invariants,
+            check_exact_invariants,
         ),
         Gate(
             "children_add_up", estimated, "The estimates of every place are the sums of those below it in every cell.",
-            estimate_gates.children_add_up,
+            check_sums_of_children,
         ),
-        Gate(
-            "whole_numbers", estimated, "All estimates are nonnegative integers.",
-            estimate_gates.non_negative_integers,
-        ),
+        Gate("whole_numbers", estimated, "All estimates are nonnegative integers.", check_whole_numbers),
         Gate(
             "structural_zeros", estimated,
             "No person or unit is in an impossible cell, and no person in a place without a dwelling of that type.",
-            estimate_gates.structural_zeros,
+            check_structural_zeros,
         ),
         Gate(
             "inequalities", estimated,
             "The numbers of persons in group quarters and in households are within their bounds.",
-            estimate_gates.inequalities,
+            check_inequalities,
         ),
         Gate(
             "microdata_of_estimates", "microdata",
             "The microdata have exactly the counts estimated for the finest level, in the order of places and cells.",
-            table_gates.microdata_of_estimates,
+            _check_microdata,
         ),
         tables_gate(lambda session: tables_recipe(session, release)),
-        Gate(
-            "tables_agree", "tables", "Tables are consistent with themselves and with each other.",
-            table_gates.tables_agree,
-        ),
-        *(_of_errors(release) if release.declaration.replicates else []),
+        Gate("tables_agree", "tables", "Tables are consistent with themselves and with each other.", _check_tables),
+        *(errors if release.declaration.replicates else []),
     ]  # fmt: skip
 
 
-def _of_errors(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
-    return [
-        Gate(
-            "replicates_as_made",
-            REPLICATES,
-            "The stored replicates are those that were made from the current estimates, and one of them, chosen by the "
-            "draw id, is the same when it is made again.",
-            replicates_as_made,
-        ),
-        tables_gate(lambda session: uncertainty_recipes(session, release), UNCERTAINTY),
-    ]
-
-
-def _spine(context: Context) -> list[str]:
+def _check_spine(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         try:
-            made = spine_recipe(session, context.release)
+            recipe = spine_recipe(session, context.release)
         except SpineError as error:
             return [str(error)]
-        return differing_table(session, context.release.public(SPINE), made)
+        return differing_table(session, context.release.public(SPINE), recipe)
 
 
-def _possible(context: Context) -> list[str]:
+def _check_impossible_records(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        return count_problem(impossible_records(session, context.release), "records that the edit constraints rule out")
+        records = count_impossible(session, context.release.confidential(HISTOGRAMS))
+    return count_problem(sum(records.values()), "records that the edit constraints rule out")
 
 
-def _invariants(context: Context) -> list[str]:
+def _check_invariants(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         return differing_table(session, context.release.public(INVARIANTS), invariants_recipe(session, context.release))
 
 
-def _declared(context: Context) -> list[str]:
+def _check_declared_invariants(context: Context) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        stored = session.rows("topdown/held", invariants=release.public(INVARIANTS), spine=release.public(SPINE))
+        names = {"invariants": release.public(INVARIANTS), "spine": release.public(SPINE)}
+        stored = session.rows("topdown/stored_invariants", **names)
     problems = []
     for name, level, missing in stored:
         if release.design.invariants.get(name) != level:
             problems.append(f"{name} by {level} is published exactly but not declared")
         problems += count_problem(missing, f"{name}: places of {level} without a count")
-    problems += [
-        f"{name} is declared but missing" for name in release.design.invariants.keys() - {row[0] for row in stored}
-    ]
-    return problems
+    absent = release.design.invariants.keys() - {name for name, _, _ in stored}
+    return [*problems, *(f"{name} is declared but missing" for name in absent)]
 
 
-def _allocated(context: Context) -> list[str]:
+def _check_allocation(context: Context) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
@@ -157,12 +159,12 @@ def _allocated(context: Context) -> list[str]:
             for part in allocation.queries[level].values():
                 due += times * allocation.loss.rho * share * part
     charged = entry.parse_specification().loss
-    return (
-        [] if charged == ConcentratedLoss(due) else [f"ledger entry {entry.sequence} charges {charged}, not ρ = {due}"]
-    )
+    if charged == ConcentratedLoss(due):
+        return []
+    return [f"ledger entry {entry.sequence} charges {charged}, not ρ = {due}"]
 
 
-def _feasible(context: Context) -> list[str]:
+def _check_feasibility(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         try:
             require_feasible(session, context.release)
@@ -171,15 +173,205 @@ def _feasible(context: Context) -> list[str]:
     return []
 
 
-def _as_made(context: Context) -> list[str]:
+def _check_origin(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
-        levels, read = levels_not_as_made(session, context.custody, context.release)
-        streams = streams_of(session, context.release)
-    if levels:
-        return [f"{level}: altered, or made from other data" for level in levels]
+        wrong, read = find_wrong_levels(session, context.custody, context.release)
+        streams = read_streams(session, context.release)
+    if wrong:
+        return [f"{scope}: altered, or made from other data" for scope in wrong]
     settled = context.reading.find_settlement(draw.draw_id)
     answers = {stream.label: read.get(stream.label, "") for stream in streams}
-    if settled is None or version_of_streams(answers) != settled.output_version:
+    if settled is None or hash_streams(answers) != settled.output_version:
         return ["the estimates were made from other measurements than those that were drawn"]
     return []
+
+
+def check_exact_invariants(context: Context) -> list[str]:
+    """Places where the estimated number of persons or units differs from an invariant, at its level or above."""
+    release, problems = context.release, []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for name, level, values, names in _bounded_levels(session, release, _COUNTED):
+            values |= {"histogram": _COUNTED[name]}
+            (wrong,) = session.row("topdown/inexact", values, **names, spine=release.public(SPINE))
+            problems += count_problem(wrong, f"{name}: places of {level} that differ from the invariant")
+    return problems
+
+
+def check_sums_of_children(context: Context) -> list[str]:
+    """Cells of places that are not the sums over the places below."""
+    release, problems = context.release, []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for depth, (level, below) in enumerate(pairwise(release.levels)):
+            (wrong,) = session.row(
+                "topdown/not_adding_up",
+                {"depth": depth},
+                above=release.public(release.estimates(level)),
+                below=release.public(release.estimates(below)),
+                spine=release.public(SPINE),
+            )
+            problems += count_problem(wrong, f"cells of {level} that are not the sums over their {pluralize(below)}")
+    return problems
+
+
+def check_whole_numbers(context: Context) -> list[str]:
+    """Counts that are not positive integers (zeros are not stored), and counts of unknown cells or places."""
+    release, problems = context.release, []
+    sizes = [{"histogram": histogram, "cells": schema.size} for histogram, schema in SCHEMAS.items()]
+    rules = ("not positive", "of unknown cells", "of unknown places", "repeated")
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        names = {"spine": release.public(SPINE), "schemas": session.register("schemas", pa.Table.from_pylist(sizes))}
+        for depth, level in enumerate(release.levels):
+            table = release.public(release.estimates(level))
+            if session.columns(table) != _COLUMNS:
+                problems.append(f"{table}: columns are not {', '.join(map(' '.join, _COLUMNS.items()))}")
+                continue
+            numbers = session.row("topdown/ill_formed", {"depth": depth}, estimates=table, **names)
+            for number, rule in zip(numbers, rules, strict=True):
+                problems += count_problem(number, f"counts of {level} that are {rule}")
+    return problems
+
+
+def check_structural_zeros(context: Context) -> list[str]:
+    """Persons and units in impossible cells, and persons in places without a dwelling of their type."""
+    release, problems = context.release, []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for level in release.levels:
+            for histogram, records in count_impossible(session, release.public(release.estimates(level))).items():
+                problems += count_problem(records, f"{histogram} of {level} that the edit constraints rule out")
+        for name, level, (nowhere, _, _) in _count_out_of_bounds(session, release):
+            problems += count_problem(
+                nowhere, f"{name}: places of {level} with persons of a type but no dwelling of that type"
+            )
+    return problems
+
+
+def check_inequalities(context: Context) -> list[str]:
+    """Places with fewer persons of a type than group quarters of that type, or more than dwellings can hold."""
+    problems = []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for name, level, (_, fewer, more) in _count_out_of_bounds(session, context.release):
+            problems += count_problem(fewer, f"{name}: places of {level} with fewer persons of a type than dwellings")
+            problems += count_problem(
+                more, f"{name}: places of {level} with over {MOST_PERSONS:,} persons per dwelling"
+            )
+    return problems
+
+
+def _count_out_of_bounds(session: Session, release: TopDownRelease) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    for name, level, values, names in _bounded_levels(session, release, _LEAST):
+        values |= {
+            "histogram": PERSONS.name,
+            "cells_of_a_type": PERSONS.size // PERSONS.groups.size,
+            "group_quarters": name == GROUP_QUARTERS,
+            "least": _LEAST[name],
+            "most": MOST_PERSONS,
+        }
+        yield name, level, session.row("topdown/out_of_bounds", values, **names)
+
+
+def _bounded_levels(
+    session: Session, release: TopDownRelease, among: Collection[str]
+) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """Those invariants that are `among` some, at every level from the root to their own, with what statements bind."""
+    ancestry = stage_ancestry(session, release)
+    for name, lowest in release.design.invariants.items():
+        if name in among:
+            last = release.levels.index(lowest)
+            for depth, level in enumerate(release.levels[: last + 1]):
+                estimates, invariants = release.public(release.estimates(level)), release.public(INVARIANTS)
+                names = {"estimates": estimates, "invariants": invariants, "ancestry": ancestry}
+                yield name, level, {"invariant": name, "own_depth": last, "depth": depth}, names
+
+
+def _check_microdata(context: Context) -> list[str]:
+    """Cells of places whose records differ from the estimate in their number or order, and wrong record numbers."""
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        return [
+            problem
+            for schema in SCHEMAS.values()
+            for problem in _find_record_problems(session, context.release, schema)
+        ]
+
+
+def _find_record_problems(session: Session, release: TopDownRelease, schema: Schema) -> list[str]:
+    """Group by group of consecutive places, whose records are consecutive too, so that memory is bounded."""
+    records, histogram = release.public(schema.name), {"histogram": schema.name}
+    tables = {"estimates": release.public(release.estimates(release.finest)), "records": records}
+    codes = register_codes(session, schema)
+    differing = before = stored = numbered = nowhere = 0
+    for piece, due in session.rows("topdown/records_due", histogram | {"places": PLACES_AT_A_TIME}, **tables):
+        if piece is None:
+            nowhere = due
+            break
+        bounds = {"first": before + 1, "last": before + due, "place": piece * PLACES_AT_A_TIME}
+        bounds["to_place"] = bounds["place"] + PLACES_AT_A_TIME
+        rows, numbers, cells = session.row(
+            "topdown/differing_records",
+            {**histogram, **bounds, "finest": release.finest},
+            **tables,
+            spine=release.public(SPINE),
+            codes=codes,
+            attributes=[attribute.name for attribute in schema.attributes],
+        )
+        before, stored, numbered, differing = before + due, stored + rows, numbered + numbers, differing + cells
+    return [
+        *count_problem(nowhere, f"{records}: estimated records of places that do not exist"),
+        *count_problem(differing, f"{records}: cells whose records differ from the estimate in their number or order"),
+        *count_problem(stored - numbered, f"{records}: records with the number of another one"),
+        *count_problem(session.count(records) - stored, f"{records}: records numbered beyond the estimates"),
+    ]
+
+
+def _check_tables(context: Context) -> list[str]:
+    """Contradictions within tables and between tables.
+
+    Each table has every place once. Cells are the sums of their parts, and places the sums of the places in them. No
+    table counts more of a part than another table counts of the whole.
+    """
+    release, problems = context.release, []
+    published = redistricting_tables(release)
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for table in published:
+            problems += _find_inner_problems(session, release, table)
+        for one, other in combinations(published, 2):
+            rules = [*_list_rules(one, other), *_list_rules(other, one)]
+            if rules:
+                (rows,) = session.row(
+                    "topdown/disagreeing",
+                    one=redistricting_table(release, one.name),
+                    other=redistricting_table(release, other.name),
+                    rules=rules,
+                )
+                problems += count_problem(int(rows), f"{one.name} and {other.name}: places where they disagree")
+    return problems
+
+
+def _find_inner_problems(session: Session, release: TopDownRelease, table: RedistrictingTable) -> list[str]:
+    parts = {cell.path: [part.name for part in table.cells if part.path[:-1] == cell.path] for cell in table.cells}
+    names = {
+        "table": redistricting_table(release, table.name),
+        "spine": release.public(SPINE),
+        "columns": [cell.name for cell in table.cells],
+    }
+    sums = [(cell.name, parts[cell.path]) for cell in table.cells if parts[cell.path]]
+    (rows,) = session.row("topdown/inconsistent", **names, sums=sums)
+    (places,) = session.row("topdown/table_not_adding_up", **names)
+    return [
+        *count_problem(
+            int(rows),
+            f"{table.name}: places that are missing, repeated or unknown, or have cells that do not add up",
+        ),
+        *count_problem(int(places), f"{table.name}: places that differ from the sums over the places in them"),
+    ]
+
+
+def _list_rules(one: RedistrictingTable, other: RedistrictingTable) -> Iterator[tuple[str, str]]:
+    """Cells of one table, each with the smallest cell of the other table that contains it; equal cells contain each
+    other."""
+    if one.schema is not other.schema:
+        return
+    for cell in one.cells:
+        wholes = [whole for whole in other.cells if not (cell.counted & ~whole.counted).any()]
+        if wholes:
+            yield cell.name, min(wholes, key=lambda whole: whole.counted.sum()).name

@@ -1,17 +1,19 @@
-"""The exact histograms and the declared invariants, counted from the CEF.
+"""Histograms as the warehouse has them: the recipe of the exact ones from the CEF, and how any of them are read.
 
-The histograms stay confidential; a keyed version of them becomes part of the draw id. The invariants are public,
-because the release declares them.
+The exact histograms stay confidential; a keyed version of them becomes part of the draw id. `exact` has what is
+published exactly.
 """
+
+from collections.abc import Mapping
 
 import numpy as np
 
-from assets.topdown.release import HISTOGRAMS, INVARIANTS, TopDownRelease
-from assets.topdown.spine import placed, stage_ancestry
+from assets.topdown.release import HISTOGRAMS, TopDownRelease
+from assets.topdown.spine import placement
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS
-from mechanisms.topdown.schema import PERSONS
-from resources.statements import Fragment
+from mechanisms.topdown.schema import PERSONS, Counts
+from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
 
@@ -20,58 +22,31 @@ class ImpossibleRecordsError(RefusedError, ValueError):
 
 
 def histograms_recipe(release: TopDownRelease) -> Recipe:
-    values, names = placed(release)
-    attributes = [{"name": each.name, "size": each.size} for each in PERSONS.attributes]
+    values, names = placement(release)
+    attributes = [vars(attribute) for attribute in PERSONS.attributes]
     return "topdown/histograms", values, names | {"attributes": attributes}
 
 
-def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
-    held = [(name, release.levels.index(level)) for name, level in sorted(release.design.invariants.items())]
-    if not held:
-        return "topdown/no_invariants", {}, {}
-    values, names = placed(release)
-    types = PERSONS.marginal("hhgq").size
-    ancestry = stage_ancestry(session, release)
-    return (
-        "topdown/invariants",
-        values | {"names": [name for name, _ in held]},
-        names | {"held": held, "types": types, "ancestry": ancestry},
-    )
-
-
 def require_possible(session: Session, release: TopDownRelease) -> None:
-    """Check that the stored histograms count no records that the edit constraints rule out.
-
-    Raises:
-        ImpossibleRecordsError: if they do.
-    """
-    if found := impossible_records(session, release):
+    """Raise ImpossibleRecordsError if the stored histograms count records that the edit constraints rule out."""
+    if impossible := sum(count_impossible(session, release.confidential(HISTOGRAMS)).values()):
         raise ImpossibleRecordsError(
-            f"{release.schema}: {found:,} persons of the CEF are minors in nursing facilities, which the edit "
+            f"{release.schema}: {impossible:,} persons of the CEF are minors in nursing facilities, which the edit "
             "constraint rules out"
         )
 
 
-def impossible_records(session: Session, release: TopDownRelease) -> int:
-    """The number of records that the stored histograms count in impossible cells."""
-    found = 0
+def count_impossible(session: Session, histograms: Table) -> Mapping[str, int]:
+    """By histogram, the number of records in cells that the edit constraints rule out."""
+    records = {}
     for histogram, schema in SCHEMAS.items():
-        (records,) = session.row(
-            "topdown/impossible",
-            {"histogram": histogram, "impossible": np.flatnonzero(~schema.possible).tolist()},
-            histograms=release.confidential(HISTOGRAMS),
-        )
-        found += int(records)
-    return found
-
-
-def write_invariants(session: Session, release: TopDownRelease) -> None:
-    name, values, names = invariants_recipe(session, release)
-    session.create(release.public(INVARIANTS), name, values, **names)
+        values = {"histogram": histogram, "impossible": np.flatnonzero(~schema.possible).tolist()}
+        records[histogram] = int(session.row("topdown/impossible", values, histograms=histograms)[0])
+    return records
 
 
 def stage_level(session: Session, release: TopDownRelease, histogram: str, level: str, ancestry: Fragment) -> Fragment:
-    """Stage a histogram at one level, with the columns number, cell and count, without empty cells."""
+    """Stage an exact histogram at one level, with the columns number, cell and count, without empty cells."""
     return session.stage(
         "rolled_up",
         "topdown/rolled_up",
@@ -80,3 +55,12 @@ def stage_level(session: Session, release: TopDownRelease, histogram: str, level
         ancestry=ancestry,
         depth=release.levels.index(level),
     )
+
+
+def read_counts(
+    session: Session, counts: Table | Fragment, first: int = 0, last: int = 2**62, **chosen: str | int
+) -> Counts:
+    """The counts of the places from `first` up to `last`, of the chosen histogram and replicate if there are more."""
+    values = {"first": first, "last": last, **chosen}
+    rows = session.arrow("topdown/counts", values, counts=counts, chosen=list(chosen))
+    return Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))

@@ -18,14 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.topdown.release import INVARIANTS, TopDownRelease, level_of_states
-from assets.topdown.tree import Tree, read_tree, states_of
+from assets.topdown.spine import Tree, read_states, read_tree
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS
-from mechanisms.topdown.feasibility import InfeasibleError, Limits, joined, propagate, propagate_above
-from mechanisms.topdown.schema import PERSONS, UNITS, Schema
+from mechanisms.topdown.feasibility import InfeasibleError, Limits, concatenate, propagate, propagate_above
+from mechanisms.topdown.replicates import LevelLimits
+from mechanisms.topdown.schema import PERSONS, UNITS
+from resources.statements import SQL
 from resources.warehouse import Session
 
 MOST_PERSONS = 99_999
-"""The maximal number of persons in one household or one group-quarters facility."""
+"""In one household or one group-quarters facility."""
 
 HOUSEHOLDS = 0
 """The code of `hhgq` that stands for households; the others are types of group quarters."""
@@ -33,18 +35,19 @@ HOUSEHOLDS = 0
 _MOST = 10**9
 _EXACT = 2**53
 
-Histograms = Mapping[str, tuple[Limits, ...]]
-"""By histogram, the limits of the places of some levels, from the highest level."""
+_COUNTS_STORED = SQL(
+    "topdown/counts_stored", "SELECT count(*) FROM {{ invariants }} WHERE invariant = $invariant AND level = $level"
+)
 
 
 @dataclass(frozen=True)
-class Held:
+class Region:
     """A part of the spine with its invariants: what limits follow from.
 
     Attributes:
-        levels: consecutive levels: from that of the states to the finest, or from the root to that of the states.
+        levels: from that of the states to the finest, or from the root to that of the states.
         parents: for every level but the first, the parent of each place, numbered within the part.
-        invariants: by name of those that are held at one of the levels, the counts, shape (places, categories).
+        invariants: by name of those at one of the levels, the counts, shape (places, categories).
         unbounded: the upper bound of a group's count where no invariant bounds it, by histogram.
         state: the code of the state whose places they are; empty for the levels above.
     """
@@ -57,16 +60,14 @@ class Held:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of everything that limits follow from."""
         digest = sha256(repr((self.levels, self.state, sorted(self.unbounded.items()))).encode())
-        arrays = [*((level, each) for level, each in zip(self.levels[1:], self.parents, strict=True))]
-        for name, array in [*arrays, *sorted(self.invariants.items())]:
+        for name, array in [*zip(self.levels[1:], self.parents, strict=True), *sorted(self.invariants.items())]:
             digest.update(f"{name} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array, dtype="<i8").data)
         return digest.hexdigest()
 
 
-def limits_of(session: Session, release: TopDownRelease) -> dict[str, tuple[Limits, ...]]:
+def derive_all_limits(session: Session, release: TopDownRelease) -> dict[str, tuple[Limits, ...]]:
     """The limits of all places, by histogram, the root's level first.
 
     Raises:
@@ -75,132 +76,125 @@ def limits_of(session: Session, release: TopDownRelease) -> dict[str, tuple[Limi
         SpineError: if the stored spine is not that of the release.
     """
     tree = read_tree(session, release)
-    below = [limits_in_state(release, held) for held in held_by_states(session, release, tree)]
-    above = limits_above(release, held_above(session, release, tree), [highest(each) for each in below])
+    states = [derive_limits(release, region) for region in read_state_regions(session, release, tree)]
+    above = derive_limits(release, read_upper_region(session, release, tree), [take_highest(state) for state in states])
     return {
-        name: (*above[name], *(joined(parts) for parts in zip(*(each[name][1:] for each in below), strict=True)))
+        name: (
+            *above[name],
+            *(concatenate(parts) for parts in zip(*(state[name][1:] for state in states), strict=True)),
+        )
         for name in above
     }
 
 
 def require_feasible(session: Session, release: TopDownRelease) -> None:
-    """Refuse invariants that no histograms satisfy, as `limits_of` does, with the limits of one state at a time."""
+    """Refuse invariants that no histograms satisfy, with the limits of one state at a time in memory."""
     tree = read_tree(session, release)
-    of_states = [highest(limits_in_state(release, held)) for held in held_by_states(session, release, tree)]
-    limits_above(release, held_above(session, release, tree), of_states)
+    states = [take_highest(derive_limits(release, region)) for region in read_state_regions(session, release, tree)]
+    derive_limits(release, read_upper_region(session, release, tree), states)
 
 
-def held_by_states(session: Session, release: TopDownRelease, tree: Tree) -> Iterator[Held]:
+def read_state_regions(session: Session, release: TopDownRelease, tree: Tree) -> Iterator[Region]:
     for number in range(tree.places(level_of_states(release.levels))):
-        yield held_in_state(session, release, tree, number)
+        yield read_state_region(session, release, tree, number)
 
 
-def held_in_state(session: Session, release: TopDownRelease, tree: Tree, number: int) -> Held:
+def read_state_region(session: Session, release: TopDownRelease, tree: Tree, number: int) -> Region:
     """The places of one state, from the level of the states to the finest.
 
-    Args:
-        session: a session that reads the public zone.
-
-    Raises:
-        InfeasibleError: if there is not a count for each place and category of an invariant.
+    Raises InfeasibleError if there is not a count for each place and category of an invariant.
     """
-    level = level_of_states(release.levels)
-    levels = release.levels[release.levels.index(level) :]
-    ranges = tree.within(level, number)
+    depth = release.levels.index(level_of_states(release.levels))
+    levels = release.levels[depth:]
+    ranges = tree.ranges_below(levels[0], number)
     parents = tuple(
-        tree.parents[release.levels.index(each) - 1][slice(*own)] - above[0]
-        for each, above, own in zip(levels[1:], ranges, ranges[1:], strict=False)
+        numbers[slice(*own)] - above[0]
+        for numbers, above, own in zip(tree.parents[depth:], ranges, ranges[1:], strict=False)
     )
     invariants = {
-        name: _counts(session, release, name, at, *ranges[levels.index(at)])
-        for name, at in release.design.invariants.items()
-        if at in levels
+        name: _read_counts(session, release, name, level, *ranges[levels.index(level)])
+        for name, level in release.design.invariants.items()
+        if level in levels
     }
-    return Held(levels, parents, invariants, _unbounded(release, tree), states_of(session, release)[number])
+    return Region(levels, parents, invariants, _unbounded(release, tree), read_states(session, release)[number])
 
 
-def held_above(session: Session, release: TopDownRelease, tree: Tree) -> Held:
-    """The places from the root to the level of the states, with the invariants that are held above the states.
+def read_upper_region(session: Session, release: TopDownRelease, tree: Tree) -> Region:
+    """The places from the root to the level of the states, with the invariants above the states.
 
-    Raises:
-        InfeasibleError: if there are counts of an invariant beyond one for each place and category.
+    Raises InfeasibleError if there are counts of an invariant beyond one for each place and category.
     """
-    level = level_of_states(release.levels)
-    depth = release.levels.index(level)
+    depth = release.levels.index(level_of_states(release.levels))
     invariants = {}
-    for name, at in release.design.invariants.items():
-        places, rows = (
-            tree.places(at),
-            session.row("topdown/counts_held", {"invariant": name, "level": at}, invariants=release.public(INVARIANTS))[
-                0
-            ],
-        )
-        if rows != places * len(_categories(name)):
+    for name, level in release.design.invariants.items():
+        places, values = tree.places(level), {"invariant": name, "level": level}
+        (rows,) = session.row(_COUNTS_STORED, values, invariants=release.public(INVARIANTS))
+        if rows != places * len(list_categories(name)):
             raise _incomplete(release, name, rows, places)
-        if release.levels.index(at) < depth:
-            invariants[name] = _counts(session, release, name, at, 0, places)
-    return Held(release.levels[: depth + 1], tree.parents[:depth], invariants, _unbounded(release, tree))
+        if level in release.levels[:depth]:
+            invariants[name] = _read_counts(session, release, name, level, 0, places)
+    return Region(release.levels[: depth + 1], tree.parents[:depth], invariants, _unbounded(release, tree))
 
 
-def limits_in_state(release: TopDownRelease, held: Held) -> Histograms:
-    """The limits of the places of a state, the level of the states first.
+def derive_limits(
+    release: TopDownRelease, region: Region, states: Sequence[Mapping[str, Limits]] | None = None
+) -> LevelLimits:
+    """The limits of the places of a region, its highest level first.
+
+    Args:
+        states: for the region above the states, the limits of each state, by histogram; None for a state.
 
     Raises:
         InfeasibleError: if no histograms satisfy them; the message names the state.
     """
-    # Without parents, the finest level is that of the states.
-    places = len(held.parents[-1]) if held.parents else 1
-    lower, upper = _bounds(PERSONS, places, held)
-    if (facilities := held.invariants.get(GROUP_QUARTERS)) is not None:
-        lower[:, HOUSEHOLDS + 1 :] = facilities
-        upper[:, HOUSEHOLDS + 1 :] = MOST_PERSONS * facilities
-    if (housing := held.invariants.get(HOUSING_UNITS)) is not None:
-        upper[:, HOUSEHOLDS] = MOST_PERSONS * housing[:, 0]
-    nobody = PERSONS.groups.answer(PERSONS.possible[None].astype(np.int64))[0] == 0
-    upper[:, nobody] = 0
-    bounds = {PERSONS.name: (lower, upper), UNITS.name: _bounds(UNITS, places, held)}
-    found = {}
-    for name, (least, most) in bounds.items():
-        try:
-            found[name] = propagate(held.levels, held.parents, least, most, _totals(release, held, name))
-        except InfeasibleError as error:
-            at = f" ({held.levels[0]} {held.state})" if release.levels.index(held.levels[0]) else ""
-            raise _infeasible(release, name, f"{error}{at}") from None
-    return found
-
-
-def limits_above(release: TopDownRelease, held: Held, of_states: Sequence[Mapping[str, Limits]]) -> Histograms:
-    """The limits from the root to the level of the states.
-
-    Args:
-        held: the places above.
-        of_states: the limits of each state, by histogram.
-
-    Raises:
-        InfeasibleError: if no histograms satisfy them.
-    """
-    found = {}
+    limits: dict[str, Sequence[Limits]] = {}
     for name in SCHEMAS:
+        totals = _totals(release, region, name)
         try:
-            states = joined([each[name] for each in of_states])
-            found[name] = propagate_above(held.levels, held.parents, states, _totals(release, held, name)[:-1])
+            if states is None:
+                limits[name] = propagate(region.levels, region.parents, *_bounds(region, name), totals)
+            else:
+                own = concatenate([state[name] for state in states])
+                limits[name] = propagate_above(region.levels, region.parents, own, totals[:-1])
         except InfeasibleError as error:
-            raise _infeasible(release, name, str(error)) from None
-    return found
+            at = f" ({region.levels[0]} {region.state})" if release.levels.index(region.levels[0]) else ""
+            invariants = ", ".join(f"{name} by {level}" for name, level in release.design.invariants.items())
+            raise InfeasibleError(
+                f"release {release.dataset.name}/{release.name}: invariants: no histograms of {name} satisfy the "
+                f"invariants ({invariants}): {error}{at}"
+            ) from None
+    return limits
 
 
-def highest(limits: Histograms) -> dict[str, Limits]:
+def _bounds(region: Region, histogram: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The least and the greatest counts of groups in the places of the finest level, shape (places, groups)."""
+    # Without parents, the finest level is that of the states.
+    places = len(region.parents[-1]) if region.parents else 1
+    lower = np.zeros((places, SCHEMAS[histogram].groups.size), dtype=np.int64)
+    upper = np.full_like(lower, region.unbounded[histogram])
+    if histogram == PERSONS.name:
+        if (facilities := region.invariants.get(GROUP_QUARTERS)) is not None:
+            lower[:, HOUSEHOLDS + 1 :] = facilities
+            upper[:, HOUSEHOLDS + 1 :] = MOST_PERSONS * facilities
+        if (housing := region.invariants.get(HOUSING_UNITS)) is not None:
+            upper[:, HOUSEHOLDS] = MOST_PERSONS * housing[:, 0]
+        nobody = PERSONS.groups.answer(PERSONS.possible[None].astype(np.int64))[0] == 0
+        upper[:, nobody] = 0
+    return lower, upper
+
+
+def take_highest(limits: LevelLimits) -> dict[str, Limits]:
     return {name: of_levels[0] for name, of_levels in limits.items()}
 
 
-def _counts(
+def _read_counts(
     session: Session, release: TopDownRelease, name: str, level: str, first: int, last: int
 ) -> NDArray[np.int64]:
     """The counts of an invariant in the places from `first` up to `last` of its level, shape (places, categories)."""
     values = {"invariant": name, "level": level, "first": first, "last": last}
-    rows = session.arrow("topdown/limits_held", values, invariants=release.public(INVARIANTS))
+    rows = session.arrow("topdown/invariant_counts", values, invariants=release.public(INVARIANTS))
     number, category, count = (rows[column].to_numpy() for column in ("number", "category", "count"))
-    places, categories = last - first, _categories(name)
+    places, categories = last - first, list_categories(name)
     if not np.array_equal(number, np.repeat(np.arange(first, last), len(categories))) or not np.array_equal(
         category, np.tile(categories, places)
     ):
@@ -208,28 +202,15 @@ def _counts(
     return np.asarray(count, dtype=np.int64).reshape(places, len(categories))
 
 
-def _categories(name: str) -> NDArray[np.int64]:
+def list_categories(name: str) -> NDArray[np.int64]:
     return np.arange(1, PERSONS.groups.size) if name == GROUP_QUARTERS else np.zeros(1, dtype=np.int64)
 
 
 def _incomplete(release: TopDownRelease, name: str, rows: int, places: int) -> InfeasibleError:
     return InfeasibleError(
-        f"{release.public(INVARIANTS)}: {name}: {rows:,} counts, not {len(_categories(name))} for each of {places:,} "
-        "places"
+        f"{release.public(INVARIANTS)}: {name}: {rows:,} counts, not {len(list_categories(name))} for each of "
+        f"{places:,} places"
     )
-
-
-def _infeasible(release: TopDownRelease, histogram: str, words: str) -> InfeasibleError:
-    held = ", ".join(f"{name} by {level}" for name, level in release.design.invariants.items())
-    return InfeasibleError(
-        f"release {release.dataset.name}/{release.name}: invariants: no histograms of {histogram} satisfy the "
-        f"invariants ({held}): {words}"
-    )
-
-
-def _bounds(schema: Schema, places: int, held: Held) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    shape = (places, schema.groups.size)
-    return np.zeros(shape, dtype=np.int64), np.full(shape, held.unbounded[schema.name], dtype=np.int64)
 
 
 def _unbounded(release: TopDownRelease, tree: Tree) -> dict[str, int]:
@@ -247,8 +228,8 @@ def unbounded(places: int, groups: int) -> int:
     return min(_MOST, _EXACT // (places * groups))
 
 
-def _totals(release: TopDownRelease, held: Held, histogram: str) -> list[NDArray[np.int64] | None]:
+def _totals(release: TopDownRelease, region: Region, histogram: str) -> list[NDArray[np.int64] | None]:
     """By level, the totals fixed by an invariant; None at other levels."""
     name = {PERSONS.name: POPULATION, UNITS.name: HOUSING_UNITS}[histogram]
-    at = release.design.invariants.get(name) if name in held.invariants else None
-    return [held.invariants[name][:, 0] if level == at else None for level in held.levels]
+    fixed = release.design.invariants.get(name) if name in region.invariants else None
+    return [region.invariants[name][:, 0] if level == fixed else None for level in region.levels]

@@ -1,17 +1,25 @@
-"""The stored measurements of TopDown: how they are written in parts, and read by stream.
+"""The measurements of TopDown: the streams that they are drawn from, how they are stored, and how they are read.
+
+A *stream* has the answers to one query of a histogram at a level, and below the level of the states, those of each
+state. A state's noise does not depend on which other states a release has, nor on the order in which streams are drawn,
+nor on how many are drawn at a time. The version of measurements is a hash over the hashes of all streams.
 
 The table `noisy_measurements` has a row for every place and query, with the answers for all cells in a list. A *part*
 is all streams of a histogram, level and state. Its rows lie next to each other: by batch of places, then by query, then
-by place. Whoever reads a part reads it in that order, so that memory stays bounded, and checks that every place has its
-answers once. `drawing` makes the draw.
+by place. It is read in such batches too, in whatever order the rows are, with a check that every place has its answers
+once. `drawing` makes the draw.
 """
 
+import json
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
-from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,18 +27,23 @@ from numpy.typing import NDArray
 
 from assets.gates.shared import count_problem
 from assets.measurement.method import MEASUREMENTS, GridError
-from assets.topdown.release import SPINE, TopDownRelease
-from assets.topdown.spine import places_of
-from assets.topdown.streams import Stream, hashed, streams_of, version_of_streams
-from assets.topdown.threads import Stopped, in_threads, threads_of
-from mechanisms.topdown.design import Measured
-from resources.warehouse import Session, store_parts
+from assets.topdown.release import SPINE, TopDownRelease, level_of_states
+from assets.topdown.spine import count_places, read_states, read_tree
+from mechanisms.sampling.stream import RandomStream
+from mechanisms.topdown.design import MECHANISM, Measured, TopDownDesign
+from resources.warehouse import Session
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Stopped = Callable[[], bool]
+"""Whether the work is to stop early, because a task failed or the process was interrupted."""
 
 BATCH = 1024
-"""The number of places whose measurements are made, written or read at a time: about ten megabytes."""
+"""The places whose measurements are made, written or read at a time: about ten megabytes."""
 
 ROWS_AT_A_TIME = 4096
-"""The number of rows that are read at a time: at most 33 megabytes."""
+"""The rows that are read at a time: at most 33 megabytes."""
 
 COLUMNS = {
     "histogram": "Histogram: persons or units",
@@ -41,33 +54,50 @@ COLUMNS = {
     "answers": "Noisy answers, one for each cell of the query, in order",
 }
 
-SCHEMA = pa.schema(
-    [
-        ("histogram", pa.string()),
-        ("level", pa.string()),
-        ("query", pa.string()),
-        ("number", pa.int64()),
-        ("geoid", pa.string()),
-        ("answers", pa.list_(pa.int32())),
-    ]
-)
+_TYPES = (pa.string(), pa.string(), pa.string(), pa.int64(), pa.string(), pa.list_(pa.int32()))
+SCHEMA = pa.schema(list(zip(COLUMNS, _TYPES, strict=True)))
 
 _LARGEST = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True)
-class Part:
-    """All streams of a histogram, level and state.
+class Stream:
+    """The answers to one query in consecutive places of a level, whose noise is one random stream.
 
     Attributes:
-        streams: by query, in the order of the draw.
+        state: the code of the state that the places lie in; None at the level of the states and above.
+        first, last: the numbers of the first place and after that of the last.
     """
+
+    measured: Measured
+    state: str | None
+    first: int
+    last: int
+
+    @property
+    def label(self) -> str:
+        """The name of the stream: a JSON array, so that no two streams have the same, whatever their codes contain."""
+        return json.dumps([self.measured.histogram, self.measured.level, self.measured.query, self.state])
+
+    @property
+    def answers(self) -> int:
+        return (self.last - self.first) * self.measured.marginal.size
+
+    def random(self, key: bytes) -> RandomStream:
+        """The random stream of the noise, from its beginning; the key of the draw has 32 bytes and is secret."""
+        return RandomStream(key, f"{MECHANISM} {self.label}")
+
+
+@dataclass(frozen=True)
+class Part:
+    """All streams of a histogram, level and state, by query in the order of the draw."""
 
     streams: tuple[Stream, ...]
 
     @property
-    def measured(self) -> Measured:
-        return self.streams[0].measured
+    def level(self) -> tuple[str, str]:
+        """The histogram and the level."""
+        return self.streams[0].measured.histogram, self.streams[0].measured.level
 
     @property
     def first(self) -> int:
@@ -75,7 +105,6 @@ class Part:
 
     @property
     def last(self) -> int:
-        """The number after that of the last place."""
         return self.streams[0].last
 
     @property
@@ -83,47 +112,127 @@ class Part:
         return sum(stream.answers for stream in self.streams)
 
     def batches(self) -> Iterator[tuple[int, int]]:
-        """The numbers of the places in batches, from the first up to but excluding the last."""
         for first in range(self.first, self.last, BATCH):
             yield first, min(first + BATCH, self.last)
 
 
-@dataclass(frozen=True)
-class Run:
-    """The stored answers of consecutive places to one query.
+def read_streams(session: Session, release: TopDownRelease) -> tuple[Stream, ...]:
+    """All streams of a release in the order of the draw, from the stored spine.
 
-    Attributes:
-        first: the number of the first place.
-        answers: shape (places, marginal cells).
+    Raises:
+        SpineError: if the stored spine is not a tree with the levels of the release, or two states have one code.
     """
-
-    stream: Stream
-    first: int
-    answers: NDArray[np.int32]
-
-
-class _NotInOrderError(Exception):
-    """The rows of a part do not come by query in the order of places."""
+    tree, above = read_tree(session, release), level_of_states(release.levels)
+    below = release.levels.index(above) + 1
+    starts = {level: np.array([0, tree.places(level)]) for level in release.levels[:below]}
+    starts |= {level: tree.starts_within(level, above) for level in release.levels[below:]}
+    return list_streams(release.design, read_states(session, release), starts)
 
 
-def parts_of(streams: Iterable[Stream]) -> list[Part]:
+def list_streams(
+    design: TopDownDesign, states: Sequence[str], starts: Mapping[str, NDArray[np.int64]]
+) -> tuple[Stream, ...]:
+    """All streams in the order of the draw: by histogram, level, state and query.
+
+    Args:
+        states: the codes of the states, in the order of their numbers.
+        starts: for each level below that of the states, shape (states + 1,): as `Tree.starts_within` that level. For
+            each other level, shape (2,): 0 and the number of places.
+    """
+    below = design.levels.index(level_of_states(design.levels)) + 1
+    streams: list[Stream] = []
+    for histogram in design.allocations:
+        for depth, level in enumerate(design.levels):
+            measured = design.measured_at(histogram, level)
+            for number, state in enumerate(states if depth >= below else [None]):
+                first, last = (int(start) for start in starts[level][number : number + 2])
+                streams += (Stream(query, state, first, last) for query in measured)
+    return tuple(streams)
+
+
+def group_parts(streams: Iterable[Stream]) -> list[Part]:
     """The parts of a release, in the order in which they are stored."""
     by_part = groupby(streams, lambda stream: (stream.measured.histogram, stream.measured.level, stream.state))
     return [Part(tuple(own)) for _, own in by_part]
 
 
-def storable(answers: NDArray[np.int64], stream: Stream) -> NDArray[np.int32]:
-    """Noisy answers as they are stored.
+def order_parts(streams: Iterable[Stream]) -> list[Part]:
+    """The parts in an order in which threads finish at about the same time: histogram and level by size, then parts."""
+    parts, sizes = group_parts(streams), Counter[tuple[str, str]]()
+    for part in parts:
+        sizes[part.level] += part.answers
+    return sorted(parts, key=lambda part: (-sizes[part.level], part.level, -part.answers))
 
-    Raises:
-        GridError: if the absolute value of an answer is 2^31 or more.
+
+def encode_answers(answers: NDArray[Any]) -> memoryview:
+    """The bytes of answers that are hashed: 32-bit integers by place and cell."""
+    return np.ascontiguousarray(answers, dtype="<i4").data
+
+
+class Digests:
+    """The SHA-256 of the answers of some streams, as they come."""
+
+    def __init__(self, streams: Iterable[Stream]) -> None:
+        self._digests = {stream.label: sha256() for stream in streams}
+
+    def add(self, answers: Mapping[Stream, NDArray[np.int32]]) -> None:
+        """Add the next answers of some streams."""
+        for stream, own in answers.items():
+            self._digests[stream.label].update(encode_answers(own))
+
+    def by_label(self) -> dict[str, str]:
+        return {label: digest.hexdigest() for label, digest in self._digests.items()}
+
+
+def hash_streams(digests: Mapping[str, str]) -> str:
+    """The version of measurements, from the SHA-256 of the answers of each stream, in the order of the draw."""
+    return sha256(json.dumps(list(digests.items())).encode()).hexdigest()
+
+
+def hash_parts(streams: Iterable[Stream], parts: Iterable[Mapping[str, str]]) -> str:
+    """The version of measurements from the digests of all parts, in any order."""
+    digests = {label: digest for part in parts for label, digest in part.items()}
+    return hash_streams({stream.label: digests[stream.label] for stream in streams})
+
+
+def run_in_threads(work: Callable[[T, Stopped], R], tasks: Iterable[T], processes: int) -> list[R]:
+    """The results of all tasks, in the order in which they were given. An error of one stops the others.
+
+    The kernels that sample, count, hash and write release Python's lock, so that threads keep all cores busy. Unlike
+    processes, they share the arrays that they work on, and the key of a draw never leaves the process.
+
+    Args:
+        work: does a task. It asks now and then whether to stop.
+        tasks: taken by the calling thread, never more than two for each thread in advance.
+        processes: the most threads; 0: one for each core.
     """
+    threads, stop = processes or os.cpu_count() or 1, Event()
+    futures: list[Future[R]] = []
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            waiting: set[Future[R]] = set()
+            for task in tasks:
+                futures.append(pool.submit(work, task, stop.is_set))
+                waiting.add(futures[-1])
+                if len(waiting) >= 2 * threads:
+                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+            return [future.result() for future in futures]
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def to_stored(answers: NDArray[np.int64], stream: Stream) -> NDArray[np.int32]:
+    """Noisy answers as they are stored. Raises GridError if the absolute value of one is 2^31 or more."""
     if answers.size and (answers.max() > _LARGEST or answers.min() < -_LARGEST):
         raise GridError(f"{stream.measured.label}: answers beyond 2^31")
     return answers.astype(np.int32)
 
 
-def rows(stream: Stream, first: int, answers: NDArray[np.int32], codes: pa.Array) -> pa.Table:
+def to_rows(stream: Stream, first: int, answers: NDArray[np.int32], codes: pa.Array) -> pa.Table:
     """The rows of the table, for answers of shape (places, marginal cells) and the codes of these places."""
     places, size = answers.shape
     offsets = pa.array(np.arange(places + 1, dtype=np.int32) * size)
@@ -140,189 +249,111 @@ def rows(stream: Stream, first: int, answers: NDArray[np.int32], codes: pa.Array
     )
 
 
-def store_measurements(session: Session, release: TopDownRelease, parts: Iterable[Path]) -> None:
-    """Store the files of all parts, in their order, as the table of measurements."""
-    store_parts(session, release.public(MEASUREMENTS), list(parts))
-
-
-def stored_runs(session: Session, release: TopDownRelease, part: Part, stopped: Stopped) -> Iterator[Run]:
-    """The stored answers of a part: those of each stream in the order of places, streams in turns.
-
-    Rows that were stored in another order, such as by somebody else's copy, are sorted, which takes longer. What was
-    given before that was noticed is given again: `first` is then the first place of its stream.
-
-    Raises:
-        GridError: unless every place is stored exactly once for each query, with an answer for every cell.
-    """
-    try:
-        yield from _runs(session, release, part, stopped, in_order=False)
-    except _NotInOrderError:
-        try:
-            yield from _runs(session, release, part, stopped, in_order=True)
-        except _NotInOrderError:
-            raise GridError(
-                f"{release.schema}: {part.measured.histogram} {part.measured.level}: not every place is measured "
-                "exactly once for every query"
-            ) from None
-
-
-def _runs(session: Session, release: TopDownRelease, part: Part, stopped: Stopped, *, in_order: bool) -> Iterator[Run]:
-    streams = {stream.measured.query: stream for stream in part.streams}
-    following = dict.fromkeys(streams, part.first)
-    values = {
-        "histogram": part.measured.histogram,
-        "level": part.measured.level,
-        "first": part.first,
-        "last": part.last,
-    }
-    names = {"measurements": release.public(MEASUREMENTS), "in_order": in_order}
-    for batch in session.batches("topdown/answers_between", ROWS_AT_A_TIME, values, **names):
-        if stopped():
-            return
-        for query, number, answers in _by_query(batch):
-            stream = streams.get(query)
-            if stream is None or not np.array_equal(number, np.arange(len(number)) + following[query]):
-                raise _NotInOrderError
-            following[query] += len(number)
-            yield Run(stream, int(number[0]), _matrix(release, stream, answers))
-    if any(each != part.last for each in following.values()):
-        raise _NotInOrderError
-
-
-def _by_query(batch: pa.RecordBatch) -> Iterator[tuple[str, NDArray[np.int64], pa.ListArray]]:
-    """The rows of a batch in runs of the same query: its name, the numbers of the places, and their answers."""
-    queries = batch.column("query").dictionary_encode()
-    codes = queries.indices.fill_null(-1).to_numpy()
-    numbers, answers = batch.column("number").fill_null(-1).to_numpy(), batch.column("answers")
-    starts = np.flatnonzero(np.diff(codes, prepend=-2))
-    for start, end in zip(starts, [*starts[1:], len(codes)], strict=True):
-        name = queries.dictionary[codes[start]].as_py() if codes[start] >= 0 else ""
-        yield name, numbers[start:end], answers.slice(start, end - start)
-
-
-def _matrix(release: TopDownRelease, stream: Stream, lists: pa.ListArray) -> NDArray[np.int32]:
-    """Answers as an array, shape (places, marginal cells). Raises GridError unless every place has all of them."""
-    size = stream.measured.marginal.size
-    regular = not lists.null_count and np.all(np.diff(lists.offsets.to_numpy()) == size)
-    answers = lists.flatten()
-    if not regular or answers.null_count or answers.type != pa.int32():
-        raise GridError(
-            f"{release.schema}: {stream.measured.label}: not every place is measured exactly once with {size:,} answers"
-        )
-    return answers.to_numpy().reshape(len(lists), size)
-
-
 def read_answers(
-    session: Session, release: TopDownRelease, measured: Sequence[Measured], first: int, last: int
+    session: Session,
+    release: TopDownRelease,
+    measured: Sequence[Measured],
+    first: int,
+    last: int,
+    *,
+    strict: bool = False,
 ) -> dict[Measured, NDArray[np.int32]]:
     """The stored answers in the places from `first` up to but excluding `last`, by query: (places, marginal cells).
 
     Args:
-        session: a session that reads the public zone.
         measured: queries of one histogram at one level.
-        first, last: the numbers of places.
+        strict: whether answers to other queries are an error.
 
     Raises:
         GridError: unless each of these places is stored exactly once for each query, with an answer for every cell.
     """
-    streams = {each.query: Stream(each, None, first, last) for each in measured}
-    answers = {
-        query: np.empty((last - first, each.measured.marginal.size), np.int32) for query, each in streams.items()
-    }
-    seen = {query: np.zeros(last - first, dtype=np.int64) for query in streams}
-    values = {
-        "histogram": measured[0].histogram,
-        "level": measured[0].level,
-        "queries": list(streams),
-        "first": first,
-        "last": last,
-    }
-    for batch in session.batches(
-        "topdown/answers_to", ROWS_AT_A_TIME, values, measurements=release.public(MEASUREMENTS)
-    ):
-        for query, number, lists in _by_query(batch):
-            places = number - first
-            answers[query][places] = _matrix(release, streams[query], lists)
-            np.add.at(seen[query], places, 1)
-    for query, times in seen.items():
-        if np.any(times != 1):
-            raise GridError(
-                f"{release.schema}: {streams[query].measured.label}: not every place is measured exactly once"
-            )
-    return {each.measured: answers[query] for query, each in streams.items()}
+    queries = {query.query: query for query in measured}
+    answers = {query: np.empty((last - first, query.marginal.size), np.int32) for query in measured}
+    times = {query: np.zeros(last - first, dtype=np.int64) for query in measured}
+    values = {"histogram": measured[0].histogram, "level": measured[0].level, "first": first, "last": last}
+    names = {"measurements": release.public(MEASUREMENTS), "strict": strict}
+    chosen = {} if strict else {"queries": list(queries)}
+    for batch in session.batches("topdown/answers", ROWS_AT_A_TIME, values | chosen, **names):
+        for name, rows in _split_by_query(batch):
+            if name not in queries:
+                raise GridError(f"{release.schema}: {measured[0].histogram} {measured[0].level}: undeclared queries")
+            query, places = queries[name], rows.column("number").to_numpy() - first
+            answers[query][places] = _to_matrix(release, query, rows.column("answers"))
+            np.add.at(times[query], places, 1)
+    for query in measured:
+        if np.any(times[query] != 1):
+            raise GridError(f"{release.schema}: {query.label}: not every place is measured exactly once")
+    return answers
 
 
-class Digests:
-    """The SHA-256 of the answers of every stream of a part, as they come."""
+def read_part(
+    session: Session, release: TopDownRelease, part: Part, stopped: Stopped
+) -> Iterator[tuple[int, int, dict[Stream, NDArray[np.int32]]]]:
+    """The stored answers of a part in batches of places: the first, that after the last, and the answers by stream.
 
-    def __init__(self, part: Part) -> None:
-        self._digests = {stream.label: sha256() for stream in part.streams}
-
-    def add(self, stream: Stream, first: int, answers: NDArray[np.int32]) -> None:
-        """Add the next answers of a stream; from its first place, the stream begins anew."""
-        if first == stream.first:
-            self._digests[stream.label] = sha256()
-        self._digests[stream.label].update(hashed(answers))
-
-    def found(self) -> dict[str, str]:
-        """By label of a stream, the SHA-256."""
-        return {label: digest.hexdigest() for label, digest in self._digests.items()}
+    Raises GridError as `read_answers`, and if there are answers to other queries.
+    """
+    queries = [stream.measured for stream in part.streams]
+    for first, last in part.batches():
+        if stopped():
+            return
+        answers = read_answers(session, release, queries, first, last, strict=True)
+        yield first, last, {stream: answers[stream.measured] for stream in part.streams}
 
 
-def largest_first(streams: Iterable[Stream]) -> list[Part]:
-    """The parts in an order in which threads finish at about the same time: histogram and level by size, then parts."""
-
-    def where(part: Part) -> tuple[str, str]:
-        return part.measured.histogram, part.measured.level
-
-    parts = parts_of(streams)
-    sizes = Counter[tuple[str, str]]()
-    for part in parts:
-        sizes[where(part)] += part.answers
-    return sorted(parts, key=lambda part: (-sizes[where(part)], where(part), -part.answers))
+def _split_by_query(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each query, which are usually next to each other."""
+    queries = batch.column("query").fill_null("").dictionary_encode()
+    codes = queries.indices.to_numpy()
+    for code, name in enumerate(queries.dictionary.to_pylist()):
+        rows = np.flatnonzero(codes == code)
+        together = rows[-1] - rows[0] < len(rows)
+        yield name, batch.slice(rows[0], len(rows)) if together else batch.take(pa.array(rows))
 
 
-def version_of_parts(streams: Iterable[Stream], found: Iterable[Mapping[str, str]]) -> str:
-    """The version of measurements from the digests of all parts, in any order."""
-    digests = {label: digest for of_part in found for label, digest in of_part.items()}
-    return version_of_streams({stream.label: digests[stream.label] for stream in streams})
+def _to_matrix(release: TopDownRelease, query: Measured, lists: pa.ListArray) -> NDArray[np.int32]:
+    """Answers as an array, shape (places, marginal cells). Raises GridError unless every place has all of them."""
+    size = query.marginal.size
+    regular = not lists.null_count and np.all(np.diff(lists.offsets.to_numpy()) == size)
+    answers = lists.flatten()
+    if not regular or answers.null_count or answers.type != pa.int32():
+        raise GridError(
+            f"{release.schema}: {query.label}: not every place is measured exactly once with {size:,} answers"
+        )
+    return answers.to_numpy().reshape(len(lists), size)
 
 
-def stored_version(session: Session, release: TopDownRelease) -> str:
-    """The version of the stored measurements."""
-
-    def digests_of(part: Part, stopped: Stopped) -> dict[str, str]:
-        digests = Digests(part)
+def compute_stored_version(session: Session, release: TopDownRelease) -> str:
+    def digest_part(part: Part, stopped: Stopped) -> dict[str, str]:
+        digests = Digests(part.streams)
         with session.open_sibling() as own:
-            for run in stored_runs(own, release, part, stopped):
-                digests.add(run.stream, run.first, run.answers)
-        return digests.found()
+            for _, _, answers in read_part(own, release, part, stopped):
+                digests.add(answers)
+        return digests.by_label()
 
-    streams = streams_of(session, release)
-    return version_of_parts(
-        streams, in_threads(digests_of, largest_first(streams), threads_of(release.declaration.processes))
-    )
+    streams = read_streams(session, release)
+    return hash_parts(streams, run_in_threads(digest_part, order_parts(streams), release.declaration.processes))
 
 
-def not_measured_once(session: Session, release: TopDownRelease) -> list[str]:
+def find_unmeasured(session: Session, release: TopDownRelease) -> list[str]:
     """The problems if not every place is stored once for each query of its level, with all answers and its own code.
 
     Everything is counted by SQL, apart from how measurements are read.
     """
-    table, places = release.public(MEASUREMENTS), places_of(session, release)
-    due = pa.Table.from_pylist(
-        [
-            {
-                "histogram": each.histogram,
-                "level": each.level,
-                "query": each.query,
-                "places": places.get(each.level, 0),
-                "cells": each.marginal.size,
-            }
-            for each in release.design.measured
-        ]
+    table, places = release.public(MEASUREMENTS), count_places(session, release)
+    due = [
+        {
+            "histogram": query.histogram,
+            "level": query.level,
+            "query": query.query,
+            "places": places.get(query.level, 0),
+            "cells": query.marginal.size,
+        }
+        for query in release.design.measured
+    ]
+    wrong = session.rows(
+        "topdown/not_measured_once", measurements=table, due=session.register("due", pa.Table.from_pylist(due))
     )
-    wrong = session.rows("topdown/not_measured_once", measurements=table, due=session.register("due", due))
     (misplaced,) = session.row("topdown/misplaced", measurements=table, spine=release.public(SPINE))
     return [
         *(

@@ -21,13 +21,13 @@ from assets.release.size import Size
 from assets.release.statement import Accuracy, Statement
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
-from assets.topdown.drawing import Drawing, noise_found
+from assets.topdown.drawing import Drawing, find_wrong_noise
 from assets.topdown.estimated import build_estimates, state_partitions
 from assets.topdown.exact import build_invariants, build_spine
 from assets.topdown.gates import topdown_gates
 from assets.topdown.histograms import histograms_recipe, require_possible
 from assets.topdown.limits import require_feasible
-from assets.topdown.measurements import COLUMNS, not_measured_once, store_measurements, stored_version
+from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured
 from assets.topdown.microdata import build_microdata
 from assets.topdown.plan import topdown_plan
 from assets.topdown.published import published_tables
@@ -42,16 +42,16 @@ from assets.topdown.release import (
     TopDownRelease,
 )
 from assets.topdown.replicates import build_replicates
-from assets.topdown.spine import SpineError, places_of
+from assets.topdown.spine import SpineError, count_places
 from assets.topdown.statement import topdown_statement
 from assets.topdown.tables import build_redistricting
-from assets.topdown.uncertainty import build_uncertainty, errors_in_words
+from assets.topdown.uncertainty import build_uncertainty, describe_errors
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from mechanisms.accounting.specification import Specification
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Recipe, Session
+from resources.warehouse import Recipe, Session, store_parts
 
 
 class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
@@ -129,23 +129,23 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         return output.in_parts(folder)
 
     def version_of(self, draw: Draw[Inputs], output: Drawing) -> str:
-        return output.made_version()
+        return output.compute_version()
 
     def write(self, session: Session, draw: Draw[Inputs], output: Drawing) -> str:
-        store_measurements(session, self.release, output.files)
+        store_parts(session, self.release.public(MEASUREMENTS), output.files)
         return output.version
 
     def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
         try:
-            return stored_version(session, self.release)
+            return compute_stored_version(session, self.release)
         except (GridError, SpineError):
             return None
 
     def not_measured_once(self, session: Session) -> list[str]:
-        return not_measured_once(session, self.release)
+        return find_unmeasured(session, self.release)
 
     def noise_found(self, session: Session) -> tuple[list[str], str]:
-        return noise_found(session, self.release)
+        return find_wrong_noise(session, self.release)
 
     def columns_read(self) -> Collection[str]:
         # All other columns are the layout's own, which are never recoded.
@@ -209,7 +209,7 @@ budget of the query at the level. Each row is a place and a query. Its answers, 
 list in the order of the query's cells."""
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
-        places = places_of(session, self.release)
+        places = count_places(session, self.release)
         answers = {each: places[each.level] * each.marginal.size for each in self.release.design.measured}
         rows = [
             (
@@ -229,7 +229,7 @@ list in the order of the query's cells."""
         return published_tables(self.release)
 
     def errors(self, session: Session) -> Accuracy | None:
-        return errors_in_words(session, self.release) if self.release.declaration.replicates else None
+        return describe_errors(session, self.release) if self.release.declaration.replicates else None
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return topdown_statement(self.release, draw.inputs, output_version)

@@ -5,22 +5,22 @@ This module expands the estimated histograms of the finest level to records. The
 """
 
 from collections.abc import Mapping
-from math import prod
 
 import dagster as dg
+import numpy as np
+import pyarrow as pa
 
 from assets.cef.census import GROUP_QUARTERS_TYPES, HISPANIC, RACES
 from assets.conventions import StageKind, attributes, preview, table_schema
 from assets.failures import stated_plainly
-from assets.topdown.release import PERSONS_TABLE, RECORDS, SPINE, UNITS_TABLE, TopDownRelease
-from mechanisms.topdown.design import words
-from mechanisms.topdown.schema import PERSONS, UNITS, Schema
-from resources.statements import Zone
-from resources.warehouse import Recipe, Session, Warehouse
+from assets.topdown.release import SPINE, TopDownRelease
+from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.redistricting import CODES
+from mechanisms.topdown.schema import PERSONS, Schema
+from resources.statements import Fragment, Zone
+from resources.warehouse import Session, Warehouse
 
 CODE_VERSION = "2"
-
-RECORDED = {PERSONS_TABLE: PERSONS, UNITS_TABLE: UNITS}
 
 RECORD_COLUMNS = {
     "record": "Number of the record, from 1; the order is by place and codes, not that of any file",
@@ -33,12 +33,10 @@ RECORD_COLUMNS = {
 }
 
 INPUT_CODES: Mapping[str, tuple[str, ...]] = {
+    **{name: tuple(map(str, labels)) for name, labels in CODES.items()},
     "hhgq": ("0", *GROUP_QUARTERS_TYPES),
-    "hhinstlevels": ("0", "1", "2"),
-    "votingage": ("0", "1"),
     "hispanic": tuple(HISPANIC),
     "cenrace": tuple(RACES),
-    "occupancy": ("0", "1"),
 }
 """By attribute or recode, its codes in published files, in the order of the histograms: those of the census files for
 the type of group quarters, Hispanic origin and race. The census files have no codes for the others."""
@@ -69,7 +67,7 @@ def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
     )
     @stated_plainly(StageKind.TABULATION)
     def microdata(warehouse: Warehouse) -> dg.MaterializeResult:
-        tables = {name: release.public(name) for name in RECORDS}
+        tables = {name: release.public(name) for name in SCHEMAS}
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
                 write_microdata(session, release)
@@ -78,7 +76,7 @@ def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
                 [release.public(release.estimates(release.finest)), release.public(SPINE)]
             )
             rows = {name: session.count(table) for name, table in tables.items()}
-            schema = table_schema(session.columns(tables[PERSONS_TABLE]), RECORD_COLUMNS)
+            schema = table_schema(session.columns(tables[PERSONS.name]), RECORD_COLUMNS)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
             metadata={
@@ -92,32 +90,22 @@ def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
 
 
 def write_microdata(session: Session, release: TopDownRelease) -> None:
-    for name in RECORDS:
-        text, values, names = records_recipe(release, name)
-        session.create(release.public(name), text, values, **names)
+    for name, schema in SCHEMAS.items():
+        session.create(
+            release.public(name),
+            "topdown/records",
+            {"histogram": name, "finest": release.finest},
+            estimates=release.public(release.estimates(release.finest)),
+            spine=release.public(SPINE),
+            codes=register_codes(session, schema),
+            attributes=[attribute.name for attribute in schema.attributes],
+        )
 
 
-def records_recipe(release: TopDownRelease, name: str) -> Recipe:
-    return (
-        "topdown/records",
-        {"histogram": RECORDED[name].name, "finest": release.finest, "codes": codes_of(RECORDED[name])},
-        {
-            "estimates": release.public(release.estimates(release.finest)),
-            "spine": release.public(SPINE),
-            "attributes": strides(RECORDED[name]),
-        },
-    )
-
-
-def codes_of(schema: Schema) -> list[list[str]]:
-    """The codes of each attribute of a histogram in published files, in the order of its attributes."""
-    return [list(INPUT_CODES[attribute.name]) for attribute in schema.attributes]
-
-
-def strides(schema: Schema) -> list[tuple[str, int, int]]:
-    """For each attribute, its name, the distance in cells between consecutive codes, and the number of codes."""
-    sizes = [attribute.size for attribute in schema.attributes]
-    return [
-        (attribute.name, prod(sizes[position + 1 :]), attribute.size)
-        for position, attribute in enumerate(schema.attributes)
-    ]
+def register_codes(session: Session, schema: Schema) -> Fragment:
+    """Register the codes of the attributes in published files, by cell of a histogram."""
+    codes = {
+        attribute.name: np.array(INPUT_CODES[attribute.name])[schema.marginal(attribute.name).cells]
+        for attribute in schema.attributes
+    }
+    return session.register(f"codes_of_{schema.name}", pa.table({"cell": np.arange(schema.size), **codes}))

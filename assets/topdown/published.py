@@ -6,50 +6,21 @@ This module describes them for the data dictionary. `tables`, `microdata` and ea
 from assets.measurement.method import MEASUREMENTS
 from assets.release.published import PublishedColumn, PublishedTable, error_columns
 from assets.topdown.measurements import COLUMNS
-from assets.topdown.microdata import INPUT_CODES, RECORD_COLUMNS, RECORDED
-from assets.topdown.release import (
-    PERSONS_TABLE,
-    QUERIES,
-    QUERY_CELLS,
-    RECORDS,
-    SPINE,
-    SUMMARY,
-    UNCERTAINTY,
-    UNITS_TABLE,
-    TopDownRelease,
-)
+from assets.topdown.microdata import INPUT_CODES, RECORD_COLUMNS
+from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TopDownRelease
 from assets.topdown.tables import code_columns, exact_products, exact_table, redistricting_table, redistricting_tables
 from assets.topdown.uncertainty import COLUMNS as ERROR_COLUMNS
 from assets.topdown.uncertainty import uncertainty_table
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, words
 from mechanisms.topdown.redistricting import CODES, RedistrictingTable
+from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 
-_RECORD_TITLES = {
-    PERSONS_TABLE: "Privacy-protected microdata: persons",
-    UNITS_TABLE: "Privacy-protected microdata: housing units",
-}
+_RECORD_TITLES = {PERSONS.name: "persons", UNITS.name: "housing units"}
 
 _APART = (
     "Persons and units are estimated apart: the persons in households of a place and its occupied units need not go "
     "together."
 )
-
-_DEPTH = PublishedColumn("depth", "integer", "Number of the level; 0 for the root")
-
-
-def published_tables(release: TopDownRelease) -> tuple[PublishedTable, ...]:
-    """The declared products and, in every release, the spine and the lists of queries and of their cells."""
-    return (
-        *(_redistricting(release, table) for table in redistricting_tables(release)),
-        *(_records(release, name) for name in RECORDS if name in release.products),
-        *(_exact(release, name) for name in exact_products(release)),
-        *((_measurements(release),) if MEASUREMENTS in release.products else ()),
-        *(_errors(release) if release.declaration.replicates else ()),
-        _queries(release),
-        _query_cells(release),
-        _spine(release),
-    )
-
 
 INTERVAL = (
     "The published count ± 2.015 times the standard error, which is the root of the mean squared deviation of "
@@ -60,48 +31,75 @@ INTERVAL = (
     "often such intervals contain the truth was measured on synthetic censuses."
 )
 
+_DEPTH = PublishedColumn("depth", "integer", "Number of the level; 0 for the root")
+_GEOID = PublishedColumn("geoid", "string", "Code of the place")
+_HISTOGRAM = PublishedColumn(
+    "histogram",
+    "string",
+    "The histogram, by what it counts",
+    {name: f"By {', '.join(attribute.name for attribute in schema.attributes)}" for name, schema in SCHEMAS.items()},
+)
 
-def _errors(release: TopDownRelease) -> tuple[PublishedTable, ...]:
-    interval = INTERVAL.format(replicates=release.declaration.replicates)
+
+def published_tables(release: TopDownRelease) -> tuple[PublishedTable, ...]:
+    """The declared products and, in every release, the spine and the lists of queries and of their cells."""
     return (
-        *(
-            PublishedTable(
-                f"{table.name.lower()}_{UNCERTAINTY}",
-                f"Errors of {table.name}: {table.title}",
-                f"A row for each place and cell of {table.name}. The errors are those of noise and estimation, not of "
-                "the census.",
-                uncertainty_table(release, table.name),
-                (
-                    _level(release),
-                    PublishedColumn("geoid", "string", ERROR_COLUMNS["geoid"]),
-                    PublishedColumn(
-                        "cell", "string", ERROR_COLUMNS["cell"], {cell.name: cell.label for cell in table.cells}
-                    ),
-                    *error_columns("integer", ERROR_COLUMNS["estimate"], ERROR_COLUMNS["standard_error"]),
-                    PublishedColumn("bias", "decimal", ERROR_COLUMNS["bias"]),
-                ),
-                ("level", "geoid", "cell"),
-                interval=interval,
-            )
-            for table in redistricting_tables(release)
-        ),
+        *(_redistricting(release, table) for table in redistricting_tables(release)),
+        *(_records(release, schema) for name, schema in SCHEMAS.items() if name in release.products),
+        *(_exact(release, name) for name in exact_products(release)),
+        *((_measurements(release),) if MEASUREMENTS in release.products else ()),
+        *(_tables_of_errors(release) if release.declaration.replicates else ()),
+        _queries(release),
+        _query_cells(release),
+        _spine(release),
+    )
+
+
+def _tables_of_errors(release: TopDownRelease) -> tuple[PublishedTable, ...]:
+    return (
+        *(_errors(release, table) for table in redistricting_tables(release)),
         PublishedTable(
             SUMMARY,
             "Errors of the tables by level and size of cell",
             f"Means over the cells of a size and over {release.declaration.replicates} replicates.",
             release.public(SUMMARY),
             (
-                PublishedColumn("table_name", "string", ERROR_COLUMNS["table_name"]),
+                _error("table_name", "string"),
                 _level(release),
-                PublishedColumn("least", "integer", ERROR_COLUMNS["least"]),
-                PublishedColumn("most", "integer", ERROR_COLUMNS["most"], required=False),
-                PublishedColumn("cells", "integer", ERROR_COLUMNS["cells"]),
-                PublishedColumn("mean_absolute_error", "decimal", ERROR_COLUMNS["mean_absolute_error"]),
-                PublishedColumn("bias", "decimal", ERROR_COLUMNS["bias"]),
+                _error("least", "integer"),
+                _error("most", "integer", required=False),
+                _error("cells", "integer"),
+                _error("mean_absolute_error", "decimal"),
+                _error("bias", "decimal"),
             ),
             ("table_name", "level", "least"),
         ),
     )
+
+
+def _errors(release: TopDownRelease, table: RedistrictingTable) -> PublishedTable:
+    stored = uncertainty_table(release, table.name)
+    cells = {cell.name: cell.label for cell in table.cells}
+    return PublishedTable(
+        stored.name,
+        f"Errors of {table.name}: {table.title}",
+        f"A row for each place and cell of {table.name}. The errors are those of noise and estimation, not of "
+        "the census.",
+        stored,
+        (
+            _level(release),
+            _GEOID,
+            PublishedColumn("cell", "string", ERROR_COLUMNS["cell"], cells),
+            *error_columns("integer", ERROR_COLUMNS["estimate"], ERROR_COLUMNS["standard_error"]),
+            _error("bias", "decimal"),
+        ),
+        ("level", "geoid", "cell"),
+        interval=INTERVAL.format(replicates=release.declaration.replicates),
+    )
+
+
+def _error(name: str, kind: str, required: bool = True) -> PublishedColumn:
+    return PublishedColumn(name, kind, ERROR_COLUMNS[name], required=required)
 
 
 def _redistricting(release: TopDownRelease, table: RedistrictingTable) -> PublishedTable:
@@ -115,7 +113,7 @@ def _redistricting(release: TopDownRelease, table: RedistrictingTable) -> Publis
         (
             _DEPTH,
             _level(release),
-            PublishedColumn("geoid", "string", "Code of the place"),
+            _GEOID,
             PublishedColumn("name", "string", "Name of the place, if the dataset declares one", required=False),
             *(PublishedColumn(cell.name, "integer", cell.label) for cell in table.cells),
         ),
@@ -123,21 +121,20 @@ def _redistricting(release: TopDownRelease, table: RedistrictingTable) -> Publis
     )
 
 
-def _records(release: TopDownRelease, name: str) -> PublishedTable:
-    schema = RECORDED[name]
+def _records(release: TopDownRelease, schema: Schema) -> PublishedTable:
     return PublishedTable(
-        name,
-        _RECORD_TITLES[name],
+        schema.name,
+        f"Privacy-protected microdata: {_RECORD_TITLES[schema.name]}",
         "Records expanded from the estimated histograms, one for each person or unit estimated. They are not records "
         "of real people. Counts of them differ from the true counts, except for the invariants. Persons are not in "
         f"units: which person lives in which unit is not estimated. {_APART}",
-        release.public(name),
+        release.public(schema.name),
         (
             PublishedColumn("record", "integer", RECORD_COLUMNS["record"]),
             PublishedColumn("geoid", "string", f"Code of the {words(release.finest)}"),
             *(
-                PublishedColumn(each.name, "string", RECORD_COLUMNS[each.name], _labels(each.name))
-                for each in schema.attributes
+                PublishedColumn(name, "string", RECORD_COLUMNS[name], _labels(name))
+                for name in (attribute.name for attribute in schema.attributes)
             ),
         ),
         ("record",),
@@ -146,7 +143,10 @@ def _records(release: TopDownRelease, name: str) -> PublishedTable:
 
 def _exact(release: TopDownRelease, name: str) -> PublishedTable:
     level = release.design.invariants[name]
-    types = {code: label for code, label in CODES["hhgq"].items() if code}
+    types: tuple[PublishedColumn, ...] = ()
+    if name == GROUP_QUARTERS:
+        labels = {code: label for code, label in CODES["hhgq"].items() if code}
+        types = (PublishedColumn("category", "integer", "Type of group quarters", labels),)
     return PublishedTable(
         name,
         f"Exact: {STATISTICS[name].format(level=words(level))}",
@@ -154,15 +154,11 @@ def _exact(release: TopDownRelease, name: str) -> PublishedTable:
         exact_table(release, name),
         (
             PublishedColumn("level", "string", "Geographic level", {level: ""}),
-            PublishedColumn("geoid", "string", "Code of the place"),
-            *(
-                (PublishedColumn("category", "integer", "Type of group quarters", types),)
-                if name == GROUP_QUARTERS
-                else ()
-            ),
+            _GEOID,
+            *types,
             PublishedColumn("count", "integer", "Exact count"),
         ),
-        ("level", "geoid", *(("category",) if name == GROUP_QUARTERS else ())),
+        ("level", "geoid", *(column.name for column in types)),
     )
 
 
@@ -176,11 +172,11 @@ def _measurements(release: TopDownRelease) -> PublishedTable:
         "query to those of another, nor places to those that they lie in. Parquet only.",
         release.public(MEASUREMENTS),
         (
-            _histogram(),
+            _HISTOGRAM,
             _level(release),
             _query(release),
             PublishedColumn("number", "integer", COLUMNS["number"]),
-            PublishedColumn("geoid", "string", COLUMNS["geoid"]),
+            _GEOID,
             PublishedColumn("answers", "integers", COLUMNS["answers"]),
         ),
         ("histogram", "level", "query", "number"),
@@ -195,7 +191,7 @@ def _queries(release: TopDownRelease) -> PublishedTable:
         "parameter σ² = 1/ρ of its query.",
         release.public(QUERIES),
         (
-            _histogram(),
+            _HISTOGRAM,
             _level(release),
             _query(release),
             PublishedColumn("share_of_level", "string", "The level's share of the histogram's ρ, as a fraction"),
@@ -217,11 +213,17 @@ def _query_cells(release: TopDownRelease) -> PublishedTable:
         "determine the attribute, or the histogram does not have it.",
         release.public(QUERY_CELLS),
         (
-            _histogram(),
+            _HISTOGRAM,
             _query(release),
             PublishedColumn("position", "integer", "Position in the list of answers, from 0"),
             *(
-                PublishedColumn(name, "string", _description(name), _labels(name), required=False)
+                PublishedColumn(
+                    name,
+                    "string",
+                    RECORD_COLUMNS.get(name, "Household or kind of group quarters"),
+                    _labels(name),
+                    required=False,
+                )
                 for name in code_columns()
             ),
         ),
@@ -231,10 +233,6 @@ def _query_cells(release: TopDownRelease) -> PublishedTable:
 
 def _labels(name: str) -> dict[str, str]:
     return dict(zip(INPUT_CODES[name], CODES[name].values(), strict=True))
-
-
-def _description(name: str) -> str:
-    return RECORD_COLUMNS.get(name, "Household or kind of group quarters")
 
 
 def _spine(release: TopDownRelease) -> PublishedTable:
@@ -247,7 +245,7 @@ def _spine(release: TopDownRelease) -> PublishedTable:
             _DEPTH,
             _level(release),
             PublishedColumn("number", "integer", "Number of the place within its level, from 0"),
-            PublishedColumn("geoid", "string", "Code of the place"),
+            _GEOID,
             PublishedColumn(
                 "parent", "integer", "Number of the parent in the level above; empty for the root", required=False
             ),
@@ -260,15 +258,6 @@ def _level(release: TopDownRelease) -> PublishedColumn:
     return PublishedColumn("level", "string", "Geographic level", dict.fromkeys(release.levels, ""))
 
 
-def _histogram() -> PublishedColumn:
-    return PublishedColumn(
-        "histogram",
-        "string",
-        "The histogram, by what it counts",
-        {name: f"By {', '.join(each.name for each in schema.attributes)}" for name, schema in SCHEMAS.items()},
-    )
-
-
 def _query(release: TopDownRelease) -> PublishedColumn:
-    queries = dict.fromkeys((each.query for each in release.design.measured), "")
+    queries = dict.fromkeys((measured.query for measured in release.design.measured), "")
     return PublishedColumn("query", "string", "The query: the attributes it counts by, joined by *", queries)

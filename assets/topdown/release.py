@@ -8,54 +8,41 @@ The rules are checked before anything runs. Those that need no dataset are in `a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import get_args
 
 from assets.cef.census import CensusDeclaration
-from assets.measurement.method import MEASUREMENTS
 from assets.release.columns import Role
 from assets.release.release import Release
-from assets.topdown.declaration import FEWEST_REPLICATES, MOST_REPLICATES, Code, TopDownDeclaration
+from assets.topdown.declaration import FEWEST_REPLICATES, MOST_REPLICATES, Code, Product, TopDownDeclaration
 from mechanisms.topdown.design import STATISTICS, TopDownDesign
 from mechanisms.topdown.redistricting import REDISTRICTING
 
 PLACES = "places"
 
 SPINE, INVARIANTS, HISTOGRAMS = "spine", "invariants", "histograms"
-QUERIES, QUERY_CELLS = "queries", "query_cells"
-PERSONS_TABLE, UNITS_TABLE, ACCURACY = "persons", "units", "accuracy"
+QUERIES, QUERY_CELLS, ACCURACY = "queries", "query_cells", "accuracy"
 REPLICATES, UNCERTAINTY = "replicates", "uncertainty"
 SUMMARY = f"{UNCERTAINTY}_summary"
 
 TABLES = tuple(REDISTRICTING)
 
-STATES = "state"
-"""The only partitions: one for each place of the level of the states."""
-
 ESTIMATES = "estimates"
 """The stage of a release with partitions that puts the estimates of all states together."""
 
-RECORDS = (PERSONS_TABLE, UNITS_TABLE)
-
-PRODUCTS = (*TABLES, *RECORDS, MEASUREMENTS, *STATISTICS)
+PRODUCTS: tuple[str, ...] = get_args(Product)
 """The products that a release may choose to publish; a statistic only if it is an invariant. The spine is always
 published."""
 
+STATE = "State"
+"""The name of the level of the states, unless it is the finest."""
 
 _ENDINGS = ("_made", "_seal")
 """The ends of the names of tables that say how the estimates of a level were made, and that seal them."""
 
 
-STATE = "State"
-"""The name of the level of the states, unless it is the finest."""
-
-
 def level_of_states(levels: Sequence[str]) -> str:
     """The level of the states: the one of that name if it is not the finest, otherwise the root."""
     return STATE if STATE in levels[:-1] else levels[0]
-
-
-def available_products(design: TopDownDesign) -> tuple[str, ...]:
-    """The products that a design allows: all except statistics that are not invariants."""
-    return tuple(name for name in PRODUCTS if name not in STATISTICS or name in design.invariants)
 
 
 @dataclass(frozen=True)
@@ -87,7 +74,7 @@ class TopDownRelease(Release):
             )
         self._check_spine()
         for name in self.products:
-            if name in STATISTICS and name not in self.design.invariants:
+            if name not in self._allowed_products:
                 self.refuse(f"products: {name} would be published exactly, but is not declared among the invariants")
         if self.declaration.partitions and level_of_states(self.levels) in (self.levels[0], self.finest):
             self.refuse(
@@ -111,7 +98,7 @@ class TopDownRelease(Release):
         (root, first), *below = self.spine.items()
         if first != Code():
             self.refuse(f"spine: {root}: the root is a single place and takes no columns")
-        finest = self.levels[-1]
+        finest = self.finest
         names: dict[str, str] = {}
         for level in self.levels:
             # The names of levels become names of tables, whose case DuckDB ignores.
@@ -120,11 +107,11 @@ class TopDownRelease(Release):
             if level.lower().endswith(_ENDINGS):
                 self.refuse(f"spine: {level}: names that end with {' or '.join(_ENDINGS)} belong to tables of ours")
         for level, code in below:
-            if bool(code.columns) == (code.prefix is not None):
+            if not code.columns and code.prefix is None:
                 self.refuse(
                     f"spine: {level}: its code is either joined from columns or a prefix of the {finest}'s code"
                 )
-            if code.prefix is not None and (level == finest or code.prefix < 1):
+            if code.prefix is not None and level == finest:
                 self.refuse(f"spine: {level}: a prefix is a number of characters of the {finest}'s code, 1 or more")
             for column in code.columns:
                 declared = self.dataset.units.stored.get(column)
@@ -146,7 +133,11 @@ class TopDownRelease(Release):
     @property
     def products(self) -> tuple[str, ...]:
         """What is published besides the spine: the declared products, by default all that the design allows."""
-        return tuple(self.declaration.products) or available_products(self.design)
+        return tuple(self.declaration.products) or self._allowed_products
+
+    @property
+    def _allowed_products(self) -> tuple[str, ...]:
+        return tuple(name for name in PRODUCTS if name not in STATISTICS or name in self.design.invariants)
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -164,7 +155,7 @@ class TopDownRelease(Release):
         return self.levels.index(level) > self.levels.index(level_of_states(self.levels))
 
     def is_by_state(self, level: str) -> bool:
-        return self.declaration.partitions == STATES and self.is_below_states(level)
+        return self.declaration.partitions is not None and self.is_below_states(level)
 
     @property
     def estimated(self) -> str:

@@ -1,11 +1,12 @@
-"""The geographic spine: the places of the units in the CEF, checked to form a tree.
+"""The geographic spine: the places of the units in the CEF, checked to form a tree, as a table and as arrays.
 
-This module makes the table `spine` from declared codes, and provides lookups in it for other stages. The list of places
-is an invariant of every release.
+This module makes the table `spine` from declared codes, looks up places in it, and reads it for computations on the
+tree. The list of places is an invariant of every release; `exact` has the asset.
 """
 
 import itertools
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from assets.topdown.release import SPINE, TopDownRelease, level_of_states
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
-from resources.statements import Fragment, Table
+from mechanisms.topdown.replicates import find_starts
+from resources.statements import Fragment
 from resources.warehouse import Recipe, Session
 
 _CODE = re.compile(r"[A-Za-z0-9]+")
@@ -25,12 +27,45 @@ class SpineError(RefusedError, ValueError):
     """The codes of places do not form a tree. The message has level, rule and count."""
 
 
-def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
-    """The recipe of the spine, from the CEF.
+@dataclass(frozen=True)
+class Tree:
+    """The places of each level, numbered from 0, with the children of one parent next to each other.
 
-    Raises:
-        SpineError: if a place lies in more than one place of the level above.
+    Attributes:
+        levels: from the root to the finest.
+        parents: for each level below the root, the number of each place's parent in the level above, shape (places,).
     """
+
+    levels: tuple[str, ...]
+    parents: tuple[NDArray[np.int64], ...]
+
+    def places(self, level: str) -> int:
+        depth = self.levels.index(level)
+        return len(self.parents[depth - 1]) if depth else 1
+
+    def starts(self, level: str) -> NDArray[np.int64]:
+        """Shape (parents + 1,), as `mechanisms.topdown.replicates.find_starts`."""
+        return find_starts(self.parents, self.levels.index(level))
+
+    def starts_within(self, level: str, above: str) -> NDArray[np.int64]:
+        """Of the places of a level, the first in each place of a level above it, and last the number of all places."""
+        starts = np.arange(self.places(above) + 1)
+        for below in self.levels[self.levels.index(above) + 1 : self.levels.index(level) + 1]:
+            starts = self.starts(below)[starts]
+        return starts
+
+    def ranges_below(self, level: str, number: int) -> list[tuple[int, int]]:
+        """A place's own number and the places below it: for each level from `level` to the finest, the first, and the
+        number after that of the last."""
+        ranges = [(number, number + 1)]
+        for parents in self.parents[self.levels.index(level) :]:
+            first, last = np.searchsorted(parents, ranges[-1])
+            ranges.append((int(first), int(last)))
+        return ranges
+
+
+def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
+    """The recipe of the spine, from the CEF. Raises SpineError if a place lies in two of the level above."""
     units = release.dataset.cef_tables()[0]
     levels = release.levels
     places = session.stage(
@@ -42,25 +77,21 @@ def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
         finest_columns=release.spine[release.finest].columns,
     )
     for above, level in itertools.pairwise(levels):
-        straddling, every = session.row("topdown/straddling", places=places, level=level, above=above)
+        straddling, codes = session.row("topdown/straddling", places=places, level=level, above=above)
         if straddling:
             raise SpineError(
-                f"{release.schema}: spine: {straddling:,} of {every:,} codes of {words(level)}s lie in more than one "
+                f"{release.schema}: spine: {straddling:,} of {codes:,} codes of {words(level)}s lie in more than one "
                 f"{words(above)}; the spine must be a tree"
             )
     return "topdown/spine", {"levels": list(levels)}, {"places": places, "levels": list(levels)}
 
 
 def write_spine(session: Session, release: TopDownRelease) -> None:
-    """Write the table `spine`.
-
-    Raises:
-        SpineError: if the codes do not form a tree.
-    """
+    """Write the table `spine`. Raises SpineError if the codes do not form a tree."""
     name, values, names = spine_recipe(session, release)
     session.create(release.public(SPINE), name, values, **names)
     if release.declaration.partitions:
-        codes = geoids(session, release, level_of_states(release.levels)).tolist()
+        codes = read_codes(session, release, level_of_states(release.levels)).to_pylist()
         if not all(_CODE.fullmatch(code) for code in codes) or len({code.lower() for code in codes}) < len(codes):
             raise SpineError(
                 f"{release.schema}: partitions: the codes of states become names of tables, so they must consist of "
@@ -73,34 +104,67 @@ def stage_ancestry(session: Session, release: TopDownRelease) -> Fragment:
     return session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=release.public(SPINE))
 
 
-def placed(release: TopDownRelease) -> tuple[dict[str, Any], dict[str, Any]]:
+def placement(release: TopDownRelease) -> tuple[dict[str, Any], dict[str, Any]]:
     """The values and identifiers of statements that place the units of the CEF on the spine."""
     units, persons = release.dataset.cef_tables()
-    names: dict[str, Any] = {
-        "units": units,
-        "persons": persons,
-        "spine": release.public(SPINE),
-        "finest_columns": release.spine[release.finest].columns,
-    }
+    columns = release.spine[release.finest].columns
+    names = {"units": units, "persons": persons, "spine": release.public(SPINE), "finest_columns": columns}
     return {"finest": release.finest}, names
 
 
-def summary(session: Session, spine: Table) -> list[tuple[str, int, int]]:
+def summarize_levels(session: Session, release: TopDownRelease) -> list[tuple[str, int, int]]:
     """For each level from the root: its name, its number of places, and the largest number of children of a place."""
-    return [(level, places, most) for level, _, places, most in session.rows("topdown/by_level", spine=spine)]
+    rows = session.rows("topdown/by_level", spine=release.public(SPINE))
+    return [(level, places, most) for level, _, places, most in rows]
 
 
-def places_of(session: Session, release: TopDownRelease) -> dict[str, int]:
-    return {level: places for level, places, _ in summary(session, release.public(SPINE))}
+def count_places(session: Session, release: TopDownRelease) -> dict[str, int]:
+    return {level: places for level, places, _ in summarize_levels(session, release)}
 
 
-def geoids(session: Session, release: TopDownRelease, level: str, first: int = 0, last: int = 2**62) -> NDArray[Any]:
-    """The codes of a level's places from `first` up to but excluding `last`, in the order of their numbers."""
-    return np.array(codes_of(session, release, level, first, last).to_pylist(), dtype=object)
-
-
-def codes_of(
+def read_codes(
     session: Session, release: TopDownRelease, level: str, first: int = 0, last: int = 2**62
 ) -> pa.ChunkedArray:
+    """The codes of a level's places from `first` up to but excluding `last`, in the order of their numbers."""
     values = {"level": level, "first": first, "last": last}
     return session.arrow("topdown/geoids", values, spine=release.public(SPINE))["geoid"]
+
+
+def read_states(session: Session, release: TopDownRelease) -> list[str]:
+    """The codes of the states, in the order of their numbers. Raises SpineError if two are the same."""
+    level = level_of_states(release.levels)
+    states: list[str] = read_codes(session, release, level).to_pylist()
+    if len(set(states)) < len(states):
+        raise SpineError(f"{release.public(SPINE)}: {pluralize(level)} with the same code")
+    return states
+
+
+def read_tree(session: Session, release: TopDownRelease) -> Tree:
+    """Read the stored spine.
+
+    Raises:
+        SpineError: if the stored levels are not those of the release, there is no single root, or places are not
+            numbered in the order of their parents.
+    """
+    table = release.public(SPINE)
+    rows = session.arrow("topdown/parents", spine=table)
+    depth, number, parent = (rows[name].to_numpy() for name in ("depth", "number", "parent"))
+    ends = np.searchsorted(depth, np.arange(len(release.levels)), side="right")
+    parents = np.split(parent, ends)
+    if len(parents[-1]) or len(parents[0]) != 1:
+        raise SpineError(f"{table}: places of other levels than {', '.join(release.levels)}, or no single root")
+    for level, above, own, numbers in zip(
+        release.levels[1:], parents, parents[1:], np.split(number, ends)[1:], strict=False
+    ):
+        ordered = np.array_equal(numbers, np.arange(len(numbers))) and bool(np.all(np.diff(own) >= 0))
+        if not ordered or not len(own) or not 0 <= own[0] <= own[-1] < len(above):
+            raise SpineError(f"{table}: {level}: places are not numbered from 0 in the order of their parents")
+    return Tree(release.levels, tuple(parents[1:-1]))
+
+
+def pluralize(level: str) -> str:
+    """The plural of a level's name in words, such as counties."""
+    one = words(level)
+    if one.isupper():
+        return one
+    return f"{one[:-1]}ies" if one.endswith("y") else f"{one}s"

@@ -15,22 +15,25 @@ import pyarrow as pa
 from assets.cef.census import CensusDeclaration
 from assets.conventions import preview
 from assets.tabulation.asset import build_tables
-from assets.topdown.microdata import INPUT_CODES, RECORDED, codes_of, strides
+from assets.topdown.microdata import INPUT_CODES, register_codes
 from assets.topdown.release import INVARIANTS, QUERIES, QUERY_CELLS, SPINE, TABLES, TopDownRelease
-from assets.topdown.spine import places_of, stage_ancestry
+from assets.topdown.spine import count_places, stage_ancestry
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, words
 from mechanisms.topdown.redistricting import REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
-from resources.statements import Fragment, Table
+from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
+
+_OF_LEVEL = SQL("topdown/of_level", "SELECT * FROM {{ table }} WHERE level = $level")
 
 PLACES = 18
 PLACES_AT_A_TIME = 100_000
-"""The number of places whose redistricting tables are made at a time, because DuckDB does not spill what a pivot needs:
-about two kilobytes for a place."""
+"""The places whose redistricting tables are made at a time, because DuckDB does not spill what a pivot needs: about two
+kilobytes for a place."""
 
 PLACES_SHOWN = 2
 """How many places of the second level the asset's page shows beside the root."""
+
 _VARIANCE = pa.decimal128(38, PLACES)
 _CONTEXT = Context(prec=38, rounding=ROUND_HALF_EVEN)
 
@@ -45,7 +48,7 @@ def build_redistricting(release: TopDownRelease) -> dg.AssetsDefinition:
         "the codes of every answer), and the exact statistics. Made from public data only.",
         lambda session: tables_recipe(session, release),
         shown=lambda session: {
-            f"{table.name}: {table.title}": _of_highest(session, release, table)
+            f"{table.name}: {table.title}": _preview_highest(session, release, table)
             for table in redistricting_tables(release)
         },
     )
@@ -78,8 +81,10 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
         schemas = {table.schema.name: table.schema for table in published}
         counts = {name: _stage_counts(session, release, schema, ancestry) for name, schema in schemas.items()}
         place_names = session.register("place_names", _place_names(release))
-        pieces = _pieces(places_of(session, release))
+        pieces = _pieces(count_places(session, release))
         for table in published:
+            cells = np.flatnonzero(table.leaf_of >= 0)
+            leaves = pa.table({"cell": cells, "leaf": table.leaf_of[cells]})
             made[redistricting_table(release, table.name)] = (
                 "topdown/redistricting",
                 pieces,
@@ -87,7 +92,7 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
                     "counts": counts[table.schema.name],
                     "spine": release.public(SPINE),
                     "names": place_names,
-                    "leaf_of": session.register(f"leaves_of_{table.name}", _leaves(table)),
+                    "leaf_of": session.register(f"leaves_of_{table.name}", leaves),
                     "leaves": len(table.leaves),
                     "cells": [(cell.name, table.parts(cell)) for cell in table.cells],
                 },
@@ -104,27 +109,21 @@ def exact_table(release: TopDownRelease, name: str) -> Table:
 
 
 def queries(design: TopDownDesign) -> pa.Table:
-    """The queries: a row for each query of a histogram at a level, with its budget and variance.
-
-    Returns:
-        Columns `histogram`, `level` and `query`; `share_of_level`, `share_of_query`, `rho` and `parameter` (σ²) as
-        exact fractions in text; `variance`, the variance of the noise to 18 decimals; and `cells`, the number of
-        answers in each place.
-    """
+    """A row for each query of a histogram at a level, with its budget and variance (`published` has the columns)."""
     rows = []
-    for each in design.measured:
-        allocation = design.allocations[each.histogram]
+    for query in design.measured:
+        allocation = design.allocations[query.histogram]
         rows.append(
             {
-                "histogram": each.histogram,
-                "level": each.level,
-                "query": each.query,
-                "share_of_level": str(allocation.levels[each.level]),
-                "share_of_query": str(allocation.queries[each.level][each.query]),
-                "rho": str(each.loss.rho),
-                "parameter": str(each.variance),
-                "variance": _decimal(each.noise.exact_variance),
-                "cells": each.marginal.size,
+                "histogram": query.histogram,
+                "level": query.level,
+                "query": query.query,
+                "share_of_level": str(allocation.levels[query.level]),
+                "share_of_query": str(allocation.queries[query.level][query.query]),
+                "rho": str(query.loss.rho),
+                "parameter": str(query.variance),
+                "variance": query.noise.exact_variance.quantize(Decimal(1).scaleb(-PLACES), context=_CONTEXT),
+                "cells": query.marginal.size,
             }
         )
     texts = ("histogram", "level", "query", "share_of_level", "share_of_query", "rho", "parameter")
@@ -135,12 +134,11 @@ def queries(design: TopDownDesign) -> pa.Table:
 def query_cells(design: TopDownDesign) -> pa.Table:
     """What each answer counts: a row for each cell of each query, in the order of the answers.
 
-    Returns:
-        Columns `histogram`, `query`, `position` from 0, and a column for each attribute and recode of all histograms,
-        with the code that all records counted by the cell have; NULL if the query's cells do not determine it.
+    Each attribute and recode of all histograms has a column, with the code that all records counted by the cell have;
+    NULL if the query's cells do not determine it.
     """
     parts = []
-    for histogram, query in dict.fromkeys((each.histogram, each.query) for each in design.measured):
+    for histogram, query in dict.fromkeys((measured.histogram, measured.query) for measured in design.measured):
         schema = SCHEMAS[histogram]
         size = schema.marginal(query).size
         columns = {name: pa.nulls(size, pa.string()) for name in code_columns()}
@@ -169,15 +167,11 @@ def _names(schema: Schema) -> list[str]:
 def _determined_codes(schema: Schema, query: str, name: str) -> pa.Array:
     """The published code of each cell in an attribute or recode; NULL if the query's cells do not determine it."""
     marginal, codes = schema.marginal(query), schema.marginal(name).cells
-    found = np.zeros(marginal.size, dtype=np.int64)
-    found[marginal.cells] = codes
-    if not np.array_equal(found[marginal.cells], codes):
+    of_cells = np.zeros(marginal.size, dtype=np.int64)
+    of_cells[marginal.cells] = codes
+    if not np.array_equal(of_cells[marginal.cells], codes):
         return pa.nulls(marginal.size, pa.string())
-    return pa.array(np.array(INPUT_CODES[name])[found])
-
-
-def _decimal(variance: Decimal) -> Decimal:
-    return variance.quantize(Decimal(1).scaleb(-PLACES), context=_CONTEXT)
+    return pa.array(np.array(INPUT_CODES[name])[of_cells])
 
 
 def _place_names(release: TopDownRelease) -> pa.Table:
@@ -191,23 +185,21 @@ def _registered(session: Session, name: str, rows: pa.Table) -> Recipe:
 
 
 def _stage_counts(session: Session, release: TopDownRelease, schema: Schema, ancestry: Fragment) -> Fragment:
-    counts = session.stage(
-        "counted",
-        "topdown/records_by_cell",
-        {"finest": release.finest, "codes": codes_of(schema)},
-        records=release.public(_records_of(schema)),
+    """Stage the number of records of every place of every level, by cell of their histogram."""
+    return session.stage(
+        f"counted_{schema.name}",
+        "topdown/records_of_places",
+        {"finest": release.finest},
+        records=release.public(schema.name),
+        codes=register_codes(session, schema),
+        attributes=[attribute.name for attribute in schema.attributes],
         spine=release.public(SPINE),
-        attributes=strides(schema),
+        ancestry=ancestry,
     )
-    return session.stage(f"counted_{schema.name}", "topdown/records_of_places", counts=counts, ancestry=ancestry)
 
 
 def _pieces(places: Mapping[str, int]) -> list[dict[str, int]]:
-    """The bounds of pieces of all places by level and number: the first place, and the one after the last.
-
-    Args:
-        places: the number of places of every level, from the root.
-    """
+    """The bounds of pieces of all places by level and number: the first place, and the one after the last."""
     ends = np.cumsum(list(places.values()))
     cuts = np.arange(0, ends[-1], PLACES_AT_A_TIME)
     depths = np.searchsorted(ends, cuts, side="right")
@@ -219,22 +211,12 @@ def _pieces(places: Mapping[str, int]) -> list[dict[str, int]]:
     ]
 
 
-def _records_of(schema: Schema) -> str:
-    (name,) = (name for name, counted in RECORDED.items() if counted is schema)
-    return name
-
-
-def _leaves(table: RedistrictingTable) -> pa.Table:
-    cells = np.flatnonzero(table.leaf_of >= 0)
-    return pa.table({"cell": cells, "leaf": table.leaf_of[cells]})
-
-
-def _of_highest(session: Session, release: TopDownRelease, table: RedistrictingTable) -> dg.MetadataValue:
+def _preview_highest(session: Session, release: TopDownRelease, table: RedistrictingTable) -> dg.MetadataValue:
     """All cells of a table at the root and in the first places of the next level, for the asset's page."""
     columns: dict[str, str] = {"cell": f"What is counted: {table.universe}"}
     counts: list[list[str]] = []
     for level, most in zip(release.levels, (1, PLACES_SHOWN), strict=False):
-        rows = session.rows("topdown/of_level", {"level": level}, table=redistricting_table(release, table.name))
+        rows = session.rows(_OF_LEVEL, {"level": level}, table=redistricting_table(release, table.name))
         for _, _, geoid, *more in sorted(rows, key=lambda row: str(row[2]))[:most]:
             columns[geoid or words(level)] = f"The count in the place {words(level)} {geoid}".rstrip()
             counts.append([f"{cell:,}" for cell in more[-len(table.cells) :]])

@@ -1,11 +1,11 @@
 """The asset `uncertainty`: for every cell of the redistricting tables, its error by the replicates, and a summary.
 
-`replicates` makes the replicates, and `mechanisms.topdown.uncertainty` has the rules. Only public tables are read. A
+`replicates` makes the replicates, and `mechanisms.topdown.replicates` has the rules. Only public tables are read. A
 gate makes the tables again.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 
@@ -17,20 +17,18 @@ from numpy.typing import NDArray
 from assets.conventions import preview
 from assets.release.statement import Accuracy
 from assets.tabulation.asset import build_tables
+from assets.topdown.histograms import read_counts
 from assets.topdown.release import REPLICATES, SPINE, SUMMARY, UNCERTAINTY, TopDownRelease
-from assets.topdown.replicates import read_histogram
+from assets.topdown.spine import read_tree
 from assets.topdown.tables import redistricting_tables
-from assets.topdown.tree import read_tree
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import RedistrictingTable
-from mechanisms.topdown.replicates import Counts, one_level_up
+from mechanisms.topdown.replicates import Moments, Sums, compute_intervals, roll_up_once
 from mechanisms.topdown.schema import Schema
-from mechanisms.topdown.uncertainty import Moments, Sums, intervals
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 PLACES_AT_A_TIME = 1024
-"""The places whose cells are in memory at a time."""
 
 SIZES = (0, 1, 10, 100, 1_000, 10_000)
 """The least count of each size of cell."""
@@ -65,7 +63,7 @@ def build_uncertainty(release: TopDownRelease) -> dg.AssetsDefinition:
         f"`{SUMMARY}` has mean absolute errors and biases by level and size of cell. Made from public data only.",
         lambda session: uncertainty_recipes(session, release),
         COLUMNS,
-        lambda session: {"errors by level": _shown(session, release)},
+        lambda session: {"errors by level": _preview_summary(session, release)},
         stage=UNCERTAINTY,
     )
 
@@ -79,60 +77,51 @@ def uncertainty_recipes(session: Session, release: TopDownRelease) -> dict[Table
 
     The recipes read what this function registers, and work only in the same session.
     """
-    made: dict[Table, Recipe] = {}
-    summed: dict[tuple[str, str], _Summary] = {}
+    recipes: dict[Table, Recipe] = {}
+    sums: dict[tuple[str, str], _Summary] = defaultdict(lambda: np.zeros((3, len(SIZES)), dtype=np.int64))
     for schema in SCHEMAS.values():
         tables = [table for table in redistricting_tables(release) if table.schema is schema]
         if not tables:
             continue
-        found: dict[str, list[pa.Table]] = {table.name: [] for table in tables}
-        for depth, first, moments in _moments(session, release, schema, tables):
-            for table, of_table in zip(tables, _divided(moments, tables), strict=True):
-                found[table.name].append(_errors(of_table, release.declaration.replicates, depth, first))
-                summary = summed.setdefault((table.name, release.levels[depth]), _Summary())
-                summary.add(of_table)
+        errors: dict[str, list[pa.Table]] = {table.name: [] for table in tables}
+        for depth, first, moments in _compute_moments(session, release, schema, tables):
+            for table, of_table in zip(tables, _split(moments, tables), strict=True):
+                errors[table.name].append(_list_errors(of_table, release.declaration.replicates, depth, first))
+                _add_to_summary(sums[table.name, release.levels[depth]], of_table)
         for table in tables:
-            cells = pa.table(
-                {"position": np.arange(len(table.cells)), "cell": pa.array([cell.name for cell in table.cells])}
-            )
-            made[uncertainty_table(release, table.name)] = (
-                "topdown/uncertainty",
-                {},
-                {
-                    "spine": release.public(SPINE),
-                    "cells": session.register(f"cells_of_{table.name}", cells),
-                    "found": session.register(f"errors_of_{table.name}", pa.concat_tables(found[table.name])),
-                },
-            )
-    rows = session.register("made_summary", _summary_rows(summed, release))
-    made[release.public(SUMMARY)] = ("warehouse/all", {}, {"source": rows})
-    return made
+            cells = pa.table({"position": np.arange(len(table.cells)), "cell": [cell.name for cell in table.cells]})
+            names = {
+                "spine": release.public(SPINE),
+                "cells": session.register(f"cells_of_{table.name}", cells),
+                "errors": session.register(f"errors_of_{table.name}", pa.concat_tables(errors[table.name])),
+            }
+            recipes[uncertainty_table(release, table.name)] = ("topdown/uncertainty", {}, names)
+    rows = session.register("made_summary", _list_summary(sums, release))
+    recipes[release.public(SUMMARY)] = ("warehouse/all", {}, {"source": rows})
+    return recipes
 
 
-@dataclass
-class _Summary:
-    """Sums over all cells of a table at a level, by size of cell, shape (sizes,) each."""
-
-    cells: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(SIZES), dtype=np.int64))
-    distances: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(SIZES), dtype=np.int64))
-    deviations: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(SIZES), dtype=np.int64))
-
-    def add(self, moments: Moments) -> None:
-        size = np.searchsorted(SIZES, moments.estimate.ravel(), side="right") - 1
-        np.add.at(self.cells, size, 1)
-        np.add.at(self.distances, size, moments.distances.ravel())
-        np.add.at(self.deviations, size, moments.deviations.ravel())
+_Summary = NDArray[np.int64]
+"""Sums over all cells of a table at a level, by size of cell, shape (3, sizes): the number of cells, and the sums of
+distances and of deviations."""
 
 
-def _moments(
+def _add_to_summary(summary: _Summary, moments: Moments) -> None:
+    size = np.searchsorted(SIZES, moments.estimate.ravel(), side="right") - 1
+    np.add.at(summary[0], size, 1)
+    np.add.at(summary[1], size, moments.distances.ravel())
+    np.add.at(summary[2], size, moments.deviations.ravel())
+
+
+def _compute_moments(
     session: Session, release: TopDownRelease, schema: Schema, tables: Sequence[RedistrictingTable]
 ) -> Iterator[tuple[int, int, Moments]]:
     """The moments of all cells of some tables, side by side: depth of the level, first place, and moments."""
     estimates = release.public(release.estimates(release.finest))
-    rows = session.arrow("topdown/estimated", {"histogram": schema.name}, estimates=estimates)
-    published = Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
+    published = read_counts(session, estimates, histogram=schema.name)
     replicates = [
-        read_histogram(session, release, number, schema.name) for number in range(1, release.declaration.replicates + 1)
+        read_counts(session, release.public(REPLICATES), histogram=schema.name, replicate=number)
+        for number in range(1, release.declaration.replicates + 1)
     ]
     tree = read_tree(session, release)
     sums = Sums(np.concatenate([[cell.counted for cell in table.cells] for table in tables]))
@@ -142,70 +131,63 @@ def _moments(
             yield depth, first, sums.moments(published, replicates, first, min(first + PLACES_AT_A_TIME, places))
         if depth:
             above = tree.parents[depth - 1]
-            published = one_level_up(published, above, schema.size)
-            replicates = [one_level_up(each, above, schema.size) for each in replicates]
+            published = roll_up_once(published, above, schema.size)
+            replicates = [roll_up_once(replicate, above, schema.size) for replicate in replicates]
 
 
-def _divided(moments: Moments, tables: Sequence[RedistrictingTable]) -> Iterator[Moments]:
-    last = 0
-    for table in tables:
-        own, last = slice(last, last + len(table.cells)), last + len(table.cells)
-        yield Moments(*(array[:, own] for array in vars(moments).values()))
+def _split(moments: Moments, tables: Sequence[RedistrictingTable]) -> Iterator[Moments]:
+    ends = np.cumsum([len(table.cells) for table in tables])[:-1]
+    arrays = [np.split(array, ends, axis=1) for array in vars(moments).values()]
+    return (Moments(*of_table) for of_table in zip(*arrays, strict=True))
 
 
-def _errors(moments: Moments, replicates: int, depth: int, first: int) -> pa.Table:
+def _list_errors(moments: Moments, replicates: int, depth: int, first: int) -> pa.Table:
     """The cells that the published tables or a replicate do not leave empty, with their errors."""
     place, position = np.nonzero((moments.estimate != 0) | (moments.squares != 0))
     own = Moments(*(array[place, position] for array in vars(moments).values()))
-    found = intervals(own, replicates)
+    errors = compute_intervals(own, replicates)
     return pa.table(
         {
             "depth": np.full(len(place), depth),
             "number": first + place,
             "position": position,
             "estimate": own.estimate,
-            "standard_error": np.rint(found.standard_error * _HUNDREDTHS).astype(np.int64),
-            "lower": found.lower,
-            "upper": found.upper,
-            "bias": np.rint(found.bias * _HUNDREDTHS).astype(np.int64),
+            "standard_error": np.rint(errors.standard_error * _HUNDREDTHS).astype(np.int64),
+            "lower": errors.lower,
+            "upper": errors.upper,
+            "bias": np.rint(errors.bias * _HUNDREDTHS).astype(np.int64),
         }
     )
 
 
-def _summary_rows(summed: Mapping[tuple[str, str], _Summary], release: TopDownRelease) -> pa.Table:
+def _list_summary(sums: Mapping[tuple[str, str], _Summary], release: TopDownRelease) -> pa.Table:
     """A row for each table, level and size that has cells, in the order of tables, levels and sizes."""
     rows = []
     for table in redistricting_tables(release):
         for level in release.levels:
-            of = summed[table.name, level]
-            for size in np.flatnonzero(of.cells):
-                known = int(of.cells[size]) * release.declaration.replicates
-                rows.append(
-                    {
-                        "table_name": table.name,
-                        "level": level,
-                        "least": SIZES[size],
-                        "most": SIZES[size + 1] - 1 if size + 1 < len(SIZES) else None,
-                        "cells": int(of.cells[size]),
-                        "mean_absolute_error": _rounded(Fraction(int(of.distances[size]), known)),
-                        "bias": _rounded(Fraction(int(of.deviations[size]), known)),
-                    }
-                )
+            for size, (cells, distances, deviations) in enumerate(sums[table.name, level].T.tolist()):
+                if cells:
+                    pairs = cells * release.declaration.replicates
+                    most = SIZES[size + 1] - 1 if size + 1 < len(SIZES) else None
+                    means = _round(Fraction(distances, pairs)), _round(Fraction(deviations, pairs))
+                    rows.append((table.name, level, SIZES[size], most, cells, *means))
     kinds = {
         **dict.fromkeys(("table_name", "level"), pa.string()),
         **dict.fromkeys(("least", "most", "cells"), pa.int64()),
         **dict.fromkeys(("mean_absolute_error", "bias"), _DECIMAL),
     }
-    return pa.Table.from_pylist(rows, schema=pa.schema(list(kinds.items())))
+    return pa.Table.from_pylist(
+        [dict(zip(kinds, row, strict=True)) for row in rows], schema=pa.schema(list(kinds.items()))
+    )
 
 
-def _rounded(mean: Fraction) -> Decimal:
+def _round(mean: Fraction) -> Decimal:
     return Decimal(round(mean * 10**_PLACES)).scaleb(-_PLACES)
 
 
-def _shown(session: Session, release: TopDownRelease) -> dg.MetadataValue:
+def _preview_summary(session: Session, release: TopDownRelease) -> dg.MetadataValue:
     first = redistricting_tables(release)[0]
-    rows = session.rows("topdown/summary_of", {"table": first.name}, summary=release.public(SUMMARY))
+    rows = session.rows("warehouse/all", source=release.public(SUMMARY))
     return preview(
         {
             "level": f"Errors of {first.name}",
@@ -213,11 +195,15 @@ def _shown(session: Session, release: TopDownRelease) -> dg.MetadataValue:
             "error": COLUMNS["mean_absolute_error"],
             "bias": COLUMNS["bias"],
         },
-        [(words(level), size_words(least, most), error, bias) for level, least, most, error, bias in rows],
+        [
+            (words(level), describe_size(least, most), error, bias)
+            for table, level, least, most, _, error, bias in rows
+            if table == first.name
+        ],
     )
 
 
-def errors_in_words(session: Session, release: TopDownRelease) -> Accuracy:
+def describe_errors(session: Session, release: TopDownRelease) -> Accuracy:
     """The summary, for the certificate."""
     rows = session.rows("warehouse/all", source=release.public(SUMMARY))
     return Accuracy(
@@ -226,7 +212,7 @@ def errors_in_words(session: Session, release: TopDownRelease) -> Accuracy:
         "the truth.",
         columns=("Table", "Level", "Published count", "Cells", "Mean absolute error", "Bias"),
         rows=tuple(
-            (table, words(level), size_words(least, most), cells, float(error), float(bias))
+            (table, words(level), describe_size(least, most), cells, float(error), float(bias))
             for table, level, least, most, cells, error, bias in rows
         ),
         note="Means over all cells of a size. A positive bias means that counts are too high. Small counts, and totals "
@@ -235,7 +221,7 @@ def errors_in_words(session: Session, release: TopDownRelease) -> Accuracy:
     )
 
 
-def size_words(least: int, most: int | None) -> str:
+def describe_size(least: int, most: int | None) -> str:
     if most is None:
         return f"{least:,} and more"
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"

@@ -1,13 +1,11 @@
 """The pool of processes that estimate families, or make replicates, in parallel.
 
-`mechanisms.topdown` has the mathematics; `estimation` and `replicates` read and write tables. A process of the
-pool imports only this module and the mathematics, and opens no tables.
+`mechanisms.topdown` has the mathematics; `estimation` and `replicates` read and write tables. A process of the pool
+imports only this module and the mathematics, and opens no tables. Processes are spawned, not forked, because DuckDB and
+numba have threads, which would be in an undefined state after a fork.
 
 The same tasks can go to the workers of a Dask cluster (`on_cluster`), which need this project's code. Only estimation
 and replicates send tasks there, and what they send follows from public tables.
-
-Processes are spawned, not forked, because DuckDB and numba have threads, which would be in an undefined state after a
-fork.
 """
 
 import os
@@ -19,11 +17,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from hashlib import sha256
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,16 +29,14 @@ from numpy.typing import NDArray
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import TopDownDesign
 from mechanisms.topdown.estimation import Children, Families, estimate_families
-from mechanisms.topdown.replicates import Counts, Limited, estimates_of, replicate_noise
+from mechanisms.topdown.replicates import LevelLimits, estimate_finest, replicate_noise
+from mechanisms.topdown.schema import Counts
 
 T = TypeVar("T")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 _AHEAD = 4
-"""The number of tasks for each process that are read in advance: enough to keep processes busy while more are read, and
-few enough to bound memory."""
-
+"""The tasks for each process that are read in advance: enough to keep it busy, and few enough to bound memory."""
 
 _RETRIES = 2
 """How often a cluster tries a task again whose worker was lost."""
@@ -53,24 +49,13 @@ _KEPT = "the levels and replicates that were finished are kept, so another run c
 _ENDED = f"an estimating process ended prematurely: it was killed, or ran out of memory; {_KEPT}"
 
 
-class Promised(Protocol[R_co]):
-    """A result that is waited for, of a process or of a cluster."""
-
-    def result(self) -> R_co:
-        """The result, or what was raised in its place."""
-
-
 class WorkerError(RefusedError):
-    """A process of the pool has ended prematurely."""
+    """A process of the pool has ended prematurely, or the cluster has failed."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The work for a process: consecutive parents, with the families of every histogram.
-
-    Attributes:
-        first: the number of the first child.
-    """
+    """The work for a process: consecutive parents, with the families of every histogram, from the child `first`."""
 
     first: int
     parents: int
@@ -78,31 +63,20 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Replicated:
-    """A replicate that is to be made, with everything that it follows from.
-
-    Attributes:
-        replicate: its number, from 1.
-        key: the key of its noise.
-        parents: for each level below the root, the parent of each place.
-    """
+class ReplicateTask:
+    """A replicate that is to be made, by its number from 1, with the key of its noise and all that it follows from."""
 
     replicate: int
     key: bytes
     design: TopDownDesign
     parents: Sequence[NDArray[np.int64]]
     counts: Mapping[str, Counts]
-    limits: Limited
+    limits: LevelLimits
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a task.
-
-    Attributes:
-        first: the number of the first child.
-        seconds: the processor time.
-    """
+    """The result of a task, with the processor time in seconds."""
 
     first: int
     parents: int
@@ -110,47 +84,40 @@ class Outcome:
     seconds: float
 
 
-def outcome(task: Task) -> Outcome:
-    """Estimate the families of a task.
-
-    Raises:
-        NotSolvedError: if a real-valued solution could not be certified.
-        NotRoundedError: if a solution could not be rounded.
-    """
+def estimate_task(task: Task) -> Outcome:
+    """Estimate the families of a task. Raises NotSolvedError and NotRoundedError, as `estimate_families`."""
     started = time.thread_time()
     children = {histogram: estimate_families(families) for histogram, families in task.families.items()}
     return Outcome(task.first, task.parents, children, time.thread_time() - started)
 
 
-def outcomes(tasks: Iterator[Task], processes: int, scheduler: str = "") -> Generator[Outcome, None, None]:
-    """The results of all tasks, in the order of the tasks, from a Dask cluster if there is a scheduler."""
-    return on_cluster(outcome, tasks, scheduler) if scheduler else side_by_side(outcome, tasks, processes)
+def make_replicate(task: ReplicateTask) -> tuple[int, Mapping[str, Counts], float]:
+    """The number of a replicate, its counts of the finest level by histogram, and the processor time in seconds.
 
-
-def replicated(task: Replicated) -> tuple[int, Mapping[str, Counts], float]:
-    """The number of a replicate, its counts of the finest level by histogram, and the processor time.
-
-    Raises:
-        NotSolvedError: if a real-valued solution could not be certified.
-        NotRoundedError: if a solution could not be rounded.
+    Raises NotSolvedError and NotRoundedError, as `estimate_finest`.
     """
     started = time.thread_time()
     noise = replicate_noise(task.design, task.key)
-    found = estimates_of(task.design, task.parents, task.counts, task.limits, noise)
-    return task.replicate, found, time.thread_time() - started
+    counts = estimate_finest(task.design, task.parents, task.counts, task.limits, noise)
+    return task.replicate, counts, time.thread_time() - started
 
 
-def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> Generator[R, None, None]:
+def perform(
+    work: Callable[[Any], R], tasks: Iterator[Task] | Iterator[ReplicateTask], processes: int, scheduler: str = ""
+) -> Generator[R, None, None]:
+    """The results of all tasks, in order: from a Dask cluster if there is a scheduler, otherwise from processes."""
+    return on_cluster(work, tasks, scheduler) if scheduler else in_processes(work, tasks, processes)
+
+
+def in_processes(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> Generator[R, None, None]:
     """The results of all tasks, in order. If `processes` is 1, this process does the work itself.
 
-    Few tasks are read ahead, and few results wait for one before them, so memory is bounded.
-
     Args:
-        work: a function of a module, which spawned processes can import.
+        work: a function of a module, which spawned processes can import. If it raises, tasks that have not begun are
+            cancelled.
 
     Raises:
         WorkerError: if a process ends prematurely.
-        NotSolvedError, NotRoundedError: as `work`; tasks that have not begun are then cancelled.
     """
     if processes == 1:
         yield from map(work, tasks)
@@ -165,7 +132,8 @@ def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> 
         yield from _in_order(submit, tasks, _AHEAD * processes)
     except BrokenProcessPool:
         # It joins the pool, which ends all that was submitted; what is waited for below has then ended too.
-        _discard_pool()
+        pool.shutdown(cancel_futures=True)
+        _pool.cache_clear()
         raise WorkerError(_ENDED) from None
     finally:
         for future in submitted:
@@ -174,22 +142,17 @@ def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> 
 
 
 def on_cluster(
-    work: Callable[[Task], R] | Callable[[Replicated], R], tasks: Iterator[Task] | Iterator[Replicated], scheduler: str
+    work: Callable[[Any], R], tasks: Iterator[Task] | Iterator[ReplicateTask], scheduler: str
 ) -> Generator[R, None, None]:
     """The results of all tasks, in order, computed by the workers of a Dask cluster.
 
     Only the two kinds of tasks of this module are sent, which are computed from public tables. A draw's key and exact
     counts are in neither, and what works on them has no way to a cluster.
 
-    Args:
-        work: a function of a module that workers can import.
-        scheduler: the address of the cluster's scheduler.
-
     Raises:
         TypeError: if a task is of another kind.
         WorkerError: if the cluster cannot be reached, has no workers or other code, is lost, or loses a task three
             times; or if it needs certificates and there are none.
-        NotSolvedError, NotRoundedError: as `work`.
     """
     # The package is installed only where a cluster is used.
     from distributed import Client, KilledWorker, Security
@@ -216,20 +179,20 @@ def on_cluster(
         raise WorkerError(f"the Dask cluster {scheduler} cannot be reached, or the connection broke") from None
 
 
-def _send(submit: Callable[..., Promised[R]], work: Callable[[T], R], task: T) -> Promised[R]:
-    if type(task) not in (Task, Replicated):
+def _send(submit: Callable[..., Any], work: Callable[[T], R], task: T) -> Any:
+    if type(task) not in (Task, ReplicateTask):
         raise TypeError(f"{type(task).__name__} is not sent to a cluster: it may not be public")
-    return submit(_with_same_code, work, task, code_digest())
+    return submit(_with_same_code, work, task, hash_code())
 
 
 def _with_same_code(work: Callable[[T], R], task: T, digest: str) -> R:
-    if code_digest() != digest:
+    if hash_code() != digest:
         raise WorkerError("a worker of the Dask cluster has other code; install the same version of Stirred on all")
     return work(task)
 
 
 @cache
-def code_digest() -> str:
+def hash_code() -> str:
     """The SHA-256 of the code that results follow from: this module and the mathematics."""
     mathematics = Path(__file__).parents[2] / "mechanisms"
     digest = sha256()
@@ -238,9 +201,9 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def _in_order(submit: Callable[[T], Promised[R]], tasks: Iterator[T], ahead: int) -> Generator[R, None, None]:
-    """The results of tasks in order, with at most `ahead` of them under way or waiting for one before them."""
-    waiting = deque[Promised[R]]()
+def _in_order(submit: Callable[[T], Any], tasks: Iterator[T], ahead: int) -> Generator[Any, None, None]:
+    """The results of submitted futures in order, with at most `ahead` under way or waiting for one before them."""
+    waiting = deque[Any]()
     for task in tasks:
         waiting.append(submit(task))
         if len(waiting) == ahead:
@@ -249,25 +212,13 @@ def _in_order(submit: Callable[[T], Promised[R]], tasks: Iterator[T], ahead: int
         yield waiting.popleft().result()
 
 
-_kept: list[tuple[int, ProcessPoolExecutor]] = []
-"""The pool of this process with its number of processes, if there is one. It takes seconds to start, so the levels of a
-run share it; it ends with this process."""
-
-
+@lru_cache(maxsize=1)
 def _pool(processes: int) -> ProcessPoolExecutor:
-    if _kept and _kept[0][0] != processes:
-        _discard_pool()
-    if not _kept:
-        _kept.append((processes, ProcessPoolExecutor(processes, get_context("spawn"), initializer=_begin)))
-    return _kept[0][1]
+    """A pool takes seconds to start, so the levels of a run share it until another one is made."""
+    return ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process)
 
 
-def _discard_pool() -> None:
-    _, pool = _kept.pop()
-    pool.shutdown(cancel_futures=True)
-
-
-def _begin() -> None:
+def _start_process() -> None:
     """Ignore interrupts, which the parent process handles, and end when the parent process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

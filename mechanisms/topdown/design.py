@@ -1,8 +1,7 @@
 """A TopDown design: which queries are measured at which levels, what is held exactly, and the guarantee that results.
 
-This module defines a design's rules, its loss line by line, and the wording of its DP specification. `schema` defines
-what is counted; `production` holds the allocations of the 2020 Census. Source: Bailie, Gong and Meng, Section 4,
-Theorem 2 and Appendix H.
+`schema` defines what is counted; `production` holds the allocations of the 2020 Census. Source: Bailie, Gong and Meng,
+Section 4, Theorem 2 and Appendix H.
 
 Allocations are for bounded neighbors. Changing one person's record in any way takes one person out of a cell and puts
 one in, so the persons' measurements cost their ρ. The change affects the occupancy of at most two units: the one left
@@ -46,28 +45,25 @@ MOST_PERSONS_OUT_OF_NOISE = 10**7
 """The most persons that noise alone may add to the microdata, where the population is not held. Each becomes a record;
 ten million take about a minute."""
 
-
 MECHANISM = "TopDown"
 
 VERSION = 3
-"""The mechanism's version. Increase it when the same key would give other noise, as an old draw cannot be replayed."""
+"""Increase it when the same key would give other noise, as an old draw cannot be replayed."""
 
 
-def allocation(
+def allocate(
     schema: Schema, rho: Fraction, levels: Mapping[str, Fraction], queries: Mapping[str, Mapping[str, Fraction]]
 ) -> Allocation:
     """ρ, divided over levels and queries of a histogram.
 
-    Raises:
-        QueryError: if the histogram cannot answer a query.
-        AllocationError: if the shares do not add up to 1.
+    Raises QueryError if the histogram cannot answer a query, and AllocationError if shares do not add up to 1.
     """
     names = {query for shares in queries.values() for query in shares}
     involved = {query: schema.marginal(query).involved for query in sorted(names)}
     return Allocation(ConcentratedLoss(rho), levels, queries, involved)
 
 
-def variances(divided: Allocation, level: str) -> dict[str, Fraction]:
+def compute_variances(divided: Allocation, level: str) -> dict[str, Fraction]:
     """σ² of each query at a level: 1/ρ of the query.
 
     Replacing one record takes 1 from one marginal cell and adds 1 to another: a squared L2 distance of 2. So discrete
@@ -77,13 +73,11 @@ def variances(divided: Allocation, level: str) -> dict[str, Fraction]:
 
 
 class Measured(NamedTuple):
-    """One independent measurement: a query of a histogram at a level.
+    """One independent measurement: all cells of a query of a histogram, in all units of a level.
 
     Attributes:
-        level: the geographic level; all its units are measured.
-        query: the marginal; all its cells are measured.
         loss: its part of ρ.
-        variance: σ² of the noise.
+        variance: σ² of the noise, 1/ρ.
     """
 
     histogram: str
@@ -94,7 +88,6 @@ class Measured(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The measurement's label, such as `persons Block detailed`."""
         return f"{self.histogram} {self.level} {self.query}"
 
     @property
@@ -111,8 +104,8 @@ class TopDownDesign:
     """What is measured, and what is held exactly.
 
     Attributes:
-        levels: the geographic levels, from the root to the finest.
-        allocations: by histogram, ρ and its division over levels and queries.
+        levels: from the root to the finest.
+        allocations: by histogram.
         invariants: by name, the level at which the statistic is held exactly (and so at all levels above).
         total_first: the levels at which a separate pass of estimation determines totals from `total`. This does not
             change the measurements.
@@ -158,7 +151,7 @@ class TopDownDesign:
         if POPULATION in self.invariants:
             return
         root, allocation = self.levels[0], self.allocations[PERSONS.name]
-        of_root = variances(allocation, root)
+        of_root = compute_variances(allocation, root)
         deviation = float(of_root[DETAILED]) ** 0.5
         added = PERSONS.size * deviation / (2 * np.pi) ** 0.5
         if TOTAL in of_root:
@@ -191,11 +184,13 @@ class TopDownDesign:
                     f"{histogram}: {level}: {DETAILED} has so small a share beside the coarser queries that estimation "
                     f"could not be relied on to end; give it {curvature / LARGEST_CURVATURE:.3g} times as much or more"
                 )
-        for label, variance in ((query.label, query.variance) for query in _measured(histogram, allocation)):
-            if variance.numerator > LARGEST_DENOMINATOR**3:
-                raise DesignError(f"{label}: shares and rho are fractions with denominators up to a trillion")
-            if variance > LARGEST_TABULATED_VARIANCE:
-                raise DesignError(f"{label}: σ² = {float(variance):.3g} drowns any count; give it more or no share")
+        for query in _measure(histogram, allocation):
+            if query.variance.numerator > LARGEST_DENOMINATOR**3:
+                raise DesignError(f"{query.label}: shares and rho are fractions with denominators up to a trillion")
+            if query.variance > LARGEST_TABULATED_VARIANCE:
+                raise DesignError(
+                    f"{query.label}: σ² = {float(query.variance):.3g} drowns any count; give it more or no share"
+                )
 
     def _curvature(self, histogram: str, allocation: Allocation, level: str) -> float:
         """A bound on the ratio of the objective's greatest to its least curvature, with all queries in one pass."""
@@ -212,7 +207,7 @@ class TopDownDesign:
     def measured(self) -> tuple[Measured, ...]:
         """All measurements by histogram, level and query, those with fewer cells first."""
         return tuple(
-            query for histogram, allocation in self.allocations.items() for query in _measured(histogram, allocation)
+            query for histogram, allocation in self.allocations.items() for query in _measure(histogram, allocation)
         )
 
     def measured_at(self, histogram: str, level: str) -> tuple[Measured, ...]:
@@ -286,15 +281,16 @@ class TopDownDesign:
         }
 
 
-def _measured(histogram: str, allocation: Allocation) -> list[Measured]:
+def _measure(histogram: str, allocation: Allocation) -> list[Measured]:
     """The queries of a histogram by level, those with fewer cells first, whatever the order of declaration."""
-    measured = [
-        Measured(histogram, level, query, allocation.part(level, query), variance)
-        for level in allocation.levels
-        for query, variance in variances(allocation, level).items()
-    ]
-    place = {level: number for number, level in enumerate(allocation.levels)}
-    return sorted(measured, key=lambda part: (place[part.level], part.marginal.size, part.query))
+    measured = []
+    for level in allocation.levels:
+        queries = [
+            Measured(histogram, level, query, allocation.part(level, query), variance)
+            for query, variance in compute_variances(allocation, level).items()
+        ]
+        measured += sorted(queries, key=lambda query: (query.marginal.size, query.query))
+    return measured
 
 
 def words(level: str) -> str:

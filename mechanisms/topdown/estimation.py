@@ -1,17 +1,17 @@
 """From noisy measurements to histograms: one parent and all its children at a time.
 
 This module runs the steps for siblings, for one family or for several at once, as a worker process does. It leaves out
-cells that the parent does not have, may estimate totals first, estimates the histograms with these totals held, and
-rounds them. The stage that holds the measurements walks down the tree, in parallel and resumably.
+cells that the parent does not have, may estimate totals first, estimates the histograms with these totals fixed, and
+rounds them. `assets.topdown.estimation` walks down the tree, in parallel and resumably.
 
 The real-valued step and the rounding keep to the bounds of groups and the totals. If there are also limits on several
 groups together, and the integers break one, `sets` chooses the counts of groups, and both steps are repeated with these
-counts held. This is always possible: within a group, any children's counts that add up to the parent's can be divided
+counts fixed. This is always possible: within a group, any children's counts that add up to the parent's can be divided
 among the group's cells.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +22,7 @@ from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.least_squares import Constraints, NotSolvedError, Query, Solution, solve
 from mechanisms.topdown.rounding import Bounds, NotRoundedError, round_children
 from mechanisms.topdown.schema import TOTAL, Schema, add_up
-from mechanisms.topdown.sets import kept, nearest_counts
+from mechanisms.topdown.sets import nearest_counts, satisfies_sets
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,11 @@ class Estimate:
 
     Attributes:
         histograms: shape (children, cells), integers that meet all constraints.
-        solutions: their real-valued solutions with certificates, in order of the passes; empty if the constraints
-            leave no choice.
-        distances: L1 distances of the integers from the last solution, one for each rounded query, and then one for
-            the cells.
+        solutions: the real-valued solutions, in order of the passes; empty if the constraints leave no choice.
     """
 
     histograms: NDArray[np.int64]
     solutions: tuple[Solution, ...]
-    distances: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -63,9 +59,7 @@ class Families:
     Attributes:
         parents: the name of each parent in errors about its children.
         starts: shape (parents + 1,): parent p's children are those from `starts[p]` up to `starts[p + 1]`.
-        variances: σ² of each query.
-        answers: by query, the noisy answers of all children, shape (children, marginal cells).
-        limits: of all children.
+        measurements, limits: of all children.
         total_first: whether `total` has a separate pass.
         histograms: shape (parents, cells): the parents' histograms; None if the only child is the root.
     """
@@ -73,11 +67,23 @@ class Families:
     schema: Schema
     parents: tuple[str, ...]
     starts: NDArray[np.int64]
-    variances: Mapping[str, Fraction]
-    answers: Mapping[str, NDArray[np.signedinteger[Any]]]
+    measurements: tuple[Measurement, ...]
     limits: Limits
     total_first: bool
     histograms: NDArray[np.int64] | None
+
+    def between(self, begin: int, end: int) -> "Families":
+        """The parents from `begin` up to `end`, with their children."""
+        first, last = (int(start) for start in self.starts[[begin, end]])
+        return Families(
+            self.schema,
+            self.parents[begin:end],
+            self.starts[begin : end + 1] - first,
+            tuple(replace(query, answers=query.answers[first:last]) for query in self.measurements),
+            self.limits.between(first, last),
+            self.total_first,
+            None if self.histograms is None else self.histograms[begin:end],
+        )
 
 
 @dataclass(frozen=True)
@@ -99,38 +105,47 @@ class Children:
     violation: float
 
 
+def divide_parents(starts: NDArray[np.int64], first: int, last: int, places: int) -> Iterator[tuple[int, int]]:
+    """Ranges of the parents from `first` up to `last` with at most `places` children together.
+
+    A parent with more children has a range of its own.
+
+    Args:
+        starts: shape (parents + 1,): parent p's children are those from `starts[p]` up to `starts[p + 1]`.
+    """
+    while first < last:
+        end = int(np.searchsorted(starts, starts[first] + places, side="right")) - 1
+        end = min(max(end, first + 1), last)
+        yield first, end
+        first = end
+
+
 def estimate_families(families: Families) -> Children:
     """The histograms of all children, family by family. Families do not depend on each other.
 
     Raises:
-        NotSolvedError: if a real-valued solution could not be certified. The message names the parent.
-        NotRoundedError: if there are no integers nearby. The message names the parent.
+        NotSolvedError, NotRoundedError: as `estimate`; the message names the parent.
     """
-    found = [_of_parent(families, position) for position in range(len(families.parents))]
-    histograms = np.concatenate([each.histograms for each in found])
+    estimates = [_estimate_family(families.between(parent, parent + 1)) for parent in range(len(families.parents))]
+    histograms = np.concatenate([siblings.histograms for siblings in estimates])
     children, cells = np.nonzero(histograms)
-    solutions = [solution for each in found for solution in each.solutions]
+    solutions = [solution for siblings in estimates for solution in siblings.solutions]
     return Children(
         children,
         cells,
         histograms[children, cells],
-        sum(bool(each.solutions) for each in found),
+        sum(bool(siblings.solutions) for siblings in estimates),
         max((0.0, *(solution.gap / max(solution.objective, 1.0) for solution in solutions))),
         max((0.0, *(solution.violation for solution in solutions))),
     )
 
 
-def _of_parent(families: Families, position: int) -> Estimate:
-    own = slice(*map(int, families.starts[position : position + 2]))
-    measurements = [
-        Measurement(query, variance, families.answers[query][own]) for query, variance in families.variances.items()
-    ]
-    limits = families.limits.between(own.start, own.stop)
-    parent = None if families.histograms is None else families.histograms[position]
+def _estimate_family(family: Families) -> Estimate:
+    parent = None if family.histograms is None else family.histograms[0]
     try:
-        return estimate(families.schema, measurements, limits, parent, total_first=families.total_first)
+        return estimate(family.schema, family.measurements, family.limits, parent, total_first=family.total_first)
     except (NotSolvedError, NotRoundedError) as error:
-        raise type(error)(f"{families.schema.name} of {families.parents[position]}: {error}") from error
+        raise type(error)(f"{family.schema.name} of {family.parents[0]}: {error}") from error
 
 
 def estimate(
@@ -143,7 +158,7 @@ def estimate(
 ) -> Estimate:
     """The histograms of a parent's children, or the root's.
 
-    A separate pass of `total` determines the free totals, which are held while the other queries determine the rest.
+    A separate pass of `total` determines the free totals, which are fixed while the other queries determine the rest.
     This is useful if `total` is measured much more precisely than the sums of other answers. If it is not, as in the
     blocks of the 2020 Census, one pass of all queries together estimates the totals better.
 
@@ -151,25 +166,24 @@ def estimate(
         measurements: of the children, one for each query.
         limits: of the children, from `feasibility.propagate`.
         parent: shape (cells,): the parent's histogram, within its own limits; None for the root, an only child.
-        total_first: whether `total`, if measured, has a separate pass.
 
     Raises:
         NotSolvedError: if a real-valued solution could not be certified.
         NotRoundedError: if there are no integers nearby.
     """
     if parent is not None and (len(limits.totals) == 1 or not parent.any()):
-        return Estimate(np.tile(parent, (len(limits.totals), 1)), (), ())
+        return Estimate(np.tile(parent, (len(limits.totals), 1)), ())
     possible = schema.possible & (limits.upper.max(axis=0) > 0)[schema.groups.cells]
     unsorted = np.flatnonzero(possible if parent is None else parent > 0)
     support = unsorted[np.argsort(schema.groups.cells[unsorted], kind="stable")]
-    found = _within_bounds(schema, measurements, limits, parent, support, total_first)
-    if not found.solutions or kept(limits.sets, schema.groups.answer(found.histograms)):
-        return found
-    real = add_up(found.solutions[-1].x, schema.groups.cells[support], schema.groups.size)
+    first = _within_bounds(schema, measurements, limits, parent, support, total_first)
+    if not first.solutions or satisfies_sets(limits.sets, schema.groups.answer(first.histograms)):
+        return first
+    real = add_up(first.solutions[-1].x, schema.groups.cells[support], schema.groups.size)
     counts = nearest_counts(real, limits, None if parent is None else schema.groups.answer(parent[None])[0])
-    held = Limits(counts, counts, counts.sum(axis=1))
-    again = _within_bounds(schema, measurements, held, parent, support, total_first)
-    return Estimate(again.histograms, found.solutions + again.solutions, again.distances)
+    fixed = Limits(counts, counts, counts.sum(axis=1))
+    again = _within_bounds(schema, measurements, fixed, parent, support, total_first)
+    return Estimate(again.histograms, first.solutions + again.solutions)
 
 
 def _within_bounds(
@@ -183,8 +197,8 @@ def _within_bounds(
     """Histograms within bounds and totals. Only cells of the support, which is in order of groups, can be nonzero."""
     children = len(limits.totals)
     if not support.size:
-        return Estimate(np.zeros((children, schema.size), dtype=np.int64), (), ())
-    present, groups = _renumbered(schema.groups.cells[support])
+        return Estimate(np.zeros((children, schema.size), dtype=np.int64), ())
+    present, groups = _renumber(schema.groups.cells[support])
     lower, upper = limits.lower[:, present], limits.upper[:, present]
     sums = None if parent is None else parent[support]
     totals = np.where(limits.totals == FREE, np.nan, limits.totals.astype(np.float64))
@@ -199,23 +213,20 @@ def _within_bounds(
             constraints = Constraints(sums, constraints.starts, lower, upper, solutions[0].x.sum(axis=1))
     queries = []
     for name, measurement in by_name.items():
-        marginal, cells = _renumbered(schema.marginal(name).cells[support])
+        marginal, cells = _renumber(schema.marginal(name).cells[support])
         queries.append(Query(cells, float(1 / measurement.variance), measurement.answers[:, marginal]))
     solutions.append(solve(queries, constraints))
 
-    chain = [_renumbered(schema.marginal(query).cells[support])[1] for query in schema.rounding]
+    chain = [_renumber(schema.marginal(query).cells[support])[1] for query in schema.rounding]
     bounds: list[Bounds | None] = [None] * len(chain)
     bounds[schema.rounding.index(schema.groups.query)] = (lower, upper)
-    held = (limits.totals != FREE)[:, None]
+    fixed, declared = (limits.totals != FREE)[:, None], limits.totals[:, None]
     most = np.iinfo(np.int64).max
     least_total, most_total = bounds[0] or (np.zeros((children, 1), np.int64), np.full((children, 1), most))
-    fixed = limits.totals[:, None]
-    bounds[0] = (np.where(held, fixed, least_total), np.where(held, fixed, most_total))
-    rounded = round_children(solutions[-1].x, chain, sums, bounds)
-
+    bounds[0] = (np.where(fixed, declared, least_total), np.where(fixed, declared, most_total))
     histograms = np.zeros((children, schema.size), dtype=np.int64)
-    histograms[:, support] = rounded.histograms
-    return Estimate(histograms, tuple(solutions), rounded.distances)
+    histograms[:, support] = round_children(solutions[-1].x, chain, sums, bounds)
+    return Estimate(histograms, tuple(solutions))
 
 
 def _solve_totals(total: Measurement, constraints: Constraints, groups: NDArray[np.int32]) -> Solution:
@@ -227,7 +238,7 @@ def _solve_totals(total: Measurement, constraints: Constraints, groups: NDArray[
     return solve([query], coarse)
 
 
-def _renumbered(nodes: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _renumber(nodes: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The marginal cells that occur, and the position of each cell's marginal cell among them."""
     occurs = np.zeros(nodes.max(initial=-1) + 1, dtype=np.bool_)
     occurs[nodes] = True

@@ -1,7 +1,6 @@
 """Whether declared invariants and inequalities can be met, in every geographic unit and on every path down the tree.
 
-This module does arithmetic on bounds before anything is charged. The release derives bounds from facilities and housing
-units, and says which totals are invariant; `sets` finds children's counts that satisfy all limits.
+`assets.topdown.limits` derives the bounds and the fixed totals; `sets` finds children's counts that satisfy all limits.
 
 The groups are, for example, types of group quarters. In a unit of the finest level, the counts lie between the bounds
 of each group and add up to the unit's total, if that is fixed. The integers that satisfy this are those of a
@@ -31,10 +30,10 @@ from mechanisms.refusal import RefusedError
 FREE = -1
 
 MOST_GROUPS = 12
-"""The most groups: all sets of groups are enumerated."""
+"""All sets of groups are enumerated."""
 
 _AT_A_TIME = 2048
-"""How many units' functions are computed together, so that those of a whole level are never in memory."""
+"""The units whose functions are computed together, so that those of a whole level are never in memory."""
 
 _Functions: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The least and the most of every set of groups, shape (units, 2**groups) each."""
@@ -49,7 +48,7 @@ class Sets:
     """Limits of the counts of sets of groups, in the units whose bounds and total do not imply them.
 
     Attributes:
-        units: shape (concerned,): the positions of these units, in ascending order.
+        units: shape (concerned,): the ascending positions of these units.
         least, most: shape (concerned, 2**groups): the limits of every set of groups. Group g is in the sets whose
             number has bit g.
     """
@@ -83,7 +82,7 @@ class Limits:
         return Limits(self.lower[first:last], self.upper[first:last], self.totals[first:last], sets)
 
 
-def members(groups: int) -> NDArray[np.int64]:
+def list_members(groups: int) -> NDArray[np.int64]:
     """Shape (2**groups, groups): 1 where a group is in a set, 0 where it is not."""
     return np.arange(2**groups)[:, None] >> np.arange(groups) & 1
 
@@ -95,7 +94,9 @@ def propagate(
     upper: NDArray[np.int64],
     totals: Sequence[NDArray[np.int64] | None],
 ) -> tuple[Limits, ...]:
-    """The limits of all units of all levels.
+    """By level, the tightest bounds of all units, and sets where bounds and totals do not suffice.
+
+    A total that is the sum of fixed totals is fixed too.
 
     Args:
         levels: names, from the root's to the finest.
@@ -103,16 +104,12 @@ def propagate(
         lower, upper: shape (units of the finest level, groups): bounds of the groups' counts.
         totals: for every level, shape (units,): fixed totals, `FREE` where a total is not fixed; None if none is.
 
-    Returns:
-        By level, the tightest bounds, and sets where bounds and totals do not suffice. A total that is the sum of fixed
-        totals is fixed too.
-
     Raises:
         InfeasibleError: if no histograms satisfy everything.
     """
     if lower.shape[1] > MOST_GROUPS:
         raise InfeasibleError(f"bounds of {lower.shape[1]} groups; there can be {MOST_GROUPS}")
-    finest = _tightened(levels[-1], lower, upper, _fixed(totals[-1], len(lower)))
+    finest = _tighten(levels[-1], lower, upper, _totals_or_free(totals[-1], len(lower)))
     return propagate_above(levels, parents, finest, totals[:-1])
 
 
@@ -122,48 +119,47 @@ def propagate_above(
     finest: Limits,
     totals: Sequence[NDArray[np.int64] | None],
 ) -> tuple[Limits, ...]:
-    """The limits of all units of all levels, from those of the finest level. Subtrees can be propagated one by one.
+    """As `propagate`, from the tightened limits of the finest level, without totals of it.
 
-    Args:
-        finest: the limits of the last level's units, tightened.
-        totals: for every level but the last, as for `propagate`.
+    So subtrees can be propagated one by one.
     """
-    found = [finest]
+    limits = [finest]
     for position in reversed(range(len(levels) - 1)):
-        level, below, above = levels[position], found[-1], parents[position]
+        level, below, above = levels[position], limits[-1], parents[position]
         units = int(above.max(initial=-1)) + 1
         if len(np.unique(above)) != units:
             raise InfeasibleError(f"{level}: {units - len(np.unique(above))} units have no unit below them")
         lower, upper = _sum(below.lower, above, units), _sum(below.upper, above, units)
         free = _sum((below.totals == FREE)[:, None], above, units)[:, 0] > 0
         implied = np.where(free, FREE, _sum(below.totals[:, None], above, units)[:, 0])
-        declared = _fixed(totals[position], units)
+        declared = _totals_or_free(totals[position], units)
         differing = (declared != FREE) & (implied != FREE) & (declared != implied)
         _refuse(level, "the fixed totals of the units below add up to another than the fixed total", differing)
         fixed = np.where(declared == FREE, implied, declared)
-        limits = _tightened(level, lower, upper, fixed)
-        found.append(_with_sets(level, limits, below, above))
-    return tuple(reversed(found))
+        limits.append(_add_sets(level, _tighten(level, lower, upper, fixed), below, above))
+    return tuple(reversed(limits))
 
 
-def joined(parts: Sequence[Limits]) -> Limits:
-    ends = np.cumsum([0, *(len(each.totals) for each in parts)])
+def concatenate(parts: Sequence[Limits]) -> Limits:
+    ends = np.cumsum([0, *(len(part.totals) for part in parts)])
     sets = [
-        Sets(each.sets.units + first, each.sets.least, each.sets.most)
-        for each, first in zip(parts, ends, strict=False)
-        if each.sets is not None
+        Sets(part.sets.units + first, part.sets.least, part.sets.most)
+        for part, first in zip(parts, ends, strict=False)
+        if part.sets is not None
     ]
     return Limits(
-        np.concatenate([each.lower for each in parts]),
-        np.concatenate([each.upper for each in parts]),
-        np.concatenate([each.totals for each in parts]),
-        Sets(*(np.concatenate([getattr(each, name) for each in sets]) for name in ("units", "least", "most")))
-        if sets
-        else None,
+        np.concatenate([part.lower for part in parts]),
+        np.concatenate([part.upper for part in parts]),
+        np.concatenate([part.totals for part in parts]),
+        _concatenate_sets(sets) if sets else None,
     )
 
 
-def _fixed(totals: NDArray[np.int64] | None, units: int) -> NDArray[np.int64]:
+def _concatenate_sets(parts: Sequence[Sets]) -> Sets:
+    return Sets(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("units", "least", "most")))
+
+
+def _totals_or_free(totals: NDArray[np.int64] | None, units: int) -> NDArray[np.int64]:
     return np.full(units, FREE, dtype=np.int64) if totals is None else totals
 
 
@@ -183,7 +179,7 @@ def _refuse(level: str, rule: str, offenders: ArrayLike) -> None:
         raise InfeasibleError(f"{level}: {rule}, in {count} of {units} units")
 
 
-def _tightened(level: str, lower: NDArray[np.int64], upper: NDArray[np.int64], totals: NDArray[np.int64]) -> Limits:
+def _tighten(level: str, lower: NDArray[np.int64], upper: NDArray[np.int64], totals: NDArray[np.int64]) -> Limits:
     _refuse(level, "a lower bound is negative", (lower < 0).any(axis=1))
     _refuse(level, "a lower bound exceeds the upper", (lower > upper).any(axis=1))
     fixed = totals != FREE
@@ -199,7 +195,7 @@ def _tightened(level: str, lower: NDArray[np.int64], upper: NDArray[np.int64], t
     )
 
 
-def _with_sets(level: str, limits: Limits, below: Limits, above: NDArray[np.int64]) -> Limits:
+def _add_sets(level: str, limits: Limits, below: Limits, above: NDArray[np.int64]) -> Limits:
     """The limits of units with their sets, where `limits` has only the sums of their children's bounds."""
     tied = (below.totals != FREE) & (below.lower < below.upper).any(axis=1)
     if below.sets is not None:
@@ -217,32 +213,28 @@ def _with_sets(level: str, limits: Limits, below: Limits, above: NDArray[np.int6
     for first in range(0, len(concerned), _AT_A_TIME):
         units = concerned[first : first + _AT_A_TIME]
         children = np.flatnonzero((number_above >= first) & (number_above < first + len(units)))
-        least, most = _added_up(below, tied, children, number_above[children] - first, len(units))
+        least, most = _sum_functions(below, tied, children, number_above[children] - first, len(units))
         totals = limits.totals[units]
         short[units] = (totals != FREE) & (totals < least[:, -1])
         excessive[units] = (totals != FREE) & (totals > most[:, -1])
-        least, most = _held(least, most, totals)
+        least, most = _fix_totals(least, most, totals)
         lower[units], upper[units] = least[:, single], most[:, single]
-        said_least, said_most = _of_bounds(lower[units], upper[units], totals)
-        unsaid = ((least != said_least) | (most != said_most)).any(axis=1)
-        beyond.append(Sets(units[unsaid], least[unsaid], most[unsaid]))
+        implied_least, implied_most = _functions_of_bounds(lower[units], upper[units], totals)
+        stricter = ((least != implied_least) | (most != implied_most)).any(axis=1)
+        beyond.append(Sets(units[stricter], least[stricter], most[stricter]))
     _refuse(level, "the fixed total is less than the units below must add up to", short)
     _refuse(level, "the fixed total is more than the units below can add up to", excessive)
-    sets = Sets(
-        np.concatenate([each.units for each in beyond]),
-        np.concatenate([each.least for each in beyond]),
-        np.concatenate([each.most for each in beyond]),
-    )
+    sets = _concatenate_sets(beyond)
     return Limits(lower, upper, limits.totals, sets if sets.units.size else None)
 
 
-def _added_up(
+def _sum_functions(
     below: Limits, tied: NDArray[np.bool_], children: NDArray[np.int64], parent: NDArray[np.int64], parents: int
 ) -> _Functions:
     """The sums of children's functions. Those that bounds and totals imply are computed for a few units at a time."""
     loose = ~tied[children]
     lower, upper = (_sum(bounds[children[loose]], parent[loose], parents) for bounds in (below.lower, below.upper))
-    least, most = _of_bounds(lower, upper, np.full(parents, FREE))
+    least, most = _functions_of_bounds(lower, upper, np.full(parents, FREE))
     row = np.full(len(below.totals), -1)
     if below.sets is not None:
         row[below.sets.units] = np.arange(len(below.sets.units))
@@ -254,18 +246,18 @@ def _added_up(
     for first in range(0, len(bounded), _AT_A_TIME):
         some = bounded[first : first + _AT_A_TIME]
         units = children[some]
-        own = _of_bounds(below.lower[units], below.upper[units], below.totals[units])
+        own = _functions_of_bounds(below.lower[units], below.upper[units], below.totals[units])
         np.add.at(least, parent[some], own[0])
         np.add.at(most, parent[some], own[1])
     return least, most
 
 
-def _of_bounds(lower: NDArray[np.int64], upper: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
-    in_set = members(lower.shape[1]).T
-    return _held(lower @ in_set, upper @ in_set, totals)
+def _functions_of_bounds(lower: NDArray[np.int64], upper: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
+    in_set = list_members(lower.shape[1]).T
+    return _fix_totals(lower @ in_set, upper @ in_set, totals)
 
 
-def _held(least: NDArray[np.int64], most: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
+def _fix_totals(least: NDArray[np.int64], most: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
     """The functions under fixed totals. The complement of a set has the set's number, counted from the end."""
     total, fixed = totals[:, None], (totals != FREE)[:, None]
     return (

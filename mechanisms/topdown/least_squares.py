@@ -1,7 +1,7 @@
 """The real-valued step: the histograms of a parent's children that best fit their noisy measurements.
 
-This module solves the problem of one parent and all its children by accelerated projected gradients. It returns a
-solution only with a certificate. `estimation` selects the measurements of each pass; `projection` does the projection.
+One parent's problem is solved by accelerated projected gradients, and only a certified solution is returned.
+`estimation` selects the measurements of each pass; `projection` does the projection.
 
 The objective is f(x) = Σ_children Σ_queries ‖Q_q x_c − m_cq‖² / σ²_q. All children share one Hessian 2QᵀΣ⁻¹Q. Its
 smallest eigenvalue is at least 2κ, where κ is the precision of a query that measures each cell separately. Its largest
@@ -37,12 +37,11 @@ CONSTRAINT = 1e-7
 ITERATIONS = 20_000
 """The iterations after which the step gives up: a hundred times as many as production's problems take."""
 
-
 _AGREE = 1e-6
 
 
 class NotSolvedError(ArithmeticError):
-    """A least-squares problem whose solution could not be certified."""
+    """The solution of a least-squares problem could not be certified."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +91,12 @@ class Solution:
     objective: float
     gap: float
     violation: float
-    iterations: int
 
 
 def solve(queries: Sequence[Query], constraints: Constraints) -> Solution:
     """The least-squares histograms under the constraints.
 
-    Raises:
-        NotSolvedError: if no solution with a gap of `LARGEST_GAP` and violations of `CONSTRAINT` was found.
+    Raises NotSolvedError if no solution with a gap of `LARGEST_GAP` and violations of `CONSTRAINT` was found.
     """
     children, cells = len(constraints.totals), int(constraints.starts[-1])
     sizes = [query.measured.shape[1] for query in queries]
@@ -126,7 +123,7 @@ def solve(queries: Sequence[Query], constraints: Constraints) -> Solution:
             f"{children} children of {cells} cells: after {iterations} iterations the duality gap is {gap:.1e} of an "
             f"objective of {objective:.6g}, the largest violation of a constraint {violation:.1e}"
         )
-    return Solution(x, objective, gap, violation, iterations)
+    return Solution(x, objective, gap, violation)
 
 
 def _floats(values: NDArray[Any]) -> NDArray[np.float64]:

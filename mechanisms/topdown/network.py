@@ -1,7 +1,7 @@
 """Least-cost flows with costs in an order of priority, in exact integers, compiled.
 
-This module is the network simplex method: it moves from spanning tree to spanning tree of a network whose arcs carry a
-flow of 0 or 1. `rounding` states its choices as such a flow. The first stage finds a flow that meets all balances.
+The network simplex method moves from spanning tree to spanning tree of a network whose arcs carry a flow of 0 or 1.
+`rounding` states its choices as such a flow. The first stage finds a flow that meets all balances.
 Every further stage minimizes the cost of its own arcs. A stage ends when no arc has a reduced cost that lowers the
 total. An arc with a reduced cost that is not 0 then has the same flow in every optimal flow, so it is left as it is,
 and the arcs that remain keep all earlier costs least, whatever later stages do.
@@ -42,7 +42,7 @@ def cheapest_flow(
     # Every node has an arc of its own from or to the root, which must end without a flow.
     out = balances[1:] >= 0
     flow = np.concatenate([np.zeros(arcs, dtype=np.int64), np.abs(balances[1:])])
-    found = _simplex(
+    feasible = _simplex(
         np.concatenate([tails, np.where(out, others, 0)]),
         np.concatenate([heads, np.where(out, 0, others)]),
         np.concatenate([stages, np.full(nodes - 1, -1, dtype=np.int64)]),
@@ -51,7 +51,7 @@ def cheapest_flow(
         arcs,
         int(stages.max(initial=-1)),
     )
-    return flow[:arcs] if found else None
+    return flow[:arcs] if feasible else None
 
 
 @njit(cache=True, nogil=True)

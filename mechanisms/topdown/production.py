@@ -1,14 +1,12 @@
 """The allocations of the 2020 Census's redistricting release, as exact shares.
 
-This module holds ρ and its division over geographic levels and queries. `design` has the noise that follows from them;
-`mechanisms.accounting.semantics` computes what a share protects. Source: the parameter files that the Census Bureau
-published with its production code for P.L. 94-171 (United States, persons and units), and Bailie, Gong and Meng,
-Section 4.
+`design` has the noise that follows from them. Source: the parameter files that the Census Bureau published with its
+production code for P.L. 94-171 (United States, persons and units), and Bailie, Gong and Meng, Section 4.
 """
 
 from fractions import Fraction
 
-from mechanisms.topdown.design import allocation
+from mechanisms.topdown.design import allocate
 from mechanisms.topdown.schema import PERSONS, UNITS
 
 LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
@@ -33,7 +31,7 @@ _PERSON_SHARES = {
     "Block": _shares(4097, 5, 9, 5, 5, 5, 5, 21, 21, 5, 71, 3945),
 }
 
-PERSON_ALLOCATION = allocation(
+PERSON_ALLOCATION = allocate(
     PERSONS,
     Fraction(542, 339) ** 2,
     dict(zip(LEVELS, _shares(4099, 104, 1440, 447, 687, 1256, 165), strict=True)),
@@ -44,7 +42,7 @@ PERSON_ALLOCATION = allocation(
 )
 """Persons: ρ = 2.56. The nation's `total` is not measured: it is the sum of the states' totals, which are invariant."""
 
-UNIT_ALLOCATION = allocation(
+UNIT_ALLOCATION = allocate(
     UNITS,
     Fraction(3379, 12343) ** 2,
     dict(zip(LEVELS, _shares(4100, 20, 20, 350, 1456, 1759, 495), strict=True)),

@@ -1,8 +1,7 @@
 """The redistricting tables of P.L. 94-171: P1 to P5 and H1, cell by cell, as sums of histogram cells.
 
-This module defines the tables' names, labels and cells, and the labels of the attributes' codes. The release makes the
-tables from microdata. Source: the table shells of the 2020 Census State Redistricting Data (P.L.
-94-171) Summary File.
+`assets.topdown.tables` makes the tables from microdata. Source: the table shells of the 2020 Census State Redistricting
+Data (P.L. 94-171) Summary File.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,20 +15,16 @@ from mechanisms.races import RACE_COMBINATIONS, race_label
 from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 
 CODES: Mapping[str, Mapping[int, str]] = {
-    "hhgq": dict(
-        enumerate(
-            (
-                "Household",
-                "Correctional facilities for adults",
-                "Juvenile facilities",
-                "Nursing facilities/Skilled-nursing facilities",
-                "Other institutional facilities",
-                "College/University student housing",
-                "Military quarters",
-                "Other noninstitutional facilities",
-            )
-        )
-    ),
+    "hhgq": {
+        0: "Household",
+        1: "Correctional facilities for adults",
+        2: "Juvenile facilities",
+        3: "Nursing facilities/Skilled-nursing facilities",
+        4: "Other institutional facilities",
+        5: "College/University student housing",
+        6: "Military quarters",
+        7: "Other noninstitutional facilities",
+    },
     "hhinstlevels": {0: "Household", 1: "Institutionalized population", 2: "Noninstitutionalized population"},
     "votingage": {0: "Under 18 years", 1: "18 years and over"},
     "hispanic": {0: "Not Hispanic or Latino", 1: "Hispanic or Latino"},
@@ -151,33 +146,17 @@ def _table(name: str, title: str, universe: str, schema: Schema, rows: Iterator[
 _EVERYBODY = np.ones(PERSONS.size, dtype=bool)
 _ADULTS = _codes("votingage") == 1
 _BY_RACE = "Hispanic or Latino, and not Hispanic or Latino by race"
+_GROWN = "population 18 years and over"
+_IN_QUARTERS = "Group quarters population by major group quarters type"
 
 REDISTRICTING: Mapping[str, RedistrictingTable] = {
     table.name: table
     for table in (
         _table("P1", "Race", "Total population", PERSONS, _race(_EVERYBODY)),
         _table("P2", _BY_RACE, "Total population", PERSONS, _hispanic_by_race(_EVERYBODY)),
-        _table(
-            "P3",
-            "Race for the population 18 years and over",
-            "Total population 18 years and over",
-            PERSONS,
-            _race(_ADULTS),
-        ),
-        _table(
-            "P4",
-            f"{_BY_RACE} for the population 18 years and over",
-            "Total population 18 years and over",
-            PERSONS,
-            _hispanic_by_race(_ADULTS),
-        ),
-        _table(
-            "P5",
-            "Group quarters population by major group quarters type",
-            "Population in group quarters",
-            PERSONS,
-            _group_quarters(),
-        ),
+        _table("P3", f"Race for the {_GROWN}", f"Total {_GROWN}", PERSONS, _race(_ADULTS)),
+        _table("P4", f"{_BY_RACE} for the {_GROWN}", f"Total {_GROWN}", PERSONS, _hispanic_by_race(_ADULTS)),
+        _table("P5", _IN_QUARTERS, "Population in group quarters", PERSONS, _group_quarters()),
         _table("H1", "Occupancy status", "Housing units", UNITS, _occupancy()),
     )
 }

@@ -3,14 +3,14 @@
 This module runs the whole algorithm on given counts of the finest level, for all levels, in memory. Given the exact
 counts and the draw's own noise, it gives the release's estimates. Given the published counts and noise of its own, it
 gives a replicate, whose deviations from the published counts stand for those of the published counts from the truth
-(the Bureau's approximate Monte Carlo method; Ashmead and others, 2024). `uncertainty` makes errors of them. The stage
-that calls this reads the tables and runs replicates side by side.
+(the Bureau's approximate Monte Carlo method; Ashmead and others, 2024). Exact sums of these deviations and of their
+squares become standard errors, biases and intervals. `assets.topdown.replicates` stores replicates.
 
-The noise of a replicate needs no secret key: a replicate is computed from what is published, so that nothing can be
-learned from it that could not be learned without it. The labels of its streams differ from those of every draw.
+The noise of a replicate needs no secret key, because a replicate is computed from what is published. The labels of its
+streams differ from those of every draw.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,52 +18,31 @@ from numpy.typing import NDArray
 
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, TopDownDesign
-from mechanisms.topdown.estimation import Families, estimate_families
+from mechanisms.topdown.estimation import Families, Measurement, divide_parents, estimate_families
 from mechanisms.topdown.feasibility import Limits
-from mechanisms.topdown.schema import Schema
+from mechanisms.topdown.schema import DETAILED, Counts, Schema
 
 PLACES_AT_A_TIME = 256
 """The places whose answers are in memory at a time, unless a single parent has more."""
 
+QUANTILE = 2.015
+"""The 95% quantile of Student's t with 5 degrees of freedom, as in the Census Bureau's approximate Monte Carlo
+confidence intervals for the 2020 Census. It was chosen by experiment; there is no theory for it."""
 
-@dataclass(frozen=True)
-class Counts:
-    """A histogram of all places of a level: its cells that are not zero, in order of place and cell.
-
-    Attributes:
-        number, cell, count: of each nonzero cell: the number of the place, the cell, and its count.
-    """
-
-    number: NDArray[np.int64]
-    cell: NDArray[np.int64]
-    count: NDArray[np.int64]
-
-    def between(self, first: int, last: int, cells: int) -> NDArray[np.int64]:
-        """The histograms of the places from `first` up to `last`, shape (places, cells)."""
-        own = slice(*np.searchsorted(self.number, [first, last]))
-        histograms = np.zeros((last - first, cells), dtype=np.int64)
-        histograms[self.number[own] - first, self.cell[own]] = self.count[own]
-        return histograms
-
-
-Limited = Mapping[str, Sequence[Limits]]
+LevelLimits = Mapping[str, Sequence[Limits]]
 """By histogram, the limits of each level, the root's first."""
 
 
 def replicate_noise(design: TopDownDesign, key: bytes) -> Noise:
-    """The noise of a replicate: of the same distributions as a draw's, from streams that no draw has.
-
-    Args:
-        key: 32 bytes, other ones for each replicate.
-    """
-    return Noise(f"{MECHANISM} replicate", {each.label: each.noise for each in design.measured}, key)
+    """Noise of the same distributions as a draw's, from streams that no draw has; each replicate has its own key."""
+    return Noise(f"{MECHANISM} replicate", {query.label: query.noise for query in design.measured}, key)
 
 
-def estimates_of(
+def estimate_finest(
     design: TopDownDesign,
     parents: Sequence[NDArray[np.int64]],
     counts: Mapping[str, Counts],
-    limits: Limited,
+    limits: LevelLimits,
     noise: Noise,
 ) -> dict[str, Counts]:
     """The estimates of the finest level that follow from counts and noise, by histogram.
@@ -74,39 +53,36 @@ def estimates_of(
         noise: of all measurements. The order in which it is read is that of a draw: by query, in the order of places.
 
     Raises:
-        NotSolvedError: if a real-valued solution could not be certified.
-        NotRoundedError: if a solution could not be rounded.
+        NotSolvedError, NotRoundedError: as `estimate`.
     """
-    found = {}
+    finest = {}
     for histogram, schema in SCHEMAS.items():
         above: Counts | None = None
-        for depth, exact in enumerate(rolled_up(counts[histogram], parents, schema.size)):
-            above = _estimated(design, schema, depth, starts_of(parents, depth), exact, limits, above, noise)
+        for depth, exact in enumerate(roll_up(counts[histogram], parents, schema.size)):
+            of_level = limits[histogram][depth]
+            above = _estimate_level(design, schema, depth, find_starts(parents, depth), exact, of_level, above, noise)
         assert above is not None
-        found[histogram] = above
-    return found
+        finest[histogram] = above
+    return finest
 
 
-def rolled_up(finest: Counts, parents: Sequence[NDArray[np.int64]], cells: int) -> tuple[Counts, ...]:
-    found = [finest]
+def roll_up(finest: Counts, parents: Sequence[NDArray[np.int64]], cells: int) -> tuple[Counts, ...]:
+    """The counts of every level, the root's first."""
+    counts = [finest]
     for of_level in reversed(parents):
-        found.append(one_level_up(found[-1], of_level, cells))
-    return tuple(reversed(found))
+        counts.append(roll_up_once(counts[-1], of_level, cells))
+    return tuple(reversed(counts))
 
 
-def one_level_up(counts: Counts, parents: NDArray[np.int64], cells: int) -> Counts:
-    """The counts of the parents of a level's places.
-
-    Args:
-        parents: shape (places,): the parent of each place.
-    """
+def roll_up_once(counts: Counts, parents: NDArray[np.int64], cells: int) -> Counts:
+    """The counts of the parents of a level's places; `parents` has the shape (places,)."""
     keys, positions = np.unique(parents[counts.number] * cells + counts.cell, return_inverse=True)
     summed = np.zeros(len(keys), dtype=np.int64)
     np.add.at(summed, positions, counts.count)
     return Counts(keys // cells, keys % cells, summed)
 
 
-def starts_of(parents: Sequence[NDArray[np.int64]], depth: int) -> NDArray[np.int64]:
+def find_starts(parents: Sequence[NDArray[np.int64]], depth: int) -> NDArray[np.int64]:
     """Shape (parents + 1,): the children of parent p are the places from `starts[p]` up to `starts[p + 1]`.
 
     The root is the only child of a single, unknown parent.
@@ -117,49 +93,114 @@ def starts_of(parents: Sequence[NDArray[np.int64]], depth: int) -> NDArray[np.in
     return np.searchsorted(parents[depth - 1], np.arange(above + 1))
 
 
-def _estimated(
+def _estimate_level(
     design: TopDownDesign,
     schema: Schema,
     depth: int,
     starts: NDArray[np.int64],
     exact: Counts,
-    limits: Limited,
+    limits: Limits,
     above: Counts | None,
     noise: Noise,
 ) -> Counts:
     level = design.levels[depth]
-    measured = design.measured_at(schema.name, level)
-    numbers, cells, counts = [], [], []
-    for begin, end in _ranges(starts):
+    estimates = []
+    for begin, end in divide_parents(starts, 0, len(starts) - 1, PLACES_AT_A_TIME):
         first, last = int(starts[begin]), int(starts[end])
-        answers = {}
-        own = slice(*np.searchsorted(exact.number, [first, last]))
-        for each in measured:
-            values = np.zeros((last - first, each.marginal.size), dtype=np.int64)
-            np.add.at(values, (exact.number[own] - first, each.marginal.cells[exact.cell[own]]), exact.count[own])
-            answers[each.query] = values + noise.of_next(each.label, values.size).reshape(values.shape)
+        measurements = []
+        for query in design.measured_at(schema.name, level):
+            answers = exact.answer(query.marginal, first, last)
+            answers += noise.of_next(query.label, answers.size).reshape(answers.shape)
+            measurements.append(Measurement(query.query, query.variance, answers))
         children = estimate_families(
             Families(
                 schema,
                 tuple(f"{level}: parent {number}" for number in range(begin, end)),
                 starts[begin : end + 1] - first,
-                {each.query: each.variance for each in measured},
-                answers,
-                limits[schema.name][depth].between(first, last),
+                tuple(measurements),
+                limits.between(first, last),
                 level in design.total_first,
-                None if above is None else above.between(begin, end, schema.size),
+                None if above is None else above.answer(schema.marginal(DETAILED), begin, end),
             )
         )
-        numbers.append(first + children.children)
-        cells.append(children.cells)
-        counts.append(children.counts)
-    return Counts(np.concatenate(numbers), np.concatenate(cells), np.concatenate(counts))
+        estimates.append((first + children.children, children.cells, children.counts))
+    return Counts(*(np.concatenate(arrays) for arrays in zip(*estimates, strict=True)))
 
 
-def _ranges(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    first, last = 0, len(starts) - 1
-    while first < last:
-        end = int(np.searchsorted(starts, starts[first] + PLACES_AT_A_TIME, side="right")) - 1
-        end = min(max(end, first + 1), last)
-        yield first, end
-        first = end
+@dataclass(frozen=True)
+class Moments:
+    """The deviations of all replicates from published counts, summed up; all of one shape.
+
+    Attributes:
+        deviations: Σ (q(θ_i) − q(θ₀)).
+        squares: Σ (q(θ_i) − q(θ₀))².
+        distances: Σ |q(θ_i) − q(θ₀)|.
+    """
+
+    estimate: NDArray[np.int64]
+    deviations: NDArray[np.int64]
+    squares: NDArray[np.int64]
+    distances: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Errors of published counts, from R replicates; arrays of one shape.
+
+    Attributes:
+        standard_error: √(Σ (q(θ_i) − q(θ₀))² / R), which contains the bias.
+        bias: Σ (q(θ_i) − q(θ₀)) / R: how much higher than the truth the count is expected to be.
+    """
+
+    standard_error: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    lower: NDArray[np.int64]
+    upper: NDArray[np.int64]
+
+
+def compute_intervals(moments: Moments, replicates: int) -> Intervals:
+    """90% intervals: the published count ± 2.015 √MSE, or the count less its bias ± the same.
+
+    The bias is taken off where the count is above 5, the bias is half a standard deviation of the replicates or more,
+    and it is negative or the count is 25 or more. The lower end is rounded down and is not below 0; the upper end is
+    rounded up. Where no replicate deviates, the interval is the count itself: where an invariant decides, for one.
+    """
+    estimate = moments.estimate
+    bias, error = moments.deviations / replicates, np.sqrt(moments.squares / replicates)
+    # |bias| >= sd / 2 is 4 bias² >= MSE - bias², which floating-point numbers compare exactly below 2^53.
+    large = 5 * moments.deviations.astype(np.float64) ** 2 >= replicates * moments.squares.astype(np.float64)
+    moved = (estimate > 5) & (bias != 0) & large & ((bias < 0) | (estimate >= 25))
+    center = estimate - np.where(moved, bias, 0.0)
+    lower = np.maximum(np.floor(center - QUANTILE * error), 0.0)
+    upper = np.maximum(np.ceil(center + QUANTILE * error), 0.0)
+    return Intervals(error, bias, lower.astype(np.int64), upper.astype(np.int64))
+
+
+class Sums:
+    """Sums of cells of a histogram, such as those of a redistricting table: `counted` has the shape (sums, cells)."""
+
+    def __init__(self, counted: NDArray[np.bool_]) -> None:
+        self._size, cells = counted.shape
+        cell, self._containing = np.nonzero(counted.T)
+        self._starts = np.searchsorted(cell, np.arange(cells + 1))
+
+    def of(self, counts: Counts, first: int, last: int) -> NDArray[np.int64]:
+        """The sums of the places from `first` up to `last`, shape (places, sums)."""
+        own = slice(*np.searchsorted(counts.number, [first, last]))
+        begin = self._starts[counts.cell[own]]
+        times = self._starts[counts.cell[own] + 1] - begin
+        within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+        containing = self._containing[np.repeat(begin, times) + within]
+        places = np.repeat(counts.number[own] - first, times)
+        summed = np.zeros((last - first, self._size), dtype=np.int64)
+        np.add.at(summed, (places, containing), np.repeat(counts.count[own], times))
+        return summed
+
+    def moments(self, published: Counts, replicates: Iterable[Counts], first: int, last: int) -> Moments:
+        """The moments of the replicates' deviations, for the places from `first` up to `last`; shape (places, sums)."""
+        estimate = self.of(published, first, last)
+        sums = np.zeros((3, *estimate.shape), dtype=np.int64)
+        for counts in replicates:
+            deviations = self.of(counts, first, last) - estimate
+            sums += deviations, deviations**2, np.abs(deviations)
+        return Moments(estimate, *sums)

@@ -1,7 +1,7 @@
 """The integer step: from real-valued histograms of siblings to nearby integers that meet the same constraints.
 
-This module does controlled rounding, query by query from coarse to fine. `schema` lists the queries; `least_squares`
-computes the real values.
+It is controlled rounding, query by query from coarse to fine. `schema` lists the queries; `least_squares` computes the
+real values.
 
 Every cell, and every marginal of the rounded queries, goes up or down to a neighboring integer; an integer stays. The
 queries refine each other, so a child's counts form a tree, and the children's cells meet in the parent's. The choices
@@ -38,19 +38,6 @@ class NotRoundedError(ArithmeticError):
 
 
 @dataclass(frozen=True)
-class Rounded:
-    """Integer histograms.
-
-    Attributes:
-        histograms: shape (children, cells).
-        distances: the L1 distances from the real values, by query from coarse to fine, and then for the cells.
-    """
-
-    histograms: NDArray[np.int64]
-    distances: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class _Answers:
     """The real answers to a query and the integers allowed: `base`, one more where `up`, one less where `down`."""
 
@@ -74,8 +61,8 @@ def round_children(
     chain: Sequence[NDArray[np.int32]],
     parent: NDArray[np.int64] | None,
     bounds: Sequence[Bounds | None],
-) -> Rounded:
-    """Round siblings' histograms.
+) -> NDArray[np.int64]:
+    """Siblings' histograms as integers, shape (children, cells).
 
     Args:
         x: shape (children, cells): the real values, which meet the constraints up to `NEAR`.
@@ -93,10 +80,9 @@ def round_children(
         levels = [_answers(x, nodes, limit, widened) for nodes, limit in zip(maps, limits, strict=True)]
         choices = _choices(levels, parent)
         if choices is not None:
-            found = [level.chosen(own) for level, own in zip(levels, choices, strict=True)]
-            _require(found, maps, parent, limits)
-            distances = [np.abs(answers - level.real).sum() for answers, level in zip(found, levels, strict=True)]
-            return Rounded(found[-1], tuple(map(float, distances)))
+            rounded = [level.chosen(own) for level, own in zip(levels, choices, strict=True)]
+            _require(rounded, maps, parent, limits)
+            return rounded[-1]
     raise NotRoundedError(f"{x.shape[0]} children of {x.shape[1]} cells: no integers within 1 meet the constraints")
 
 
@@ -160,17 +146,17 @@ def _choices(levels: Sequence[_Answers], parent: NDArray[np.int64] | None) -> li
 
 
 def _require(
-    found: Sequence[NDArray[np.int64]],
+    rounded: Sequence[NDArray[np.int64]],
     maps: Sequence[NDArray[np.int64]],
     parent: NDArray[np.int64] | None,
     bounds: Sequence[Bounds | None],
 ) -> None:
     """Check all constraints in integers, whatever the solver's tolerances."""
-    histograms = found[-1]
+    histograms = rounded[-1]
     sound = bool(np.all(histograms >= 0))
     if parent is not None:
         sound &= np.array_equal(histograms.sum(axis=0), parent)
-    for answers, nodes, limits in zip(found, maps, bounds, strict=True):
+    for answers, nodes, limits in zip(rounded, maps, bounds, strict=True):
         sound &= np.array_equal(add_up(histograms, nodes, answers.shape[1]), answers)
         if limits is not None:
             sound &= bool(np.all((limits[0] <= answers) & (answers <= limits[1])))

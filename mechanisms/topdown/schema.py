@@ -1,8 +1,7 @@
 """What TopDown counts: histograms over named attributes, and marginals of them.
 
-This module defines the histograms of persons and units, and the maps from cells to marginal cells. `production` or a
-release's declaration says which marginals are measured, and how precisely. Queries are never matrices: a marginal is an
-array that gives the marginal cell of each cell.
+`production` or a release's declaration says which marginals are measured, and how precisely. Queries are never
+matrices: a marginal is an array that gives the marginal cell of each cell.
 """
 
 from collections.abc import Mapping
@@ -38,7 +37,7 @@ def add_up(counts: NDArray[Number], cells: NDArray[Any], size: int) -> NDArray[N
 
 @dataclass(frozen=True)
 class Attribute:
-    """One attribute of a record, with codes 0 up to `size` - 1."""
+    """An attribute of a record, with codes 0 up to `size` - 1."""
 
     name: str
     size: int
@@ -73,11 +72,37 @@ class Marginal:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """A histogram of some places: its cells that are not zero, in order of place.
+
+    Attributes:
+        number, cell, count: of each nonzero cell: the number of the place, the cell, and its count.
+    """
+
+    number: NDArray[np.int64]
+    cell: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+    def locate(self, marginal: Marginal, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The counts that add up to the answers in the places from `first` up to `last`: to which answer, and how much.
+
+        Answers are numbered by place and marginal cell, from those of the place `first`.
+        """
+        own = slice(*np.searchsorted(self.number, [first, last]))
+        return (self.number[own] - first) * marginal.size + marginal.cells[self.cell[own]], self.count[own]
+
+    def answer(self, marginal: Marginal, first: int, last: int) -> NDArray[np.int64]:
+        """The answers in the places from `first` up to `last`, shape (places, marginal cells)."""
+        answers = np.zeros((last - first) * marginal.size, dtype=np.int64)
+        np.add.at(answers, *self.locate(marginal, first, last))
+        return answers.reshape(last - first, marginal.size)
+
+
+@dataclass(frozen=True)
 class Schema:
     """A histogram: every combination of the attributes' codes is a cell, the last attribute changing fastest.
 
     Attributes:
-        recodes: coarser readings that queries may name.
         bounded: the attribute whose counts have bounds in every geographic unit; None if there is none.
         impossible: combinations of codes that no record has, as codes by attribute.
         rounding: the queries that are rounded in turn, before the cells. Each refines the one before.
@@ -100,7 +125,7 @@ class Schema:
         """Shape (cells,): whether a record can be in the cell."""
         ruled_out = np.zeros(self.size, dtype=bool)
         for combination in self.impossible:
-            ruled_out |= reduce(np.logical_and, (self._codes(name) == code for name, code in combination.items()))
+            ruled_out |= reduce(np.logical_and, (self._codes[name] == code for name, code in combination.items()))
         return ~ruled_out
 
     @cached_property
@@ -111,16 +136,14 @@ class Schema:
     def marginal(self, query: str) -> Marginal:
         """The query of a name: `total`, `detailed`, an attribute, a recode, or several of them joined by ` * `.
 
-        Raises:
-            QueryError: if the name contains an unknown attribute or recode, or an attribute twice.
+        Raises QueryError if the name contains an unknown attribute or recode, or an attribute twice.
         """
         if query not in self._marginals:
             self._marginals[query] = self._build(query)
         return self._marginals[query]
 
     def _build(self, query: str) -> Marginal:
-        sizes = {attribute.name: attribute.size for attribute in self.attributes}
-        sizes |= {recode.name: max(recode.codes) + 1 for recode in self.recodes}
+        sizes = {name: int(codes.max()) + 1 for name, codes in self._codes.items()}
         origins = {name: name for name in sizes} | {recode.name: recode.attribute for recode in self.recodes}
         names = {TOTAL: [], DETAILED: [attribute.name for attribute in self.attributes]}.get(
             query, query.split(_PRODUCT)
@@ -132,17 +155,18 @@ class Schema:
             raise QueryError(f"{self.name}: the query {query!r} names an attribute twice")
         cells = np.zeros(self.size, dtype=np.int32)
         for name in names:
-            cells = cells * sizes[name] + self._codes(name)
+            cells = cells * sizes[name] + self._codes[name]
         size = prod(sizes[name] for name in names)
         return Marginal(query, cells.astype(np.int32), size, frozenset(origins[name] for name in names))
 
-    def _codes(self, name: str) -> Cells:
-        for recode in self.recodes:
-            if recode.name == name:
-                return np.array(recode.codes, dtype=np.int32)[self._codes(recode.attribute)]
-        position = [attribute.name for attribute in self.attributes].index(name)
-        inner = prod(attribute.size for attribute in self.attributes[position + 1 :])
-        return (np.arange(self.size) // inner % self.attributes[position].size).astype(np.int32)
+    @cached_property
+    def _codes(self) -> dict[str, Cells]:
+        """By attribute and recode, the code of each cell."""
+        names = [attribute.name for attribute in self.attributes]
+        sizes = [attribute.size for attribute in self.attributes]
+        codes = dict(zip(names, np.indices(sizes, dtype=np.int32).reshape(len(sizes), -1), strict=True))
+        recoded = {recode.name: np.array(recode.codes, np.int32)[codes[recode.attribute]] for recode in self.recodes}
+        return codes | recoded
 
 
 PERSONS = Schema(

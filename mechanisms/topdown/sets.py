@@ -1,7 +1,6 @@
 """Integer group counts for siblings that satisfy the limits of sets of groups, where bounds and totals do not suffice.
 
-This module chooses group counts for a parent's children that satisfy these limits and are nearest to the estimates.
-`feasibility` derives the limits; `estimation` uses the counts.
+They are the nearest to the estimates. `feasibility` derives the limits; `estimation` uses the counts.
 
 The children's group counts are the integers y that minimize Σ |y − x|, where x are the real values. The possible counts
 of one child form a generalized polymatroid, and so do those of all children together. Counts that add up to the
@@ -19,7 +18,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.topdown.feasibility import FREE, Limits, Sets, members
+from mechanisms.topdown.feasibility import FREE, Limits, Sets, list_members
 from mechanisms.topdown.rounding import NotRoundedError
 
 _BROKEN = 1e-5
@@ -28,7 +27,7 @@ _BROKEN = 1e-5
 _INTEGRAL = 1e-6
 
 
-def kept(sets: Sets | None, counts: NDArray[np.int64]) -> bool:
+def satisfies_sets(sets: Sets | None, counts: NDArray[np.int64]) -> bool:
     """Whether group counts, shape (units, groups), satisfy the limits of all sets."""
     return sets is None or bool(np.all(_excess(sets, counts) <= 0))
 
@@ -52,19 +51,19 @@ def nearest_counts(real: NDArray[np.float64], limits: Limits, parent: NDArray[np
         program.require(program.child == child, limits.totals[child] - program.base[child].sum())
     counts = program.solve()
     if limits.sets is not None:
-        counts = _keeping_to(limits.sets, program, counts)
-    found = np.rint(counts).astype(np.int64)
-    sound = np.abs(counts - found).max(initial=0) <= _INTEGRAL
-    sound &= bool(np.all((limits.lower <= found) & (found <= limits.upper))) and kept(limits.sets, found)
-    sound &= bool(np.all((limits.totals == FREE) | (limits.totals == found.sum(axis=1))))
-    if not sound or (parent is not None and not np.array_equal(found.sum(axis=0), parent)):
+        counts = _solve_with_sets(limits.sets, program, counts)
+    whole = np.rint(counts).astype(np.int64)
+    sound = np.abs(counts - whole).max(initial=0) <= _INTEGRAL
+    sound &= bool(np.all((limits.lower <= whole) & (whole <= limits.upper))) and satisfies_sets(limits.sets, whole)
+    sound &= bool(np.all((limits.totals == FREE) | (limits.totals == whole.sum(axis=1))))
+    if not sound or (parent is not None and not np.array_equal(whole.sum(axis=0), parent)):
         raise NotRoundedError(f"{len(real)} children: the group counts that were found break a limit")
-    return found
+    return whole
 
 
-def _keeping_to(sets: Sets, program: "_Program", counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _solve_with_sets(sets: Sets, program: "_Program", counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """The program's optimum under the sets: each unit's most violated set is added, until none is violated."""
-    in_set = members(counts.shape[1]).astype(bool)
+    in_set = list_members(counts.shape[1]).astype(bool)
     added = np.zeros(sets.least.shape, dtype=bool)
     while True:
         excess = _excess(sets, counts)
@@ -85,7 +84,7 @@ def _keeping_to(sets: Sets, program: "_Program", counts: NDArray[np.float64]) ->
 
 def _excess(sets: Sets, counts: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.int64] | NDArray[np.float64]:
     """By how much each set's limits are violated, shape (concerned, 2**groups); not positive if they are satisfied."""
-    sums = counts[sets.units] @ members(counts.shape[1]).T
+    sums = counts[sets.units] @ list_members(counts.shape[1]).T
     return np.maximum(sets.least - sums, sums - sets.most)
 
 

@@ -1,5 +1,12 @@
--- The number of records of every place of every level, by cell of their histogram. Empty cells are left out.
-SELECT ancestry.depth, ancestry.number, counted.cell, sum(counted.count)::BIGINT AS count
-FROM {{ counts }} AS counted
-JOIN {{ ancestry }} AS ancestry ON ancestry.finest = counted.number
-GROUP BY ancestry.depth, ancestry.number, counted.cell
+-- The number of records of every place of every level, by cell of their histogram. Empty cells are left out, and so are
+-- records with a code that does not exist.
+SELECT ancestry.depth, ancestry.number, code.cell, sum(counted.count)::BIGINT AS count
+FROM (
+    SELECT geoid, {{ attributes | ids }}, count(*) AS count
+    FROM {{ records }}
+    GROUP BY ALL
+) AS counted
+JOIN {{ codes }} AS code ON {{ attributes | same("counted", "code") }}
+JOIN {{ spine }} AS place ON place.level = $finest AND place.geoid = counted.geoid
+JOIN {{ ancestry }} AS ancestry ON ancestry.finest = place.number
+GROUP BY ancestry.depth, ancestry.number, code.cell

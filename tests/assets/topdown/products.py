@@ -16,16 +16,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
+from assets.measurement.method import MEASUREMENTS
 from assets.release.dataset import Reader
 from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.release import (
     HISTOGRAMS,
     INVARIANTS,
-    MEASUREMENTS,
     SPINE,
     TopDownRelease,
 )
-from mechanisms.topdown.design import SCHEMAS, TopDownDesign, allocation
+from mechanisms.topdown.design import SCHEMAS, TopDownDesign, allocate
 from mechanisms.topdown.schema import PERSONS, UNITS
 from resources.statements import Table
 from resources.warehouse import Warehouse
@@ -50,8 +50,8 @@ def design(
     return TopDownDesign(
         tuple(levels),
         {
-            PERSONS.name: allocation(PERSONS, Fraction(3), shares, {level: asked[level] for level in levels}),
-            UNITS.name: allocation(UNITS, Fraction(2), shares, {level: {"detailed": Fraction(1)} for level in levels}),
+            PERSONS.name: allocate(PERSONS, Fraction(3), shares, {level: asked[level] for level in levels}),
+            UNITS.name: allocate(UNITS, Fraction(2), shares, {level: {"detailed": Fraction(1)} for level in levels}),
         },
         {"population": levels[0]},
     )

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
+from assets.measurement.method import MEASUREMENTS
 from assets.release.draw import DRAWN
 from assets.topdown.declaration import TopDownDeclaration
-from assets.topdown.release import INVARIANTS, MEASUREMENTS, SPINE, TopDownRelease
+from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
+from assets.topdown.spine import count_places
 from mechanisms.sampling.noise import Noise
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign, allocation
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign, allocate
 from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
 from resources.statements import Zone
@@ -94,8 +96,8 @@ def release_of(
     design = TopDownDesign(
         levels,
         {
-            "persons": allocation(SCHEMAS["persons"], rho, shares, queries),
-            "units": allocation(SCHEMAS["units"], rho, shares, units),
+            "persons": allocate(SCHEMAS["persons"], rho, shares, queries),
+            "units": allocate(SCHEMAS["units"], rho, shares, units),
         },
         invariants,
     )
@@ -201,10 +203,7 @@ def estimated(warehouse: Warehouse, release: TopDownRelease, level: str) -> dict
     """The stored estimates by histogram, shape (places, cells)."""
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         rows = session.arrow("warehouse/all", source=release.public(release.estimates(level))).to_pylist()
-        places = session.row(
-            "warehouse/count",
-            table=session.stage("of_level", "topdown/of_level", {"level": level}, table=release.public(SPINE)),
-        )[0]
+        places = count_places(session, release)[level]
     found = {name: np.zeros((places, schema.size), dtype=np.int64) for name, schema in SCHEMAS.items()}
     for row in rows:
         found[row["histogram"]][row["number"], row["cell"]] += row["count"]

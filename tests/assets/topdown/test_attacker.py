@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assets.topdown.drawing import _counted
+from assets.topdown.drawing import count_parts
+from assets.topdown.measurements import Stream, encode_answers, hash_streams, read_streams
 from assets.topdown.release import HISTOGRAMS, TopDownRelease
-from assets.topdown.streams import Stream, hashed, streams_of, version_of_streams
 from resources.custody import canonicalize
 from resources.statements import Zone
 from resources.warehouse import Session
@@ -128,8 +128,8 @@ def guesses(deployment: TopDownDeployment, version_keys: Sequence[bytes | None])
                 yield session.sorted_version(table, key)
         rows = session.arrow("warehouse/all", source=histograms).to_pylist()
         exact = exact_answers(session, release)
-        digests = {stream.label: sha256(hashed(answers)).hexdigest() for stream, answers in exact.items()}
-        yield version_of_streams({stream.label: digests[stream.label] for stream in streams_of(session, release)})
+        digests = {stream.label: sha256(encode_answers(answers)).hexdigest() for stream, answers in exact.items()}
+        yield hash_streams({stream.label: digests[stream.label] for stream in read_streams(session, release)})
     written = [list(row.values()) for row in rows]
     for content in (
         canonicalize(written),
@@ -146,11 +146,9 @@ def guesses(deployment: TopDownDeployment, version_keys: Sequence[bytes | None])
 def exact_answers(session: Session, release: TopDownRelease) -> dict[Stream, NDArray[np.int64]]:
     """The exact answers of every stream, by place and cell."""
     found = {}
-    for counted in _counted(session, release, streams_of(session, release)):
+    for counted in count_parts(session, release, read_streams(session, release)):
         for stream in counted.part.streams:
-            found[stream] = np.zeros(stream.answers, dtype=np.int64)
-            place, count = counted.exact.answers(stream, stream.first, stream.last)
-            np.add.at(found[stream], place, count)
+            found[stream] = counted.exact.answer(stream.measured.marginal, stream.first, stream.last).ravel()
     return found
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from assets.release.release import DeclarationError
 from assets.topdown import estimation, workers
-from assets.topdown.estimation import estimate_level
+from assets.topdown.estimation import Scope, estimate_level
 from orchestration.environment import dask_scheduler
 from resources.statements import Zone
 from tests.assets.topdown.table_oracle import custody_of, release_of, village, written
@@ -43,9 +43,9 @@ def test_nothing_but_the_two_kinds_of_tasks_is_sent(task: Any) -> None:
         sent.append(given)
 
     with pytest.raises(TypeError, match="is not sent to a cluster"):
-        workers._send(submit, workers.outcome, task)
+        workers._send(submit, workers.estimate_task, task)
     assert sent == []
-    workers._send(submit, workers.outcome, workers.Task(0, 1, {}))
+    workers._send(submit, workers.estimate_task, workers.Task(0, 1, {}))
     assert len(sent) == 1
 
 
@@ -59,7 +59,7 @@ def test_only_estimation_and_replicates_reach_a_cluster() -> None:
                 module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
                 if any(name.split(".")[0] in ("distributed", "dask") for name in (module, *names)):
                     importers.add(path.relative_to(ROOT).as_posix())
-                if module == "assets.topdown.workers" and {"outcomes", "on_cluster"} & set(names):
+                if module == "assets.topdown.workers" and {"perform", "on_cluster"} & set(names):
                     senders.add(path.stem)
                 if "assets.topdown.workers" in names or (module == "assets.topdown" and "workers" in names):
                     senders.add(path.stem)
@@ -105,7 +105,7 @@ def test_without_tls_only_this_machine_is_a_scheduler(
 def test_a_worker_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(workers.WorkerError, match="other code"):
         workers._with_same_code(len, [], "0" * 64)
-    assert workers._with_same_code(len, [1], workers.code_digest()) == 1
+    assert workers._with_same_code(len, [1], workers.hash_code()) == 1
 
 
 class Lost:
@@ -134,13 +134,13 @@ def test_a_cluster_that_is_lost_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(distributed, "Client", Lost)
     with pytest.raises(workers.WorkerError, match="was lost; the levels and replicates that were finished are kept"):
-        list(workers.on_cluster(workers.outcome, iter([workers.Task(0, 1, {})]), "tcp://127.0.0.1:8786"))
+        list(workers.on_cluster(workers.estimate_task, iter([workers.Task(0, 1, {})]), "tcp://127.0.0.1:8786"))
 
 
 def test_a_cluster_with_certificates_is_not_asked_without_any() -> None:
     pytest.importorskip("distributed")
     with pytest.raises(workers.WorkerError, match=r"distributed\.comm\.tls names none"):
-        list(workers.on_cluster(workers.outcome, iter([]), "tls://127.0.0.1:9"))
+        list(workers.on_cluster(workers.estimate_task, iter([]), "tls://127.0.0.1:9"))
 
 
 def test_a_level_of_which_a_result_is_missing_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,11 +149,11 @@ def test_a_level_of_which_a_result_is_missing_is_not_stored(tmp_path: Path, monk
     warehouse = written(tmp_path, release, country)
 
     def too_few(*given: Any) -> Any:
-        yield from list(workers.outcomes(*given))[:-1]
+        yield from list(workers.perform(*given))[:-1]
 
-    monkeypatch.setattr(estimation, "outcomes", too_few)
+    monkeypatch.setattr(estimation, "perform", too_few)
     with pytest.raises(workers.WorkerError, match="Nation: 0 of 1 parents were estimated; nothing was stored"):
-        estimate_level(warehouse, custody_of(warehouse), release, "Nation", silent)
+        estimate_level(warehouse, custody_of(warehouse), release, Scope("Nation"), silent)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert "level_nation" not in session.tables(Zone.PUBLIC, release.schema)
 
@@ -172,7 +172,9 @@ def test_a_worker_that_is_killed_changes_nothing(cluster: Any, tmp_path: Path, m
     country = village(seed=4)
     release = release_of(country)
     alone = written(tmp_path / "alone", release, country)
-    expected = {level: estimate_level(alone, custody_of(alone), release, level, silent) for level in release.levels}
+    expected = {
+        level: estimate_level(alone, custody_of(alone), release, Scope(level), silent) for level in release.levels
+    }
     monkeypatch.setattr(estimation, "PLACES_AT_A_TIME", 3)
     monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
     monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
@@ -188,7 +190,7 @@ def test_a_worker_that_is_killed_changes_nothing(cluster: Any, tmp_path: Path, m
             killed.append(victim)
 
     for level in release.levels:
-        made = estimate_level(warehouse, custody_of(warehouse), remote, level, kill_one)
+        made = estimate_level(warehouse, custody_of(warehouse), remote, Scope(level), kill_one)
         assert made.content == expected[level].content
         assert made.made_of == expected[level].made_of
     assert len(killed) == 1
@@ -231,14 +233,16 @@ def test_a_scheduler_that_is_killed_is_an_error(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr(workers, "_CONNECT", 5)
         remote = replace(release, scheduler=address)
         for level in ("Nation", "State", "County"):
-            estimate_level(warehouse, custody_of(warehouse), remote, level, silent)
+            estimate_level(warehouse, custody_of(warehouse), remote, Scope(level), silent)
         with pytest.raises(workers.WorkerError, match=r"Dask cluster .*(was lost|connection broke)"):
-            estimate_level(warehouse, custody_of(warehouse), remote, "Block", lambda done, parents: scheduler.kill())
+            estimate_level(
+                warehouse, custody_of(warehouse), remote, Scope("Block"), lambda done, parents: scheduler.kill()
+            )
     finally:
         for process in (scheduler, worker):
             process.kill()
             process.wait()
-    assert estimate_level(warehouse, custody_of(warehouse), release, "Block", silent).parents == 5
+    assert estimate_level(warehouse, custody_of(warehouse), release, Scope("Block"), silent).parents == 5
 
 
 @pytest.mark.deep
@@ -249,4 +253,4 @@ def test_a_cluster_that_is_not_there_is_an_error(tmp_path: Path, monkeypatch: py
     release = replace(release_of(country), scheduler="tcp://127.0.0.1:9")
     warehouse = written(tmp_path, release, country)
     with pytest.raises(workers.WorkerError, match="cannot be reached"):
-        estimate_level(warehouse, custody_of(warehouse), release, "Nation", silent)
+        estimate_level(warehouse, custody_of(warehouse), release, Scope("Nation"), silent)

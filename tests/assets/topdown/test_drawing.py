@@ -19,11 +19,9 @@ from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
 from assets.release.verdicts import Verdicts, verdicts_of
 from assets.topdown.drawing import Drawing
-from assets.topdown.measurements import parts_of, stored_version
+from assets.topdown.measurements import compute_stored_version, group_parts, read_streams, run_in_threads
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import TopDownRelease
-from assets.topdown.streams import streams_of
-from assets.topdown.threads import in_threads
 from resources.custody import compute_commitment
 from resources.statements import Zone
 from resources.warehouse import WarehouseError
@@ -90,13 +88,13 @@ def test_the_measurements_are_the_same_for_every_number_of_threads(drawn: TopDow
     """The rows, in their order too; `test_release` draws them again independently, one stream after the other."""
     before, settled = stored(drawn), drawn.ledger[-1].output_version
     with drawn.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        parts = parts_of(streams_of(session, drawn.release))
+        parts = group_parts(read_streams(session, drawn.release))
     assert len({part.streams[0].state for part in parts}) > 2, "parts of several states"
     for threads in (1, 2, 3):
         assert made_again(drawn, processes=threads) == settled
         assert stored(drawn) == before
         with drawn.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            assert stored_version(session, method_of(drawn, processes=threads).release) == settled
+            assert compute_stored_version(session, method_of(drawn, processes=threads).release) == settled
 
 
 def test_measurements_in_another_order_have_the_same_version(drawn: TopDownDeployment) -> None:
@@ -202,7 +200,7 @@ def test_a_failing_thread_stops_the_others(drawn: TopDownDeployment) -> None:
         return task
 
     with pytest.raises(ValueError, match="wrong"):
-        in_threads(work, iter([0, 1, 2, 3, 4, 5, 6, 7]), 2)
+        run_in_threads(work, iter([0, 1, 2, 3, 4, 5, 6, 7]), 2)
     assert 0 in asked
 
 
@@ -250,8 +248,8 @@ def test_a_part_altered_before_it_is_stored_is_refused_while_the_key_is_there(
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the costly evaluations from now on."""
     found: list[str] = []
-    again, noise = Drawing.made_version, TopDownMethod.noise_found
-    monkeypatch.setattr(Drawing, "made_version", lambda self: found.append("replay") or again(self))
+    again, noise = Drawing.compute_version, TopDownMethod.noise_found
+    monkeypatch.setattr(Drawing, "compute_version", lambda self: found.append("replay") or again(self))
     monkeypatch.setattr(
         TopDownMethod, "noise_found", lambda self, session: found.append("noise_as_declared") or noise(self, session)
     )

@@ -27,14 +27,13 @@ from hypothesis import strategies as st
 from assets.measurement.method import GridError
 from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
-from assets.topdown import estimate_gates as estimate_gates
-from assets.topdown import estimation, workers
+from assets.topdown import estimation, gates, workers
 from assets.topdown.estimated import build_estimates
-from assets.topdown.estimation import Estimation, estimate_level
-from assets.topdown.limits import Held, limits_of, unbounded
+from assets.topdown.estimation import Estimation, Scope, estimate_level
+from assets.topdown.limits import Region, derive_all_limits, unbounded
 from assets.topdown.release import TopDownRelease
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION
-from mechanisms.topdown.estimation import Families
+from mechanisms.topdown.estimation import Families, Measurement
 from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.schema import PERSONS, UNITS
@@ -64,11 +63,11 @@ from tests.topdown_deployments import TO_PUBLICATION, redeclared, topdown_deploy
 ROOT = Path(__file__).resolve().parents[3]
 
 GATES: list[Callable[[Any], list[str]]] = [
-    estimate_gates.exact_invariants,
-    estimate_gates.children_add_up,
-    estimate_gates.non_negative_integers,
-    estimate_gates.structural_zeros,
-    estimate_gates.inequalities,
+    gates.check_exact_invariants,
+    gates.check_sums_of_children,
+    gates.check_whole_numbers,
+    gates.check_structural_zeros,
+    gates.check_inequalities,
 ]
 
 
@@ -98,7 +97,10 @@ def silent(done: int, parents: int) -> None:
 
 
 def estimate_all(warehouse: Warehouse, release: TopDownRelease) -> dict[str, Estimation]:
-    return {level: estimate_level(warehouse, custody_of(warehouse), release, level, silent) for level in release.levels}
+    return {
+        level: estimate_level(warehouse, custody_of(warehouse), release, Scope(level), silent)
+        for level in release.levels
+    }
 
 
 @dataclass(frozen=True)
@@ -133,13 +135,13 @@ def copied(estimated_village: Estimated, tmp_path: Path) -> Estimated:
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The levels that are computed, in order, as they are."""
     levels: list[str] = []
-    tasks = estimation._tasks
+    right = estimation._Reading.tasks
 
-    def spied(warehouse: Any, release: Any, scope: estimation.Scope, *rest: Any) -> Any:
-        levels.append(scope.level)
-        return tasks(warehouse, release, scope, *rest)
+    def spied(reading: estimation._Reading) -> Any:
+        levels.append(str(reading.scope))
+        return right(reading)
 
-    monkeypatch.setattr(estimation, "_tasks", spied)
+    monkeypatch.setattr(estimation._Reading, "tasks", spied)
     return levels
 
 
@@ -229,7 +231,7 @@ def test_population_is_held_in_blocks_together_with_group_quarters(
     release = release_of(country, ALL_IN_BLOCKS, rho=Fraction(1, 1000))
     warehouse = written(tmp_path / "whole", release, country, seed=1)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        sets = [limits.sets for limits in limits_of(session, release)["persons"]]
+        sets = [limits.sets for limits in derive_all_limits(session, release)["persons"]]
     assert [each is not None for each in sets] == [True, True, True, False]
     decided: list[int] = []
 
@@ -251,7 +253,7 @@ def test_population_is_held_in_blocks_together_with_group_quarters(
 
 
 def test_the_account_covers_everything_that_limits_follow_from() -> None:
-    held = Held(("State", "Block"), (np.array([0, 0]),), {"population": np.array([[1], [2]])}, {"persons": 9}, "01")
+    held = Region(("State", "Block"), (np.array([0, 0]),), {"population": np.array([[1], [2]])}, {"persons": 9}, "01")
     changed = [
         replace(held, levels=("State", "Tract")),
         replace(held, parents=(np.array([0, 1]),)),
@@ -273,7 +275,7 @@ def test_a_census_with_all_invariants_in_blocks_is_published(tmp_path: Path, mon
     deployment = topdown_deployment(tmp_path / "deployment", files=files, invariants=ALL_IN_BLOCKS)
     deployment.run(*TO_PUBLICATION, *SHOWN)
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        limits = limits_of(session, deployment.release)["persons"]
+        limits = derive_all_limits(session, deployment.release)["persons"]
     assert all(each.sets is not None for each in limits[:-1])
     codes = deployment.release.spine["Block"].columns
     block_of = {row["MAFID"]: "".join(row[code] for code in codes) for row in files["geo"]}
@@ -290,7 +292,7 @@ def test_a_killed_run_goes_on_at_the_level_it_reached(
     release, whole = estimated_village.release, estimated_village.made
     warehouse = written(tmp_path, release, estimated_village.country)
     for level in release.levels[:2]:
-        estimate_level(warehouse, custody_of(warehouse), release, level, silent)
+        estimate_level(warehouse, custody_of(warehouse), release, Scope(level), silent)
     computed.clear()
     resumed = estimate_all(warehouse, release)
     assert computed == ["County", "Block"]
@@ -306,23 +308,23 @@ def test_a_level_that_was_not_finished_leaves_nothing(tmp_path: Path, monkeypatc
     country = village()
     release = release_of(country)
     warehouse = written(tmp_path, release, country)
-    before = estimate_level(warehouse, custody_of(warehouse), release, "Nation", silent)
+    before = estimate_level(warehouse, custody_of(warehouse), release, Scope("Nation"), silent)
     monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
 
     def killed(task: workers.Task) -> workers.Outcome:
         if task.first:
             raise KeyboardInterrupt
-        return workers.outcome(task)
+        return workers.estimate_task(task)
 
-    estimate_level(warehouse, custody_of(warehouse), release, "State", silent)
+    estimate_level(warehouse, custody_of(warehouse), release, Scope("State"), silent)
     with monkeypatch.context() as patched:
-        whole = workers.outcome
-        patched.setattr(workers, "outcome", lambda task: whole(task) if not task.first else killed(task))
+        whole = workers.estimate_task
+        patched.setattr(estimation, "estimate_task", lambda task: whole(task) if not task.first else killed(task))
         with pytest.raises(KeyboardInterrupt):
-            estimate_level(warehouse, custody_of(warehouse), release, "County", silent)
+            estimate_level(warehouse, custody_of(warehouse), release, Scope("County"), silent)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert not session.columns(release.public("level_county"))
-        assert estimation.stored_estimation(session, custody_of(warehouse), release, "Nation") == before
+        assert estimation.read_estimation(session, custody_of(warehouse), release, Scope("Nation")) == before
 
 
 @pytest.mark.deep
@@ -368,7 +370,7 @@ def test_estimates_that_were_changed_afterwards_are_made_again(copied: Estimated
     tamper(warehouse, release, "County", lambda rows: rows[1:])
     tamper(warehouse, release, "Block", lambda rows: rows[1:])
     with pytest.raises(StaleInputError, match=r"estimates of County .* materialize level_county first"):
-        estimate_level(warehouse, custody_of(warehouse), release, "Block", silent)
+        estimate_level(warehouse, custody_of(warehouse), release, Scope("Block"), silent)
     computed.clear()
     again = estimate_all(warehouse, release)
     assert computed == ["County", "Block"]
@@ -382,7 +384,7 @@ def test_a_level_waits_for_the_one_above(tmp_path: Path) -> None:
     release = release_of(country)
     warehouse = written(tmp_path, release, country)
     with pytest.raises(StaleInputError, match=r"estimates of Nation .* materialize level_nation first"):
-        estimate_level(warehouse, custody_of(warehouse), release, "State", silent)
+        estimate_level(warehouse, custody_of(warehouse), release, Scope("State"), silent)
 
 
 @quick_cases(1)
@@ -394,7 +396,7 @@ def test_measurements_that_are_drawn_anew_meanwhile_are_noticed(
     release = release_of(country)
     warehouse = written(tmp_path, release, country)
     for level in release.levels[:3]:
-        estimate_level(warehouse, custody_of(warehouse), release, level, silent)
+        estimate_level(warehouse, custody_of(warehouse), release, Scope(level), silent)
     monkeypatch.setattr(estimation, "PLACES_AT_A_TIME", 3)
     monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
 
@@ -404,7 +406,7 @@ def test_measurements_that_are_drawn_anew_meanwhile_are_noticed(
                 write_measurements(session, release, country, seed=5, draw="meanwhile")
 
     with pytest.raises(StaleInputError, match="anew"):
-        estimate_level(warehouse, custody_of(warehouse), release, "Block", interfering)
+        estimate_level(warehouse, custody_of(warehouse), release, Scope("Block"), interfering)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert not session.columns(release.public("level_block"))
 
@@ -416,11 +418,11 @@ def test_missing_measurements_are_refused(tmp_path: Path) -> None:
     smaller = replace(country, parents=(*country.parents[:-1], country.parents[-1][:-1]))
     smaller = replace(smaller, histograms={name: each[:-1] for name, each in country.histograms.items()})
     for level in release.levels[:3]:
-        estimate_level(warehouse, custody_of(warehouse), release, level, silent)
+        estimate_level(warehouse, custody_of(warehouse), release, Scope(level), silent)
     with warehouse.session(writes=Zone.PUBLIC) as session:
         write_measurements(session, release, smaller)
     with pytest.raises(GridError, match="persons Block"):
-        estimate_level(warehouse, custody_of(warehouse), release, "Block", silent)
+        estimate_level(warehouse, custody_of(warehouse), release, Scope("Block"), silent)
 
 
 @pytest.mark.deep
@@ -434,25 +436,31 @@ def test_how_many_processes_and_places_at_a_time_makes_no_difference(
     monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
     warehouse = written(tmp_path / "together", release, country)
     for level in release.levels[:-1]:
-        assert estimate_level(warehouse, custody_of(warehouse), release, level, silent).content == alone[level].content
+        assert (
+            estimate_level(warehouse, custody_of(warehouse), release, Scope(level), silent).content
+            == alone[level].content
+        )
     together = redeclared(release, processes=2)
-    assert estimate_level(warehouse, custody_of(warehouse), together, "Block", silent).content == alone["Block"].content
+    assert (
+        estimate_level(warehouse, custody_of(warehouse), together, Scope("Block"), silent).content
+        == alone["Block"].content
+    )
 
 
 def cramped(tasks: int) -> Iterator[workers.Task]:
     """Tasks that cannot be done: two units at least, and one at most."""
     limits = Limits(np.full((1, 1), 2), np.full((1, 1), 1), np.full(1, FREE))
-    answers = {"detailed": np.zeros((1, UNITS.size), dtype=np.int32)}
+    measurements = (Measurement("detailed", Fraction(1), np.zeros((1, UNITS.size), dtype=np.int32)),)
     for number in range(tasks):
         names = (f"blocks of county {number:03}",)
-        families = Families(UNITS, names, np.array([0, 1]), {"detailed": Fraction(1)}, answers, limits, True, None)
+        families = Families(UNITS, names, np.array([0, 1]), measurements, limits, True, None)
         yield workers.Task(number, 1, {"units": families})
 
 
 @pytest.mark.deep
 def test_what_a_process_cannot_solve_is_named() -> None:
     with pytest.raises(NotSolvedError, match=r"^units of blocks of county 0\d\d: 1 children of 2 cells"):
-        list(workers.outcomes(cramped(30), 2))
+        list(workers.perform(workers.estimate_task, cramped(30), 2))
 
 
 class Deadly:
@@ -465,13 +473,13 @@ class Deadly:
 def test_a_process_that_ends_before_its_time_is_an_error() -> None:
     task = workers.Task(0, 1, cast(Any, Deadly()))
     with pytest.raises(workers.WorkerError, match="it was killed, or ran out of memory"):
-        list(workers.outcomes(iter([task]), 2))
+        list(workers.perform(workers.estimate_task, iter([task]), 2))
 
 
 def endless() -> None:
     """Estimates without an end, in two processes, whose numbers are written out when there are some."""
     tasks = (replace(next(cramped(1)), families={}, first=number) for number in itertools.count())
-    for number, _ in enumerate(workers.outcomes(tasks, 2)):
+    for number, _ in enumerate(workers.perform(workers.estimate_task, tasks, 2)):
         if number == 20:
             print(*(process.pid for process in multiprocessing.active_children()), flush=True)
 
@@ -503,12 +511,12 @@ def test_progress_is_told_as_parents_are_done(tmp_path: Path, monkeypatch: pytes
     release = release_of(country)
     warehouse = written(tmp_path, release, country)
     for level in release.levels[:3]:
-        estimate_level(warehouse, custody_of(warehouse), release, level, silent)
+        estimate_level(warehouse, custody_of(warehouse), release, Scope(level), silent)
     monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
     monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
     told: list[tuple[int, int]] = []
     estimate_level(
-        warehouse, custody_of(warehouse), release, "Block", lambda done, parents: told.append((done, parents))
+        warehouse, custody_of(warehouse), release, Scope("Block"), lambda done, parents: told.append((done, parents))
     )
     assert told == [(done, 5) for done in range(1, 6)]
 
@@ -568,23 +576,27 @@ MINOR_IN_NURSING_FACILITY = 3 * 252
 ADULT_IN_MILITARY_QUARTERS = 6 * 252 + 126
 
 TAMPERED = [
-    ("State", more_of("persons", 1), "exact_invariants", "population: places of State"),
-    ("Block", more_of("units", 1), "exact_invariants", "housing_units: places of Block"),
-    ("County", more_of("units", 1), "exact_invariants", "housing_units: places of County"),
-    ("County", more_of("persons", 1), "children_add_up", "cells of State that are not the sums over their counties"),
-    ("Block", lambda rows: rows[1:], "children_add_up", "cells of County"),
-    ("Block", more_of("persons", -1_000), "non_negative_integers", "counts of Block that are not positive: 1"),
-    ("Block", added("persons", 0, 0, 0.5), "non_negative_integers", "columns are not"),
-    ("Block", added("persons", 0, 0, 0), "non_negative_integers", "not positive"),
-    ("Block", added("persons", 0, 2016, 1), "non_negative_integers", "of unknown cells: 1"),
-    ("Block", added("horses", 0, 0, 1), "non_negative_integers", "of unknown cells: 1"),
-    ("Block", added("persons", 14, 0, 1), "non_negative_integers", "of unknown places: 1"),
-    ("Block", lambda rows: [*rows, rows[0]], "non_negative_integers", "repeated: 1"),
-    ("County", added("persons", 0, MINOR_IN_NURSING_FACILITY, 2), "structural_zeros", "persons of County that the"),
-    ("Block", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "structural_zeros", "persons of a type but no dwell"),
-    ("Nation", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "structural_zeros", "group_quarters: places of Nat"),
-    ("Block", without_type, "inequalities", "group_quarters: places of Block with fewer persons"),
-    ("County", more_of("persons", 10**7), "inequalities", "places of County with over 99,999 persons"),
+    ("State", more_of("persons", 1), "check_exact_invariants", "population: places of State"),
+    ("Block", more_of("units", 1), "check_exact_invariants", "housing_units: places of Block"),
+    ("County", more_of("units", 1), "check_exact_invariants", "housing_units: places of County"),
+    ("County", more_of("persons", 1), "check_sums_of_children",
+     "cells of State that are not the sums over their counties"),
+    ("Block", lambda rows: rows[1:], "check_sums_of_children", "cells of County"),
+    ("Block", more_of("persons", -1_000), "check_whole_numbers", "counts of Block that are not positive: 1"),
+    ("Block", added("persons", 0, 0, 0.5), "check_whole_numbers", "columns are not"),
+    ("Block", added("persons", 0, 0, 0), "check_whole_numbers", "not positive"),
+    ("Block", added("persons", 0, 2016, 1), "check_whole_numbers", "of unknown cells: 1"),
+    ("Block", added("horses", 0, 0, 1), "check_whole_numbers", "of unknown cells: 1"),
+    ("Block", added("persons", 14, 0, 1), "check_whole_numbers", "of unknown places: 1"),
+    ("Block", lambda rows: [*rows, rows[0]], "check_whole_numbers", "repeated: 1"),
+    ("County", added("persons", 0, MINOR_IN_NURSING_FACILITY, 2), "check_structural_zeros",
+     "persons of County that the"),
+    ("Block", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "check_structural_zeros",
+     "persons of a type but no dwell"),
+    ("Nation", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "check_structural_zeros",
+     "group_quarters: places of Nat"),
+    ("Block", without_type, "check_inequalities", "group_quarters: places of Block with fewer persons"),
+    ("County", more_of("persons", 10**7), "check_inequalities", "places of County with over 99,999 persons"),
 ]  # fmt: skip
 
 
@@ -603,7 +615,7 @@ def limits_in(folder: Path, release: TopDownRelease, country: Country, said: dic
     with warehouse.session(writes=Zone.PUBLIC) as session:
         write_spine(session, release, country)
         write_invariants(session, release, country, said)
-        return limits_of(session, release)
+        return derive_all_limits(session, release)
 
 
 @pytest.mark.deep

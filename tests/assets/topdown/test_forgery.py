@@ -13,11 +13,11 @@ import duckdb
 import pytest
 
 from assets.release.draw import StaleInputError
-from assets.topdown.estimation import estimate_level, levels_not_as_made, scopes_of, unite_states
+from assets.topdown.estimation import estimate_level, find_wrong_levels, list_scopes, unite_states
+from assets.topdown.measurements import hash_streams, read_streams
 from assets.topdown.release import TopDownRelease
-from assets.topdown.replicates import basis_of
-from assets.topdown.streams import streams_of, version_of_streams
-from assets.topdown.tree import states_of
+from assets.topdown.replicates import read_basis
+from assets.topdown.spine import read_states
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.topdown.table_oracle import (
@@ -43,23 +43,23 @@ def silent(done: int, parents: int) -> None:
 def estimate_all(warehouse: Warehouse, release: TopDownRelease) -> None:
     """Estimate everything that is stored together, in order; with partitions, unite the states."""
     custody = custody_of(warehouse)
-    for scope in scopes_of(release, STATES):
+    for scope in list_scopes(release, STATES):
         estimate_level(warehouse, custody, release, scope, silent)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-        assert states_of(session, release) == STATES
+        assert read_states(session, release) == STATES
         unite_states(session, custody, release)
 
 
 def made(warehouse: Warehouse, release: TopDownRelease) -> tuple[tuple[str, ...], dict[str, str]]:
     """The levels that are not as made, and the digests of the answers that were read."""
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        wrong, read = levels_not_as_made(session, custody_of(warehouse), release)
+        wrong, read = find_wrong_levels(session, custody_of(warehouse), release)
     return tuple(map(str, wrong)), dict(read)
 
 
 def labels_of(warehouse: Warehouse, release: TopDownRelease) -> list[str]:
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        return [stream.label for stream in streams_of(session, release)]
+        return [stream.label for stream in read_streams(session, release)]
 
 
 def attacked(warehouse: Warehouse, release: TopDownRelease, *statements: str) -> None:
@@ -154,7 +154,7 @@ def require_found(parted: Village) -> None:
         warehouse.session(reads=[Zone.PUBLIC]) as session,
         pytest.raises(StaleInputError, match="estimates of Block were altered; materialize estimates first"),
     ):
-        basis_of(session, custody_of(warehouse), release)
+        read_basis(session, custody_of(warehouse), release)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         unite_states(session, custody_of(warehouse), release)
     assert made(warehouse, release)[0] == ()
@@ -240,7 +240,7 @@ def test_measurements_that_were_altered_only_while_they_were_read_are_found(esti
     """The estimates are sealed as of the draw, but the answers that were read are not those that were drawn."""
     _, release, warehouse = estimates
     labels = labels_of(warehouse, release)
-    drawn = version_of_streams({label: made(warehouse, release)[1][label] for label in labels})
+    drawn = hash_streams({label: made(warehouse, release)[1][label] for label in labels})
     attacked(
         warehouse,
         release,
@@ -252,7 +252,7 @@ def test_measurements_that_were_altered_only_while_they_were_read_are_found(esti
     attacked(warehouse, release, "CREATE OR REPLACE TABLE noisy_measurements AS FROM kept")
     wrong, read = made(warehouse, release)
     assert wrong == (), "everything is made of the same draw, spine and invariants"
-    assert version_of_streams({label: read[label] for label in labels}) != drawn
+    assert hash_streams({label: read[label] for label in labels}) != drawn
 
 
 @pytest.mark.deep
@@ -264,7 +264,7 @@ def test_the_answers_that_were_read_are_those_of_the_draw(estimates: Village) ->
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         accounts = [
             json.loads(session.row("warehouse/all", source=release.public(f"{table}_made"))[1])
-            for table in (release.estimates(scope.level, scope.state) for scope in scopes_of(release, STATES))
+            for table in (release.estimates(scope.level, scope.state) for scope in list_scopes(release, STATES))
         ]
     assert sum(map(len, accounts)) == len(read)
 

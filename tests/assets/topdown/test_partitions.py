@@ -13,7 +13,7 @@ from assets.confidentiality import leaks
 from assets.gates.shared import all_gates
 from assets.release.draw import StaleInputError
 from assets.release.release import DeclarationError
-from assets.topdown.estimation import estimate_level, scopes_of, unite_states
+from assets.topdown.estimation import estimate_level, list_scopes, unite_states
 from assets.topdown.release import TopDownRelease
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
@@ -141,7 +141,7 @@ def incomplete(tmp_path: Path) -> Village:
 
 
 def estimate(release: TopDownRelease, warehouse: Warehouse, *states: str) -> None:
-    for scope in scopes_of(release, ["S000", "S001"]):
+    for scope in list_scopes(release, ["S000", "S001"]):
         if scope.state in states:
             estimate_level(warehouse, custody_of(warehouse), release, scope, lambda done, parents: None)
 

@@ -687,13 +687,13 @@ class KilledError(Exception):
 def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The levels of which families are estimated, in order; found as they are, a level is not among them."""
     levels: list[str] = []
-    right = estimation._tasks
+    right = estimation._Reading.tasks
 
-    def spied(warehouse: Any, release: Any, level: str, *rest: Any) -> Any:
-        levels.append(str(level))
-        return right(warehouse, release, level, *rest)
+    def spied(reading: estimation._Reading) -> Any:
+        levels.append(str(reading.scope))
+        return right(reading)
 
-    monkeypatch.setattr(estimation, "_tasks", spied)
+    monkeypatch.setattr(estimation._Reading, "tasks", spied)
     return levels
 
 
@@ -702,10 +702,10 @@ def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
     cases: Cases, tmp_path: Path, estimated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the midst of the third level of four: one task is done, the others are not."""
-    whole, right = cases(by_prefix), estimation.outcomes
+    whole, right = cases(by_prefix), estimation.perform
 
-    def dying(tasks: Any, *rest: Any) -> Any:
-        for number, outcome in enumerate(right(tasks, *rest)):
+    def dying(*arguments: Any) -> Any:
+        for number, outcome in enumerate(right(*arguments)):
             if number and estimated[-1] == "County":
                 raise KilledError
             yield outcome
@@ -713,7 +713,7 @@ def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
     case = by_prefix(tmp_path)
     estimated.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(estimation, "outcomes", dying)
+        patch.setattr(estimation, "perform", dying)
         result = case.deployment.run(*case.stages, raise_on_error=False)
     assert not result.success
     assert estimated == ["Nation", "State", "County"]

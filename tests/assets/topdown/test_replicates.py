@@ -23,27 +23,28 @@ from assets.release.gate import ReleaseContext
 from assets.release.release import DeclarationError
 from assets.tabulation.asset import tables_gate
 from assets.topdown import replicates, workers
-from assets.topdown.estimation import estimate_level
-from assets.topdown.limits import limits_of
+from assets.topdown.estimation import Scope, estimate_level
+from assets.topdown.limits import derive_all_limits
 from assets.topdown.microdata import INPUT_CODES
 from assets.topdown.release import REPLICATES, TopDownRelease
 from assets.topdown.replicates import (
-    Made,
-    basis_of,
-    chosen_replicate,
-    content_of,
-    key_of,
+    Account,
+    check_replicates,
+    choose_replicate,
+    derive_key,
+    hash_counts,
     make_replicates,
+    read_basis,
     read_replicate,
-    replicates_as_made,
 )
-from assets.topdown.tree import read_tree
+from assets.topdown.spine import read_tree
 from assets.topdown.uncertainty import SIZES, uncertainty_recipes, uncertainty_table
 from mechanisms.sampling.goodness import bin_draws, find_misfits
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import MECHANISM, SCHEMAS
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import Counts, estimates_of, replicate_noise
+from mechanisms.topdown.replicates import estimate_finest, replicate_noise
+from mechanisms.topdown.schema import DETAILED, Counts
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.topdown.table_oracle import (
@@ -72,11 +73,11 @@ class Repeated:
     release: TopDownRelease
     warehouse: Warehouse
 
-    def make(self, release: TopDownRelease | None = None) -> tuple[Made, ...]:
+    def make(self, release: TopDownRelease | None = None) -> tuple[Account, ...]:
         return make_replicates(self.warehouse, custody_of(self.warehouse), release or self.release, silent)
 
     def problems(self, release: TopDownRelease | None = None) -> list[str]:
-        return replicates_as_made(self.context(release))
+        return check_replicates(self.context(release))
 
     def context(self, release: TopDownRelease | None = None) -> ReleaseContext[TopDownRelease]:
         return cast(ReleaseContext[TopDownRelease], Standing(self.warehouse, release or self.release))
@@ -85,7 +86,7 @@ class Repeated:
         """The hashes of the replicates as they are stored now."""
         with self.warehouse.session(reads=[Zone.PUBLIC]) as session:
             return [
-                content_of(read_replicate(session, self.release, number))
+                hash_counts(read_replicate(session, self.release, number))
                 for number in range(1, self.release.declaration.replicates + 1)
             ]
 
@@ -109,7 +110,7 @@ def silent(done: int, declared: int) -> None:
 
 def estimate_all(warehouse: Warehouse, release: TopDownRelease) -> None:
     for level in release.levels:
-        estimate_level(warehouse, custody_of(warehouse), release, level, silent)
+        estimate_level(warehouse, custody_of(warehouse), release, Scope(level), silent)
 
 
 @pytest.fixture(scope="module")
@@ -137,11 +138,11 @@ def numbers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the replicates that are computed, in order, as they are."""
     found: list[int] = []
 
-    def spied(task: workers.Replicated) -> Any:
+    def spied(task: workers.ReplicateTask) -> Any:
         found.append(task.replicate)
-        return workers.replicated(task)
+        return workers.make_replicate(task)
 
-    monkeypatch.setattr(replicates, "replicated", spied)
+    monkeypatch.setattr(replicates, "make_replicate", spied)
     return found
 
 
@@ -165,29 +166,31 @@ def test_exact_counts_with_the_noise_of_a_draw_give_the_estimates_of_the_release
         write_measurements(session, release, country, drawn=Noise(MECHANISM, distributions, key))
     estimate_all(warehouse, release)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        limits = limits_of(session, release)
+        limits = derive_all_limits(session, release)
     truth = {name: sparse(country.truth(name, release.finest)) for name in SCHEMAS}
-    found = estimates_of(release.design, country.parents, truth, limits, Noise(MECHANISM, distributions, key))
+    found = estimate_finest(release.design, country.parents, truth, limits, Noise(MECHANISM, distributions, key))
     stored = estimated(warehouse, release, release.finest)
     assert not np.array_equal(stored["persons"], country.truth("persons", release.finest)), "there is noise"
     for name, schema in SCHEMAS.items():
-        assert np.array_equal(found[name].between(0, country.places(release.finest), schema.size), stored[name])
+        assert np.array_equal(
+            found[name].answer(schema.marginal(DETAILED), 0, country.places(release.finest)), stored[name]
+        )
 
 
 def test_the_noise_of_replicates_has_the_declared_distributions(made: Repeated) -> None:
     """A chi-square test of all queries together, with a false-alarm rate of 10^-9."""
     design = made.release.design
-    noise = replicate_noise(design, key_of("a draw", 1))
+    noise = replicate_noise(design, derive_key("a draw", 1))
     drawn = {each.label: bin_draws(noise.of_next(each.label, 20_000), each.noise) for each in design.measured}
     assert find_misfits(drawn) == []
     wider = {each.label: replace(each.noise, variance=2 * each.variance) for each in design.measured}
-    again = replicate_noise(design, key_of("a draw", 1))
+    again = replicate_noise(design, derive_key("a draw", 1))
     assert find_misfits({label: bin_draws(again.of_next(label, 20_000), noise) for label, noise in wider.items()})
 
 
 def test_streams_differ_between_replicates_draws_and_from_those_of_a_draw(made: Repeated) -> None:
     design = made.release.design
-    keys = [key_of(draw, number) for draw in ("one", "two") for number in range(1, 201)]
+    keys = [derive_key(draw, number) for draw in ("one", "two") for number in range(1, 201)]
     assert len(set(keys)) == len(keys)
     assert all(len(key) == 32 for key in keys)
     label, distributions = design.measured[-1].label, {each.label: each.noise for each in design.measured}
@@ -200,7 +203,7 @@ def test_streams_differ_between_replicates_draws_and_from_those_of_a_draw(made: 
 
 def test_the_key_of_a_replicate_is_public(made: Repeated) -> None:
     """What the documentation says for readers who make a replicate again."""
-    assert key_of("ab12", 7) == sha256(b"stirred replicate 7 of draw ab12").digest()
+    assert derive_key("ab12", 7) == sha256(b"stirred replicate 7 of draw ab12").digest()
 
 
 def test_replicates_satisfy_the_invariants(made: Repeated) -> None:
@@ -210,7 +213,7 @@ def test_replicates_satisfy_the_invariants(made: Repeated) -> None:
     persons = [np.bincount(states[each["persons"].number], each["persons"].count, 2) for each in found]
     exact = made.country.held("population", "State")[:, 0]
     assert all(np.array_equal(each, exact) for each in persons)
-    assert len({content_of(each) for each in found}) == REPEATED
+    assert len({hash_counts(each) for each in found}) == REPEATED
 
 
 # Storing, resuming, discarding
@@ -221,7 +224,7 @@ def test_a_killed_run_continues_with_the_replicates_that_are_missing(
 ) -> None:
     whole = copied.contents()
     copied.attacked("DROP TABLE replicates", "DROP TABLE replicates_made", "DROP TABLE replicates_seal")
-    read = workers.side_by_side
+    read = workers.perform
 
     def killed(*arguments: Any) -> Iterator[Any]:
         for done, result in enumerate(read(*arguments)):
@@ -230,7 +233,7 @@ def test_a_killed_run_continues_with_the_replicates_that_are_missing(
             yield result
 
     with monkeypatch.context() as patch:
-        patch.setattr(replicates, "side_by_side", killed)
+        patch.setattr(replicates, "perform", killed)
         with pytest.raises(KeyboardInterrupt):
             copied.make()
     assert numbers[:2] == [1, 2]
@@ -251,10 +254,10 @@ def test_the_order_of_the_replicates_makes_no_difference(copied: Repeated, monke
     tables = uncertainty(copied)
     copied.attacked("DROP TABLE replicates")
 
-    def reversed_order(work: Any, tasks: Any, processes: int) -> Iterator[Any]:
+    def reversed_order(work: Any, tasks: Any, *rest: Any) -> Iterator[Any]:
         yield from map(work, reversed(list(tasks)))
 
-    monkeypatch.setattr(replicates, "side_by_side", reversed_order)
+    monkeypatch.setattr(replicates, "perform", reversed_order)
     assert [each.replicate for each in copied.make()] == [1, 2, 3, 4]
     assert copied.contents() == whole
     assert uncertainty(copied) == tables
@@ -338,17 +341,17 @@ def test_a_replicate_with_other_noise_is_found_although_it_is_sealed(
     """Wrong replicates that the stage itself stored: one of them is made again, which the draw id chooses."""
     copied.attacked("DROP TABLE replicates")
     with monkeypatch.context() as patch:
-        patch.setattr(replicates, "key_of", lambda draw_id, number: key_of("another", number))
+        patch.setattr(replicates, "derive_key", lambda draw_id, number: derive_key("another", number))
         copied.make()
         assert copied.problems() == []
     with copied.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        basis = basis_of(session, custody_of(copied.warehouse), copied.release)
-    chosen = chosen_replicate(basis.draw_id, REPEATED)
+        basis = read_basis(session, custody_of(copied.warehouse), copied.release)
+    chosen = choose_replicate(basis.draw_id, REPEATED)
     assert copied.problems() == [f"replicate {chosen}: made again, it differs"]
 
 
 def test_every_replicate_can_be_the_one_that_is_made_again() -> None:
-    assert {chosen_replicate(sha256(bytes([draw])).hexdigest(), 25) for draw in range(256)} == set(range(1, 26))
+    assert {choose_replicate(sha256(bytes([draw])).hexdigest(), 25) for draw in range(256)} == set(range(1, 26))
 
 
 # The tables
@@ -379,7 +382,8 @@ def test_the_tables_have_the_errors_of_every_cell_of_every_place(made: Repeated)
         for level in release.levels:
             published = estimated(made.warehouse, release, level)[table.schema.name]
             repeated = [
-                country.added_up(each[table.schema.name].between(0, finest, table.schema.size), level) for each in found
+                country.added_up(each[table.schema.name].answer(table.schema.marginal(DETAILED), 0, finest), level)
+                for each in found
             ]
             for number in range(country.places(level)):
                 for cell in table.cells:
@@ -493,7 +497,7 @@ def _require_repeatable(deployment: Deployment[TopDownRelease], draw_id: str, fo
         for name, rows in (("spine", spine), ("invariants", pa.Table.from_pylist(held))):
             session.create(release.public(name), "warehouse/all", source=session.register(f"read_{name}", rows))
     with read.session(reads=[Zone.PUBLIC]) as session:
-        limits, parents = limits_of(session, release), read_tree(session, release).parents
+        limits, parents = derive_all_limits(session, release), read_tree(session, release).parents
     published = {}
     for name, schema in SCHEMAS.items():
         histograms = np.zeros((len(places), schema.size), dtype=np.int64)
@@ -504,4 +508,4 @@ def _require_repeatable(deployment: Deployment[TopDownRelease], draw_id: str, fo
             histograms[places[row["geoid"]], cell] += 1
         published[name] = sparse(histograms)
     noise = replicate_noise(release.design, sha256(f"stirred replicate 2 of draw {draw_id}".encode()).digest())
-    assert content_of(estimates_of(release.design, parents, published, limits, noise)) == content_of(stored)
+    assert hash_counts(estimate_finest(release.design, parents, published, limits, noise)) == hash_counts(stored)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assets.topdown.streams import Stream, hashed, level_of_states, streams, version_of_streams
-from mechanisms.topdown.design import SCHEMAS, VERSION, TopDownDesign, allocation
+from assets.topdown.measurements import Stream, encode_answers, hash_streams, list_streams
+from assets.topdown.release import level_of_states
+from mechanisms.topdown.design import SCHEMAS, VERSION, TopDownDesign, allocate
 
 KEY = bytes(range(32))
 PLACES = {"01": (2, 3), "04": (1, 4), "05": (3, 2)}
@@ -45,8 +46,8 @@ def design(levels: Sequence[str] = ("Nation", "State", "County", "Block")) -> To
     return TopDownDesign(
         tuple(levels),
         {
-            "persons": allocation(SCHEMAS["persons"], Fraction(1), shares, queries),
-            "units": allocation(SCHEMAS["units"], Fraction(1), shares, units),
+            "persons": allocate(SCHEMAS["persons"], Fraction(1), shares, queries),
+            "units": allocate(SCHEMAS["units"], Fraction(1), shares, units),
         },
         {},
     )
@@ -56,7 +57,7 @@ def of(states: Mapping[str, tuple[int, int]]) -> tuple[Stream, ...]:
     """The streams of a country with these states."""
     counties, blocks = (np.cumsum([0, *(places[which] for places in states.values())]) for which in (0, 1))
     starts = {"Nation": [0, 1], "State": [0, len(states)], "County": counties, "Block": blocks}
-    return streams(design(), list(states), {level: np.array(first) for level, first in starts.items()})
+    return list_streams(design(), list(states), {level: np.array(first) for level, first in starts.items()})
 
 
 def noise(stream: Stream) -> NDArray[np.int64]:
@@ -164,9 +165,9 @@ def test_the_version_covers_the_answers_the_labels_and_their_order() -> None:
         {"a": "1", "b": "2", "d": "1"},
         {"a1": "", "b": "2", "c": "1"},
     ]
-    versions = [version_of_streams(each) for each in (digests, *others)]
+    versions = [hash_streams(each) for each in (digests, *others)]
     assert len(set(versions)) == len(versions)
 
 
 def test_answers_are_hashed_as_32_bit_integers() -> None:
-    assert bytes(hashed(np.array([[1, -1], [256, 0]]))) == bytes.fromhex("01000000 ffffffff 00010000 00000000")
+    assert bytes(encode_answers(np.array([[1, -1], [256, 0]]))) == bytes.fromhex("01000000 ffffffff 00010000 00000000")

@@ -294,7 +294,7 @@ def test_honest_microdata_pass_their_gate_however_many_places_are_compared_at_a_
     built: tuple[Products, Truth], monkeypatch: pytest.MonkeyPatch, places: int
 ) -> None:
     made, _ = built
-    monkeypatch.setattr("assets.topdown.table_gates.PLACES_AT_A_TIME", places)
+    monkeypatch.setattr("assets.topdown.gates.PLACES_AT_A_TIME", places)
     assert problems("microdata_of_estimates", made) == []
 
 
@@ -338,7 +338,7 @@ def test_microdata_that_are_not_the_estimates_are_found(
     made, _ = town
     made.change(made.release.public(table), statement.replace("{}", "{0}"))
     for places in (100_000, 3, 1):
-        monkeypatch.setattr("assets.topdown.table_gates.PLACES_AT_A_TIME", places)
+        monkeypatch.setattr("assets.topdown.gates.PLACES_AT_A_TIME", places)
         (problem, *_) = problems("microdata_of_estimates", made)
         assert f".{table}: " in problem
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.design import DesignError
-from mechanisms.topdown.design import LARGEST_CURVATURE, TopDownDesign, allocation
+from mechanisms.topdown.design import LARGEST_CURVATURE, TopDownDesign, allocate
 from mechanisms.topdown.estimation import Measurement, estimate
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.least_squares import LARGEST_GAP
@@ -15,7 +15,7 @@ from mechanisms.topdown.schema import PERSONS, UNITS
 from tests.depth import quick_cases
 
 LEVELS = ("Nation", "Block")
-UNITS_ALLOCATION = allocation(
+UNITS_ALLOCATION = allocate(
     UNITS, Fraction(1), dict.fromkeys(LEVELS, Fraction(1, 2)), {key: {"detailed": Fraction(1)} for key in LEVELS}
 )
 
@@ -23,7 +23,7 @@ UNITS_ALLOCATION = allocation(
 def design(query: str, ratio: int) -> TopDownDesign:
     """A query with so many times the share of `detailed`."""
     shares = {query: Fraction(ratio, ratio + 1), "detailed": Fraction(1, ratio + 1)}
-    persons = allocation(PERSONS, Fraction(5), dict.fromkeys(LEVELS, Fraction(1, 2)), dict.fromkeys(LEVELS, shares))
+    persons = allocate(PERSONS, Fraction(5), dict.fromkeys(LEVELS, Fraction(1, 2)), dict.fromkeys(LEVELS, shares))
     return TopDownDesign(LEVELS, {"persons": persons, "units": UNITS_ALLOCATION}, {})
 
 

@@ -15,7 +15,7 @@ from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.specification import compose
 from mechanisms.design import DesignError
-from mechanisms.topdown.design import SCHEMAS, TopDownDesign, allocation, words
+from mechanisms.topdown.design import SCHEMAS, TopDownDesign, allocate, words
 from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.schema import PERSONS, UNITS
 
@@ -125,11 +125,11 @@ def divided(
     queries: dict[str, Fraction], levels: tuple[str, ...] = ("US", "Block"), rho: Fraction = Fraction(1)
 ) -> Allocation:
     shares = {level: Fraction(1, len(levels)) for level in levels}
-    return allocation(PERSONS, rho, shares, dict.fromkeys(levels, queries))
+    return allocate(PERSONS, rho, shares, dict.fromkeys(levels, queries))
 
 
 WHOLE = {"detailed": Fraction(1)}
-UNITS_WHOLE = allocation(
+UNITS_WHOLE = allocate(
     UNITS, Fraction(1), {"US": Fraction(1, 2), "Block": Fraction(1, 2)}, dict.fromkeys(("US", "Block"), WHOLE)
 )
 TINY = Fraction(1, 10**11)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.topdown_problems import Siblings, draw_siblings, measure
-from mechanisms.topdown.design import variances
+from mechanisms.topdown.design import compute_variances
 from mechanisms.topdown.estimation import Estimate, estimate
 from mechanisms.topdown.feasibility import FREE, Limits, propagate
 from mechanisms.topdown.least_squares import NotSolvedError
@@ -143,7 +143,7 @@ def test_units_are_estimated_with_their_numbers_held() -> None:
     truth = np.stack([random.poisson(20, 30), random.poisson(3, 30)], axis=1)
     units = truth.sum(axis=1)
     limits = Limits(units[:, None], units[:, None], units)
-    measurements = measure(UNITS, truth, variances(UNIT_ALLOCATION, "Block"), random)
+    measurements = measure(UNITS, truth, compute_variances(UNIT_ALLOCATION, "Block"), random)
     found = estimate(UNITS, measurements, limits, truth.sum(axis=0), total_first=True).histograms
     assert np.array_equal(found.sum(axis=1), units)
     assert np.array_equal(found.sum(axis=0), truth.sum(axis=0))

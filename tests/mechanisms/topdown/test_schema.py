@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mechanisms.accounting.semantics import Allocation
-from mechanisms.topdown.design import allocation, variances
+from mechanisms.topdown.design import allocate, compute_variances
 from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, QueryError, Schema
 from tests.mechanisms.topdown.problems import SMALL
@@ -99,18 +99,19 @@ def test_units_lose_seven_hundredths_between_them() -> None:
 @pytest.mark.parametrize("divided", [PERSON_ALLOCATION, UNIT_ALLOCATION])
 def test_noise_of_the_stated_variances_costs_exactly_the_stated_rho(divided: Allocation) -> None:
     """A replaced record moves an answer by 2 in squared L2 distance: ρ = 2/(2σ²) each, all of them together ρ."""
-    spent = sum(Fraction(2) / (2 * variance) for level in LEVELS for variance in variances(divided, level).values())
+    variances = [variance for level in LEVELS for variance in compute_variances(divided, level).values()]
+    spent = sum(Fraction(2) / (2 * variance) for variance in variances)
     assert spent == divided.loss.rho
 
 
 def test_the_variance_of_the_detailed_query_in_blocks_is_about_ten() -> None:
     """Worked out from the shares: 1/(2.556 · 165/4099 · 3945/4097)."""
-    assert variances(PERSON_ALLOCATION, "Block")["detailed"] == 1 / (
+    assert compute_variances(PERSON_ALLOCATION, "Block")["detailed"] == 1 / (
         Fraction(293764, 114921) * Fraction(165, 4099) * Fraction(3945, 4097)
     )
-    assert "total" not in variances(PERSON_ALLOCATION, "US")
+    assert "total" not in compute_variances(PERSON_ALLOCATION, "US")
 
 
 def test_an_allocation_to_a_query_that_there_is_not_is_refused() -> None:
     with pytest.raises(QueryError, match="units: the query 'hhgq'"):
-        allocation(UNITS, Fraction(1), {"US": Fraction(1)}, {"US": {"hhgq": Fraction(1)}})
+        allocate(UNITS, Fraction(1), {"US": Fraction(1)}, {"US": {"hhgq": Fraction(1)}})

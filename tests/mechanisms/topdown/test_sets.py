@@ -21,11 +21,11 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from benchmarks.topdown_problems import measure
 from mechanisms.topdown import estimation, feasibility
 from mechanisms.topdown.estimation import estimate
-from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits, Sets, members, propagate
+from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits, Sets, list_members, propagate
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
 from mechanisms.topdown.schema import Attribute, Recode, Schema
-from mechanisms.topdown.sets import kept, nearest_counts
+from mechanisms.topdown.sets import nearest_counts, satisfies_sets
 from tests.depth import examples
 
 Counts = set[tuple[int, ...]]
@@ -106,7 +106,7 @@ def within(limits: Limits, place: int) -> Counts:
         keep &= found.sum(axis=1) == limits.totals[place]
     if limits.sets is not None and place in limits.sets.units:
         row = list(limits.sets.units).index(place)
-        sums = found @ members(found.shape[1]).T
+        sums = found @ list_members(found.shape[1]).T
         keep &= ((limits.sets.least[row] <= sums) & (sums <= limits.sets.most[row])).all(axis=1)
     return set(map(tuple, found[keep].tolist()))
 
@@ -300,9 +300,9 @@ def test_an_integer_program_with_all_sets_is_not_nearer(children: int) -> None:
     limits, sums, real = of_many_kinds(children, seed=children)
     assert limits.sets is not None
     found = nearest_counts(real, limits, sums)
-    assert kept(limits.sets, found)
+    assert satisfies_sets(limits.sets, found)
     size = real.size
-    in_set = members(8)
+    in_set = list_members(8)
     rows = [np.kron(np.ones((1, children)), np.eye(8)), np.kron(np.eye(children), np.ones((1, 8)))]
     least, most = [sums, limits.totals], [sums, limits.totals]
     for row, unit in enumerate(limits.sets.units):
@@ -459,7 +459,7 @@ def test_who_looks_at_bounds_and_totals_alone_comes_to_a_dead_end(monkeypatch: p
         seen.append(counts)
         return True
 
-    monkeypatch.setattr(estimation, "kept", blind)
+    monkeypatch.setattr(estimation, "satisfies_sets", blind)
     monkeypatch.setattr("mechanisms.topdown.least_squares.ITERATIONS", 100)
     with pytest.raises((NotSolvedError, NotRoundedError)):
         walked_down(tree, misleading(tree), scale=0)
@@ -503,6 +503,6 @@ def test_counts_that_no_children_can_have_are_refused() -> None:
 def test_counts_that_break_a_limit_are_refused_whatever_the_solver_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program's own answer is looked at in integers: here it was solved without the sets."""
     nation = towns().declared.limits()[0]
-    monkeypatch.setattr("mechanisms.topdown.sets._keeping_to", lambda sets, program, counts: counts)
+    monkeypatch.setattr("mechanisms.topdown.sets._solve_with_sets", lambda sets, program, counts: counts)
     with pytest.raises(NotRoundedError, match="1 children: the group counts that were found break a limit"):
         nearest_counts(np.array([[16.0, 16.0, 0.0, 4.0, 4.0]]), nation, None)

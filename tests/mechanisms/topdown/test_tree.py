@@ -1,6 +1,6 @@
 """Random trees, walked down level by level: what holds of one family's histograms holds of the whole tree."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from benchmarks.topdown_problems import measure
-from mechanisms.topdown.estimation import Families, estimate_families
+from mechanisms.topdown.estimation import Families, Measurement, estimate_families
 from mechanisms.topdown.feasibility import FREE, Limits, propagate
 from mechanisms.topdown.least_squares import NotSolvedError
 from tests.depth import examples
@@ -70,7 +70,7 @@ def walked_down(
     found: list[NDArray[np.int64]] = []
     for depth, truth in enumerate(tree.truths()):
         noises = {query: Fraction(9) for query in QUERIES if query != "total" or depth}
-        answers = {each.query: each.answers for each in measure(SMALL, truth, noises, random, scale)}
+        measured = list(measure(SMALL, truth, noises, random, scale))
         starts = tree.starts(depth) if depth else np.array([0, 1])
         histograms = np.zeros_like(truth)
         for first in range(0, len(starts) - 1, at_a_time):
@@ -80,8 +80,7 @@ def walked_down(
                 SMALL,
                 tuple(f"children of {number}" for number in range(first, last)),
                 starts[first : last + 1] - starts[first],
-                noises,
-                {query: rows[own] for query, rows in answers.items()},
+                tuple(replace(each, answers=each.answers[own]) for each in measured),
                 limits.between(own.start, own.stop),
                 total_first,
                 found[-1][first:last] if depth else None,
@@ -130,8 +129,8 @@ def test_how_many_families_are_done_at_a_time_makes_no_difference(tree: Tree, at
 def test_children_that_cannot_be_estimated_are_named_after_their_parent() -> None:
     """The second family has at least three of one kind, and at most two."""
     limits = Limits(np.array([[0, 0, 0], [3, 0, 0]]), np.array([[9, 9, 9], [2, 9, 9]]), np.full(2, FREE))
-    answers = {"detailed": np.zeros((2, SMALL.size), dtype=np.int32)}
+    measurements = (Measurement("detailed", Fraction(1), np.zeros((2, SMALL.size), dtype=np.int32)),)
     names, starts = ("counties of state A", "counties of state B"), np.array([0, 1, 2])
-    families = Families(SMALL, names, starts, {"detailed": Fraction(1)}, answers, limits, True, None)
+    families = Families(SMALL, names, starts, measurements, limits, True, None)
     with pytest.raises(NotSolvedError, match=r"^people of counties of state B: 1 children"):
         estimate_families(families)

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import Counts, one_level_up, rolled_up, starts_of
-from mechanisms.topdown.schema import PERSONS
-from mechanisms.topdown.uncertainty import Moments, Sums, intervals
+from mechanisms.topdown.replicates import Moments, Sums, compute_intervals, find_starts, roll_up, roll_up_once
+from mechanisms.topdown.schema import PERSONS, Counts, Marginal
 from tests.depth import examples
 
 SETTINGS = settings(deadline=None, derandomize=True, max_examples=examples(60))
@@ -35,7 +34,7 @@ def interval(estimate: int, deviations: list[int]) -> tuple[float, float, int, i
             )
         )
     )
-    found = intervals(moments, len(deviations))
+    found = compute_intervals(moments, len(deviations))
     return float(found.standard_error[0]), float(found.bias[0]), int(found.lower[0]), int(found.upper[0])
 
 
@@ -117,11 +116,12 @@ def test_counts_of_a_level_are_the_sums_of_the_level_below(seed: int, children: 
     finest = np.random.default_rng(seed).integers(-1, 3, (sum(children), 6)).clip(0)
     expected = np.zeros((len(children), 6), dtype=np.int64)
     np.add.at(expected, parents[1], finest)
-    root, middle, same = rolled_up(sparse(finest), parents, 6)
-    assert np.array_equal(same.between(0, sum(children), 6), finest)
-    assert np.array_equal(middle.between(0, len(children), 6), expected)
-    assert np.array_equal(root.between(0, 1, 6), expected.sum(axis=0)[None])
-    assert np.array_equal(one_level_up(middle, parents[0], 6).count, root.count)
-    assert starts_of(parents, 0).tolist() == [0, 1]
-    assert starts_of(parents, 1).tolist() == [0, len(children)]
-    assert starts_of(parents, 2).tolist() == np.cumsum([0, *children]).tolist()
+    root, middle, same = roll_up(sparse(finest), parents, 6)
+    six = Marginal("detailed", np.arange(6, dtype=np.int32), 6, frozenset())
+    assert np.array_equal(same.answer(six, 0, sum(children)), finest)
+    assert np.array_equal(middle.answer(six, 0, len(children)), expected)
+    assert np.array_equal(root.answer(six, 0, 1), expected.sum(axis=0)[None])
+    assert np.array_equal(roll_up_once(middle, parents[0], 6).count, root.count)
+    assert find_starts(parents, 0).tolist() == [0, 1]
+    assert find_starts(parents, 1).tolist() == [0, len(children)]
+    assert find_starts(parents, 2).tolist() == np.cumsum([0, *children]).tolist()

@@ -1,4 +1,4 @@
--- The noisy answers to some queries of a histogram in the places from `first` up to but excluding `last`, in any order.
+-- The noisy answers to some queries, or to all, in the places from `first` up to but excluding `last`, in any order.
 SELECT query, number, answers
 FROM {{ measurements }}
 WHERE
@@ -6,4 +6,6 @@ WHERE
     AND level = $level
     AND number >= $first
     AND number < $last
+    {% if not strict %}
     AND list_contains($queries, query)
+    {% endif %}

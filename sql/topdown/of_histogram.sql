@@ -1,1 +1,0 @@
-SELECT number, cell, count FROM {{ estimates }} WHERE histogram = $histogram
