@@ -1,6 +1,12 @@
 -- The records of a histogram: one for each unit of its counts, numbered from 1 by place and cell, with the codes of the
 -- census files.
-SELECT records.record, place.geoid, {{ attributes | ids("code") }}
+SELECT
+    records.record,
+    place.geoid,
+    {% for name, inner, size in attributes %}
+    $codes[{{ loop.index }}][records.cell // {{ inner }} % {{ size }} + 1] AS {{ name | id }}{% if not loop.last %},{% endif %}
+
+    {% endfor %}
 FROM (
     SELECT number, cell, unnest(range(last - count + 1, last + 1)) AS record
     FROM (
@@ -10,5 +16,4 @@ FROM (
     )
 ) AS records
 JOIN {{ spine }} AS place ON place.level = $finest AND place.number = records.number
-JOIN {{ codes }} AS code ON code.cell = records.cell
 ORDER BY records.record
