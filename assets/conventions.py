@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from resources.statements import Table, Zone
+from resources.statements import Table
 from resources.warehouse import Session
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -26,9 +26,6 @@ WRITES = "stirred/writes"
 
 NO_CONFIG: dict[str, Any] = {}
 """The schema of a run's configuration that refuses every key. Without a schema, Dagster accepts and ignores any."""
-
-BLOCKING: dict[str, Any] = {"blocking": True, "pool": POOL, "config_schema": NO_CONFIG}
-"""Keyword arguments of `dagster.asset_check` that all blocking checks share."""
 
 ZONE, STAGE_KIND, CROSSING = "zone", "stage_kind", "crossing"
 """Tag keys: the zone of an asset's data, its kind of stage, and the reason why its data may leave the confidential
@@ -72,17 +69,6 @@ class StageKind(StrEnum):
 INVARIANT, DRAW, KEYED = "invariant", "draw", "keyed-version"
 """Values of the crossing tag: a declared invariant; a charged draw; and an asset that uses nothing of confidential data
 but a version that is keyed under the custody."""
-
-
-def attributes(stage_kind: StageKind, zone: Zone, kinds: set[str], crossing: str | None = None) -> dict[str, Any]:
-    """Keyword arguments of `dagster.asset` that all assets need: owners, pool, tags, kinds, and no configuration.
-
-    The zone is one of the kinds too, because the graph shows kinds and no tags.
-
-    An asset whose function has an argument `config` takes that configuration all the same, and no other.
-    """
-    tags = {ZONE: zone.value, STAGE_KIND: stage_kind.value} | ({CROSSING: crossing} if crossing else {})
-    return {"owners": OWNERS, "pool": POOL, "tags": tags, "kinds": {*kinds, zone.value}, "config_schema": NO_CONFIG}
 
 
 def table_schema(columns: Mapping[str, str], descriptions: Mapping[str, str] | None = None) -> dg.TableSchema:

@@ -182,10 +182,9 @@ class Deployment(Generic[R]):
         return {event.asset_key.path[-1] for event in result.get_asset_materialization_events() if event.asset_key}
 
     def key(self, stage: str) -> dg.AssetKey:
-        """The asset key of a stage of the release or the dataset, or of the ledger."""
-        if stage == "ledger":
-            return dg.AssetKey(["ledger"])
-        return self.release.dataset_key(stage) if stage in ("cef", "composition") else self.release.key(stage)
+        """The asset key of a stage of the release or the dataset, of the ledger, or of the dataset's composition."""
+        others = {"ledger": dg.AssetKey(["ledger"]), "composition": dg.AssetKey([self.release.dataset.name, stage])}
+        return others.get(stage) or self.release.key(stage)
 
     def published(self) -> dict[str, bytes]:
         """The files of the published edition by name; empty if nothing is published."""

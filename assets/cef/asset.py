@@ -13,8 +13,7 @@ from assets.cef.findings import Finding
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
 from assets.cef.validation import cef_findings, form_findings, structure_findings, structure_offenders
-from assets.conventions import BLOCKING, StageKind, attributes, check_result
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, check_result
 from assets.release.columns import Column, Role
 from assets.release.contents import (
     content_problems,
@@ -25,6 +24,7 @@ from assets.release.contents import (
 )
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError
+from assets.stages import check_of, stage
 from resources.canonical import canonicalize
 from resources.custody import Custody
 from resources.statements import Zone
@@ -38,14 +38,14 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
     """The asset `[dataset, "cef"]`, its checks `schema_and_keys` and `as_read`, and `structure` if there are rules."""
     key = dg.AssetKey([declaration.name, "cef"])
 
-    @dg.asset(
-        key=key,
-        group_name=declaration.name,
-        description=describe(declaration),
+    @stage(
+        key,
+        declaration.name,
+        StageKind.CEF,
+        describe(declaration),
         code_version=code_version(declaration),
-        **attributes(StageKind.CEF, Zone.CONFIDENTIAL, {"duckdb", "pandera"}),
+        kinds={"duckdb", "pandera"},
     )
-    @stated_plainly(StageKind.CEF)
     def cef(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         key, source = custody.version_key(), _source_names(declaration, root)
         files = file_versions(declaration, root, key)
@@ -70,14 +70,11 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
                 metadata[name] = dg.MetadataValue.int(rows)
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
-    @dg.asset_check(
-        asset=key,
-        name="schema_and_keys",
-        description=(
-            "The stored tables have the declared columns and types, no null where none is allowed, no repeated key, "
-            "and a unit for every person."
-        ),
-        **BLOCKING,
+    @check_of(
+        key,
+        "schema_and_keys",
+        "The stored tables have the declared columns and types, no null where none is allowed, no repeated key, "
+        "and a unit for every person.",
     )
     def schema_and_keys(warehouse: Warehouse) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
@@ -86,12 +83,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             findings, {finding.statement: finding.rows for finding in findings if finding.rows is not None}
         )
 
-    @dg.asset_check(
-        asset=key,
-        name="as_read",
-        description="The stored tables are those that were read from the source.",
-        **BLOCKING,
-    )
+    @check_of(key, "as_read", "The stored tables are those that were read from the source.")
     def as_read(warehouse: Warehouse, custody: Custody) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             try:
@@ -110,11 +102,10 @@ def code_version(declaration: DatasetDeclaration) -> str:
 
 def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.AssetChecksDefinition:
 
-    @dg.asset_check(
-        asset=key,
-        name="structure",
-        description="The stored records satisfy the rules of their layout; each rule is shown with its violations.",
-        **BLOCKING,
+    @check_of(
+        key,
+        "structure",
+        "The stored records satisfy the rules of their layout; each rule is shown with its violations.",
     )
     def structure(warehouse: Warehouse) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:

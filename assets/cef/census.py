@@ -14,9 +14,8 @@ from pydantic import AfterValidator, Field
 
 from assets.cef.detailed_codes import DETAILED_CODES, SEX, race_code_rules
 from assets.release.columns import Column, RecordTable, recodes_beside
-from assets.release.dataset import DatasetDeclaration
+from assets.release.dataset import DatasetDeclaration, Rule, Structure
 from assets.release.names import ColumnName
-from assets.release.structure import Rule, Structure
 from mechanisms.races import RACE_COMBINATIONS, race_label
 from mechanisms.states import STATES
 

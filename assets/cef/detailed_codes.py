@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from assets.release.columns import Column
-from assets.release.structure import Rule
+from assets.release.dataset import Rule
 
 NO_CODE = "Null"
 """The text in place of a race code, in the file and in the CEF: it is a value, and not a missing one."""

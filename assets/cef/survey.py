@@ -30,9 +30,8 @@ from assets.cef.generated import (
     stride,
 )
 from assets.release.columns import Column, RecordTable, recodes_beside
-from assets.release.dataset import DatasetDeclaration, Reader
+from assets.release.dataset import DatasetDeclaration, Reader, Size
 from assets.release.numbers import DesignRate
-from assets.release.size import Size
 from mechanisms.states import STATES
 from resources.statements import Fragment, quote_literal, render
 

@@ -27,8 +27,7 @@ from assets.cef.generated import (
 )
 from assets.cef.synthetic_codes import code_names, code_values
 from assets.release.columns import Column, RecordTable
-from assets.release.dataset import Reader
-from assets.release.size import Size
+from assets.release.dataset import Reader, Size
 from mechanisms.states import STATES
 from resources.statements import Fragment, render
 from resources.warehouse import Session

@@ -5,6 +5,7 @@ that names its loss. If it is missing, or the charge exceeds the cap, the stage 
 downstream of it runs.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +14,13 @@ import pyarrow as pa
 from pydantic import Field
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
-from assets.conventions import KEYED, StageKind, attributes, in_groups, preview, shortened, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, in_groups, preview, shortened, table_schema
 from assets.ledger.view import AUTOMATIC
+from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
-from assets.release.method import CHARGE, Method
+from assets.release.method import CHARGE, Fact, Method
 from assets.release.release import Release
+from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import format_loss, format_number
 from mechanisms.accounting.rounding import LINE_DECIMALS
@@ -26,17 +28,7 @@ from resources.chain import Details, Entry
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
 from resources.statements import Zone
-from resources.warehouse import Warehouse
-
-CODE_VERSION = "2"
-
-_COLUMNS = {
-    "draw_id": "Identifier of the draw: an HMAC of everything it depends on",
-    "commitment": "SHA-256 of the draw's key",
-    "ledger_entry": "Number of the reservation in the ledger",
-    "ledger_hash": "Hash of the reservation",
-}
-
+from resources.warehouse import Recipe, Session, Warehouse
 
 _IDENTIFIERS = frozenset({"draw_id", "commitment", "ledger_hash"})
 
@@ -44,8 +36,8 @@ _IDENTIFIERS = frozenset({"draw_id", "commitment", "ledger_hash"})
 class Authorization(dg.Config):
     """Someone's word that a charge of exactly this size may be made, for one draw.
 
-    The loss says what is decided on. The draw makes it a decision on these records and parameters: where the loss does
-    not depend on the records, the same configuration would otherwise authorize every later draw too.
+    The draw makes it a decision on these records and parameters: where the loss does not depend on the records, the
+    same configuration would otherwise authorize every later draw too.
     """
 
     authorized_loss: str = Field(
@@ -59,15 +51,15 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "charge"]`."""
     release = method.release
 
-    @dg.asset(
-        key=release.key(CHARGE),
-        deps=method.charge_inputs(),
-        group_name=release.schema,
-        description=_description(method),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.CHARGE, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=KEYED),
+    @release_stage(
+        release,
+        CHARGE,
+        StageKind.CHARGE,
+        _description(method),
+        [CEF, *method.charge_follows],
+        kinds={"duckdb", "ledger"},
+        code_version="2",
     )
-    @stated_plainly(StageKind.CHARGE)
     def charge(
         context: dg.AssetExecutionContext,
         config: Authorization,
@@ -78,15 +70,11 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         assessment = assess(method, warehouse, custody, ledger)
         require_authorization(assessment, config)
         entry = charge_draw(assessment, config, context.op_execution_context.run_id, custody, ledger)
-        draw = assessment.draw
+        draw, table = assessment.draw, release.public(CHARGE)
         facts = charge_facts(method, draw, entry)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-            session.create(
-                release.public(CHARGE),
-                "warehouse/all",
-                source=session.register("facts", pa.Table.from_pylist([facts])),
-            )
-            schema = table_schema(session.columns(release.public(CHARGE)), _COLUMNS | dict(method.charge_columns))
+            create_tables(session, {table: charge_recipe(session, facts)})
+            schema = table_schema(session.columns(table), {name: words for name, (_, words) in facts.items()})
         parts = [(line.label, format_number(line.loss, LINE_DECIMALS)) for line in draw.specification.lines]
         now = ledger.read()
         charged = now.charged(release.dataset.population, release.dataset.cap)
@@ -102,9 +90,9 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
                 "population": entry.known().population,
                 **{
                     name.replace("_", " "): in_groups(str(value)) if name in _IDENTIFIERS else value
-                    for name, value in facts.items()
+                    for name, (value, _) in facts.items()
                 },
-                "dagster/column_schema": schema,
+                COLUMN_SCHEMA: schema,
             }
             | ({"lines": preview(["line", "loss"], parts)} if parts else {}),
         )
@@ -189,14 +177,19 @@ def reserve(
         raise
 
 
-def charge_facts(method: Method[Any, Any, Any], draw: Draw[Inputs], entry: Entry) -> dict[str, str | int | float]:
+def charge_facts(method: Method[Any, Any, Any], draw: Draw[Inputs], entry: Entry) -> dict[str, Fact]:
+    """By column, the row of the public table `charge`."""
     return {
-        "draw_id": draw.draw_id,
-        "commitment": entry.commitment,
-        "ledger_entry": entry.sequence,
-        "ledger_hash": entry.hash,
+        "draw_id": (draw.draw_id, "Identifier of the draw: an HMAC of everything it depends on"),
+        "commitment": (entry.commitment, "SHA-256 of the draw's key"),
+        "ledger_entry": (entry.sequence, "Number of the reservation in the ledger"),
+        "ledger_hash": (entry.hash, "Hash of the reservation"),
         **method.charge_facts(draw.inputs),
     }
+
+
+def charge_recipe(session: Session, facts: Mapping[str, Fact]) -> Recipe:
+    return store_rows(session, "facts", pa.Table.from_pylist([{name: value for name, (value, _) in facts.items()}]))
 
 
 def _description(method: Method[Any, Any, Any]) -> str:
@@ -207,6 +200,10 @@ def _description(method: Method[Any, Any, Any]) -> str:
         if dataset.asks
         else "The dataset is charged automatically: a new draw needs no authorization."
     )
+    infinite = (
+        "No cap bounds this release: its loss is infinite (ε = ∞), which dataset "
+        f"{dataset.name} allows. It is recorded beside the charges that the cap bounds."
+    )
     return f"""Reserves the protection loss of the draw in the ledger, before anything is drawn.
 
 {method.charge_description()}
@@ -216,13 +213,4 @@ def _description(method: Method[Any, Any, Any]) -> str:
 The draw id is an HMAC of everything the draw depends on, and the SHA-256 of the draw's key commits to its randomness.
 Materializing this asset again with nothing changed finds the same reservation and charges nothing. If the charge would
 exceed the cap of {format_loss(dataset.cap)} of population {dataset.population}, this asset fails and nothing is drawn.
-{_on_infinite(method)}""".rstrip()
-
-
-def _on_infinite(method: Method[Any, Any, Any]) -> str:
-    if method.release.has_finite_loss:
-        return ""
-    return (
-        "No cap bounds this release: its loss is infinite (ε = ∞), which dataset "
-        f"{method.release.dataset.name} allows. It is recorded beside the charges that the cap bounds."
-    )
+{"" if method.release.has_finite_loss else infinite}""".rstrip()

@@ -8,34 +8,31 @@ from typing import Any
 import dagster as dg
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, Assessment, assess
-from assets.conventions import DRAW_ID, KEYED, StageKind, attributes, in_groups
-from assets.failures import stated_plainly
+from assets.conventions import DRAW_ID, KEYED, StageKind, in_groups
+from assets.release.dataset import CEF
 from assets.release.method import Method
+from assets.release.stage import release_stage
 from resources.custody import Custody
 from resources.ledger import Ledger
-from resources.statements import Zone
 from resources.warehouse import Warehouse
 
 PREFLIGHT = "preflight"
-CODE_VERSION = "1"
 
 
 def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "preflight"]`."""
     release = method.release
 
-    @dg.asset(
-        key=release.key(PREFLIGHT),
-        deps=method.charge_inputs(),
-        group_name=release.schema,
-        description=(
-            "What the next charge of this release would be: the loss, why it is a new draw, and what remains of the "
-            "budget. Nothing is drawn and nothing is charged."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=KEYED),
+    @release_stage(
+        release,
+        PREFLIGHT,
+        StageKind.PLAN,
+        "What the next charge of this release would be: the loss, why it is a new draw, and what remains of the "
+        "budget. Nothing is drawn and nothing is charged.",
+        [CEF, *method.charge_follows],
+        kinds={"duckdb", "ledger"},
+        crossing=KEYED,
     )
-    @stated_plainly(StageKind.PLAN)
     def preflight(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         assessment = assess(method, warehouse, custody, ledger)
         version = dg.DataVersion(assessment.draw.draw_id)

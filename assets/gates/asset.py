@@ -15,9 +15,8 @@ import dagster as dg
 from assets.confidentiality import deployed_nodes
 from assets.conventions import NO_CONFIG, POOL, check_result
 from assets.gates.shared import DATASET_STAGES, all_gates
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, verdicts_of
 from assets.release.method import Method
-from assets.release.verdicts import verdicts_of
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.warehouse import Warehouse, WarehouseError

@@ -8,10 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
-from assets.charge.asset import charge_facts
+from assets.charge.asset import charge_facts, charge_recipe
 from assets.charge.drawing import charged_key
 from assets.confidentiality import leaks
 from assets.ledger.asset import find_cap_problems
@@ -187,9 +185,8 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
             return [f"ledger entry {entry.sequence} belongs to {entry.dataset}/{entry.release}"]
         if entry.known().population != release.dataset.population:
             return [f"ledger entry {entry.sequence} was charged to population {entry.known().population}"]
-        facts = pa.Table.from_pylist([charge_facts(context.method, draw, entry)])
-        shown: Recipe = ("warehouse/all", {}, {"source": session.register("facts", facts)})
-        return differing_table(session, release.public(CHARGE), shown)
+        recipe = charge_recipe(session, charge_facts(context.method, draw, entry))
+        return differing_table(session, release.public(CHARGE), recipe)
 
 
 def _settled(context: ReleaseContext[Any]) -> list[str]:

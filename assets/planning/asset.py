@@ -13,20 +13,18 @@ from typing import Any, Protocol
 import dagster as dg
 
 from assets.charge.assessment import would_leave
-from assets.conventions import StageKind, attributes, named, one_click_away, preview, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, named, one_click_away, preview, table_schema
 from assets.pictures import picture
 from assets.planning.expectation import expected_in_words
 from assets.planning.machine import Machine, this_machine
 from assets.release.method import PLAN, Method
 from assets.release.plan import Asked, Cells, Curve, Line, Plan
 from assets.release.published import PublishedTable
+from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
 from mechanisms.accounting.losses import format_loss
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
-
-CODE_VERSION = "1"
 
 _NAMED = 5
 """How many of the marks of a picture its words name."""
@@ -57,14 +55,9 @@ def build_plan(method: Method[Any, Any, Any], planned: Callable[[Asked], Planned
     """
     release = method.release
 
-    @dg.asset(
-        key=release.key(PLAN),
-        group_name=release.schema,
-        description=_description(release.schema),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "ledger", "matplotlib"}),
+    @release_stage(
+        release, PLAN, StageKind.PLAN, _description(release.schema), kinds={"duckdb", "ledger", "matplotlib"}
     )
-    @stated_plainly(StageKind.PLAN)
     def plan(config: Asked, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         found = planned(config)
         declared = found if config.is_nothing else planned(Asked(largest_stratum=config.largest_stratum))
@@ -164,14 +157,13 @@ def _stored(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[str, An
     published = {each.table: each for each in method.tables()} if method.charges else {}
     with warehouse.session(writes=Zone.PUBLIC) as session:
         with session.transaction():
-            for table, source in tables.items():
-                session.create(table, "warehouse/all", source=session.register(table.name, source))
+            create_tables(session, {table: store_rows(session, table.name, rows) for table, rows in tables.items()})
         first = next(iter(tables))
         return {
             "version": session.content_version(list(tables)),
             "tables": ", ".join(map(named, tables)),
             "dagster/row_count": session.count(first),
-            "dagster/column_schema": table_schema(session.columns(first), _descriptions(published.get(first))),
+            COLUMN_SCHEMA: table_schema(session.columns(first), _descriptions(published.get(first))),
         }
 
 

@@ -21,17 +21,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from assets.confidentiality import deployed_nodes
 from assets.conventions import (
     DRAW_ID,
-    NO_CONFIG,
-    POOL,
     StageKind,
-    attributes,
     check_result,
     in_groups,
     in_one_piece,
     markdown_table,
     preview,
 )
-from assets.failures import stated_plainly
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
 from assets.publication.certificate import (
@@ -64,10 +60,11 @@ from assets.publication.signature import (
     sign,
     verify,
 )
-from assets.release.gate import ReleaseContext
+from assets.release.gate import ReleaseContext, verdicts_of
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
-from assets.release.verdicts import verdicts_of
+from assets.release.stage import release_stage
+from assets.stages import check_of
 from mechanisms.accounting.losses import format_number
 from resources.chain import RESERVE, WITHDRAW, Entry, find, settled_draws
 from resources.custody import Custody
@@ -75,22 +72,20 @@ from resources.ledger import Ledger, of_population
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
 
-CODE_VERSION = "2"
-
 
 def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinition, dg.AssetChecksDefinition]:
     """The asset `[dataset, release, "publication"]`, and the check of its files."""
     release = method.release
 
-    @dg.asset(
-        key=release.key(PUBLICATION),
-        deps=[release.key(stage) for stage in _sources(method)],
-        group_name=release.schema,
-        description=_description(release),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.PUBLICATION, Zone.PUBLIC, {"csv", "parquet", "html"}),
+    @release_stage(
+        release,
+        PUBLICATION,
+        StageKind.PUBLICATION,
+        _description(release),
+        _sources(method),
+        kinds={"csv", "parquet", "html"},
+        code_version="2",
     )
-    @stated_plainly(StageKind.PUBLICATION)
     def publication(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
@@ -140,12 +135,11 @@ def _sources(method: Method[Any, Any, Any]) -> list[str]:
 def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
     key = release.key(PUBLICATION)
 
-    @dg.asset_check(
-        asset=key,
-        name="files_as_published",
-        description="The published files are signed, and are exactly those of the last materialization.",
-        pool=POOL,
-        config_schema=NO_CONFIG,
+    @check_of(
+        key,
+        "files_as_published",
+        "The published files are signed, and are exactly those of the last materialization.",
+        blocking=False,
     )
     def files_as_published(
         context: dg.AssetCheckExecutionContext, custody: Custody, ledger: Ledger

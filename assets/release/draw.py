@@ -67,19 +67,19 @@ def is_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> bool:
     return session.rows("warehouse/labelled", table=table, column="draw_id") == [(draw.draw_id,)]
 
 
+def version_table(release: Release, stage: str) -> Table:
+    """The public table with the keyed version of a confidential stage."""
+    return release.public(f"{stage}_version")
+
+
 def publish_version(
-    warehouse: Warehouse,
-    custody: Custody,
-    release: Release,
-    stage: str,
-    table: Table,
-    version: str,
-    counted: Mapping[str, Any],
+    warehouse: Warehouse, custody: Custody, release: Release, stage: str, version: str, counted: Mapping[str, Any]
 ) -> None:
     """Write the keyed version of a stage's confidential output to the public zone, sealed, for the charge to read.
 
     `counted` is what the output was counted from (`assets.release.contents.counted_from`).
     """
+    table = version_table(release, stage)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(table, "warehouse/label", {"text": version}, column="version")
         seal_stage(session, custody, release.schema, stage, [table], counted)

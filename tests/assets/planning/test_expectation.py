@@ -27,9 +27,9 @@ from assets.planning.expectation import (
     read_slopes,
 )
 from assets.planning.machine import Machine, this_machine
-from assets.planning.size import expected_size
+from assets.planning.size import expected_size, like_2020
+from assets.release.dataset import Size
 from assets.release.method import Method
-from assets.release.size import Size, like_2020
 from assets.safetab.declaration import SafeTabPDeclaration
 from assets.topdown.declaration import TopDownDeclaration
 from benchmarks.jobs import RELEASES, Case

@@ -32,4 +32,4 @@ class LaplaceDeclaration(ReleaseDeclaration):
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> LaplaceDesign:
         """The tables' budgets."""
-        return LaplaceDesign({product.name: product.epsilon for product in self.products})
+        return LaplaceDesign({product.name: product.epsilon for product in self.products}, dataset.record_name)

@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from math import sqrt
-from typing import Any
 
 import dagster as dg
 
-from assets.measurement.counts import build_counts
 from assets.measurement.declared import DeclaredCounts, DeclaredTable
 from assets.measurement.grid import Query
-from assets.measurement.method import COUNTS, MEASUREMENTS
+from assets.measurement.method import COUNTS, MEASUREMENTS, build_counts
 from assets.release.columns import described
+from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
@@ -19,7 +18,6 @@ from assets.release.published import PublishedColumn, PublishedTable
 from assets.release.statement import Accuracy, DataVersion, Parameter, Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
 from assets.tabulation.dictionary import published_column
-from mechanisms.accounting.specification import Specification
 from mechanisms.sampling.margins import margin_of_error
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
@@ -38,7 +36,7 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
         return [
-            build_counts(self, [release.dataset_key("cef")], "The exact counts of every declared cell of every table."),
+            build_counts(self, [CEF], "The exact counts of every declared cell of every table."),
             build_tables(
                 release,
                 [MEASUREMENTS],
@@ -64,23 +62,13 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
             for product, table in zip(self.release.declaration.products, self.release.tables, strict=True)
         }
 
-    def table_gates(self) -> Sequence[Gate[LaplaceRelease]]:
+    def further_gates(self) -> Sequence[Gate[LaplaceRelease]]:
         return [tables_gate(self.table_recipes)]
-
-    def declared_parameters(self) -> Mapping[str, Any]:
-        return self.release.design.as_record()
-
-    def specification(self, inputs: Inputs) -> Specification:
-        return self._specification
-
-    @property
-    def _specification(self) -> Specification:
-        return self.release.design.specification(self.release.dataset.name, self.release.dataset.record_name)
 
     def plan(self) -> Plan:
         design = self.release.design
         return Plan(
-            self._specification,
+            self.release.specification,
             tuple(
                 Line(
                     table.name,
@@ -93,9 +81,6 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
                 for table in self.release.tables
             ),
         )
-
-    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
-        return {"epsilon_exact": str(self.specification(inputs).loss)}
 
     def charge_description(self) -> str:
         return "The sum of the tables' ε: a change of one record changes two counts of each table by 1."
