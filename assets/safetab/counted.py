@@ -1,20 +1,21 @@
 """What the methods of SafeTab-P and SafeTab-H share: how records are counted, and what a charge follows from."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 
 from assets.measurement.batches import Batch, BatchedCounts
+from assets.measurement.method import budget_facts
+from assets.release.dataset import Size
 from assets.release.draw import Inputs
+from assets.release.method import Fact
 from assets.release.plan import Plan
-from assets.release.size import Size
 from assets.safetab.counting import counts_recipe
 from assets.safetab.plan import parameter_tables, safetab_plan
-from assets.safetab.records import AREA_COLUMNS, columns_read, require_countable_records
-from assets.safetab.release import COUNTS, SafeTabRelease
-from mechanisms.accounting.specification import Specification
+from assets.safetab.records import AREA_COLUMNS, require_countable_records
+from assets.safetab.release import SafeTabRelease
 from mechanisms.safetab.design import VERSION
 from mechanisms.safetab.regions import PUERTO_RICO_ONLY
 from resources.custody import Custody
@@ -35,13 +36,6 @@ class SafeTabMethod(BatchedCounts[R, B]):
     """
 
     version = VERSION
-    charge_columns: ClassVar[Mapping[str, str]] = {
-        "output_premetric": "How the loss is measured",
-        "unbounded": "Loss for one record added or removed, exact",
-        "bounded": "Loss for one record changed, exact; this is charged",
-        "bounded_rounded_up": "Loss for one record changed, rounded up",
-        "lines": "Number of lines of the charge",
-    }
 
     @property
     @abstractmethod
@@ -52,10 +46,6 @@ class SafeTabMethod(BatchedCounts[R, B]):
     def groups(self) -> Table | None:
         """The groups that are counted; None for all."""
         return None
-
-    @property
-    def counts_table(self) -> Table:
-        return self.release.confidential(COUNTS)
 
     def numbers(self, size: Size) -> int:
         """The population groups of all regions. Those of Puerto Rico are among them by the namesake of their type."""
@@ -83,31 +73,18 @@ class SafeTabMethod(BatchedCounts[R, B]):
         )
 
     def counts_version(self, session: Session, custody: Custody) -> str:
-        return session.sorted_version(self.counts_table, self.version_key(custody))
+        return session.sorted_version(self.counts_table, self.release.version_key(custody))
 
     def require_countable(self, session: Session, custody: Custody) -> None:
         release = self.release
         require_countable_records(session, release.dataset, release.counted, release.lists.names, release.design.states)
 
-    def columns_read(self) -> Collection[str]:
-        read = columns_read(self.release.dataset, self.release.counted)
-        return [column for columns in read.values() for column in columns]
-
-    def counted_with(self) -> Mapping[str, Any]:
-        return self.release.counted_with
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {**self.release.counted_with, **self.release.design.as_record()}
-
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:
         return {**super().charged_tables(), self.counted_in: [self.release.public(self.counted_in)]}
 
     def inputs(self, session: Session, custody: Custody) -> Inputs:
-        public = session.content_version([self.release.public(self.counted_in)], self.version_key(custody))
+        public = session.content_version([self.release.public(self.counted_in)], self.release.version_key(custody))
         return Inputs({**super().inputs(session, custody).versions, self.counted_in: public})
-
-    def specification(self, inputs: Inputs) -> Specification:
-        return self.release.design.specification(self.release.dataset.name)
 
     def plan(self) -> Plan:
         return safetab_plan(self.release)
@@ -115,12 +92,6 @@ class SafeTabMethod(BatchedCounts[R, B]):
     def plan_tables(self) -> Mapping[Table, pa.Table]:
         return parameter_tables(self.release)
 
-    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
+    def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design = self.release.design
-        return {
-            "output_premetric": design.bounded.output_premetric,
-            "unbounded": str(design.unbounded),
-            "bounded": str(design.bounded),
-            "bounded_rounded_up": float(design.bounded.round_up()),
-            "lines": len(design.lines),
-        }
+        return budget_facts(design, len(design.lines), "one record", "one record", "lines of the charge")

@@ -7,8 +7,8 @@ import dagster as dg
 import numpy as np
 
 from assets.measurement.batches import Batch
-from assets.measurement.counts import build_counts
-from assets.measurement.method import MEASUREMENTS
+from assets.measurement.method import MEASUREMENTS, build_counts
+from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, PLAN
@@ -42,7 +42,6 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     mechanism = MECHANISM_H
     stages = (PLAN, GROUPS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PLAN, GROUPS)
-    charge_follows = (PLAN, GROUPS, COUNTS)
     draw_follows = (GROUPS, COUNTS)
     drawn_columns = COLUMNS
     counted_in = GROUPS
@@ -57,7 +56,7 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
             build_groups(release),
             build_counts(
                 self,
-                [release.dataset_key("cef"), release.key(GROUPS)],
+                [CEF, GROUPS],
                 "The exact counts of households of every group by type and tenure. Cells without households are left "
                 "out.",
                 COUNT_COLUMNS,
@@ -86,8 +85,8 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     def store(self, session: Session, batches: Iterator[Batch]) -> None:
         write_measurements(session, self.release, batches)
 
-    def perturbed(self, session: Session, key: bytes) -> Iterator[Batch]:
-        for batch in super().perturbed(session, key):
+    def perturb(self, session: Session, key: bytes) -> Iterator[Batch]:
+        for batch in super().perturb(session, key):
             yield batch if self.release.design.negative_counts else replace(batch, values=np.maximum(batch.values, 0))
 
     def unlikely(self, pairs: Iterable[tuple[Batch, Batch]]) -> list[str]:

@@ -6,8 +6,8 @@ from typing import Any
 import dagster as dg
 
 from assets.conventions import preview
-from assets.measurement.counts import build_counts
-from assets.measurement.method import MEASUREMENTS
+from assets.measurement.method import MEASUREMENTS, build_counts
+from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, PLAN
@@ -41,7 +41,6 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
     mechanism = MECHANISM_P
     stages = (PLAN, REGIONS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PLAN, REGIONS)
-    charge_follows = (PLAN, REGIONS, COUNTS)
     draw_follows = (REGIONS, COUNTS)
     drawn_columns = COLUMNS
     counted_in = REGIONS
@@ -52,7 +51,7 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
             build_regions(release),
             build_counts(
                 self,
-                [release.dataset_key("cef")],
+                [CEF],
                 "The exact counts of every group by sex and 23 age groups. Cells without persons are left out.",
                 COUNT_COLUMNS,
             ),
@@ -81,7 +80,7 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
     def store(self, session: Session, batches: Iterator[KeptCells]) -> None:
         write_measurements(session, self.release, batches)
 
-    def perturbed(self, session: Session, key: bytes) -> Iterator[KeptCells]:
+    def perturb(self, session: Session, key: bytes) -> Iterator[KeptCells]:
         return measured_batches(session, self.release, StreamedNoise(self.release.design.measured, key))
 
     def unlikely(self, pairs: Iterable[tuple[KeptCells, KeptCells]]) -> list[str]:

@@ -54,6 +54,10 @@ class SafeTabRelease(Release):
                 known = ", ".join(str(code) for code in codes)
                 self.refuse(f"states: {state} is not a state of {self.dataset.name}, which has {known}")
 
+    @property
+    def columns_read(self) -> list[str]:
+        return [name for columns in columns_read(self.dataset, self.counted).values() for name in columns]
+
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """The measured region types and levels, in the order of the draw."""
