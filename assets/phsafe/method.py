@@ -1,17 +1,14 @@
 """PHSafe as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 import pyarrow as pa
 
-from assets.measurement.counts import build_counts
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS
+from assets.measurement.method import COUNTS, MEASUREMENTS, budget_facts, build_counts
 from assets.phsafe.gates import counting_gates, finished_gates
 from assets.phsafe.grid import grid, queries
-from assets.phsafe.join import PERSON_COLUMNS, UNIT_COLUMNS
 from assets.phsafe.joined import JOINED, build_truncated_join, counts_recipe
 from assets.phsafe.plan import parameter_tables, phsafe_plan
 from assets.phsafe.postprocessed import build_exact_measurements, build_finished, build_postprocessed
@@ -20,12 +17,11 @@ from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.statement import phsafe_statement
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN
+from assets.release.method import CHARGE, PLAN, Fact
 from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES
-from mechanisms.accounting.specification import Specification
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION
 from resources.statements import Table
@@ -52,13 +48,6 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     publishes_also_from = (PLAN, "postprocessed")
     charge_follows = (PLAN, COUNTS)
     drawn_columns = CELL_COLUMNS
-    charge_columns: ClassVar[Mapping[str, str]] = {
-        "output_premetric": "How the loss is measured",
-        "unbounded": "Loss for one person added or removed, exact",
-        "bounded": "Loss for one person's record changed, exact; this is charged",
-        "bounded_rounded_up": "Loss for one person's record changed, rounded up",
-        "lines": "Number of measured pairs of a run and a level",
-    }
 
     @property
     def charges(self) -> bool:
@@ -68,7 +57,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         release = self.release
         counted = build_counts(
             self,
-            [release.key(JOINED)],
+            [JOINED],
             "The exact counts of every released region, iteration and basis cell, zeros included. The cells follow "
             "from the declaration alone.",
             CELL_COLUMNS,
@@ -87,17 +76,8 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     def counts_recipe(self, session: Session) -> Recipe:
         return counts_recipe(session, self.release)
 
-    def table_gates(self) -> Sequence[Gate[PHSafeRelease]]:
+    def further_gates(self) -> Sequence[Gate[PHSafeRelease]]:
         return [*counting_gates(), *(finished_gates(self) if self.charges else [])]
-
-    def columns_read(self) -> Collection[str]:
-        return (*UNIT_COLUMNS, *PERSON_COLUMNS)
-
-    def declared_parameters(self) -> Mapping[str, Any]:
-        return self.release.design.as_record()
-
-    def specification(self, inputs: Inputs) -> Specification:
-        return self.release.design.specification(self.release.dataset.name)
 
     def plan(self) -> Plan:
         return phsafe_plan(self.release)
@@ -105,15 +85,9 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     def plan_tables(self) -> Mapping[Table, pa.Table]:
         return parameter_tables(self.release)
 
-    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
-        design = self.release.design
-        return {
-            "output_premetric": design.bounded.output_premetric,
-            "unbounded": str(design.unbounded),
-            "bounded": str(design.bounded),
-            "bounded_rounded_up": float(design.bounded.round_up()),
-            "lines": len(design.released),
-        }
+    def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
+        design, counted = self.release.design, "measured pairs of a run and a level"
+        return budget_facts(design, len(design.released), "one person", "one person's record", counted)
 
     def charge_description(self) -> str:
         gaussian = self.release.design.noise is Noise.GAUSSIAN
