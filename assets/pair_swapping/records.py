@@ -1,24 +1,19 @@
 """The confidential households in the form that the mechanism takes, and the asset that codes them."""
 
 from collections.abc import Callable
-from typing import Any
 
 import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.conventions import StageKind, attributes, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import StageKind
 from assets.pair_swapping.release import ADULT, HOUSEHOLDS, PairSwappingRelease
-from assets.release.contents import counted_from
-from assets.release.draw import publish_version
+from assets.release.dataset import CEF
+from assets.release.stage import build_stage
 from mechanisms.pair_swapping.pairing import Households, Places
 from resources.custody import Custody
-from resources.statements import Fragment, Table, Zone
-from resources.warehouse import Recipe, Session, Warehouse
-
-CODE_VERSION = "1"
-VERSION_TABLE = f"{HOUSEHOLDS}_version"
+from resources.statements import Fragment, Table
+from resources.warehouse import Recipe, Session
 
 HOUSEHOLD_COLUMNS = {
     "unit_key": "Key of the unit",
@@ -40,44 +35,19 @@ def build_households(
     Args:
         version_of: returns the keyed version of all that a draw is made from.
     """
-
-    @dg.asset(
-        key=release.key(HOUSEHOLDS),
-        deps=[release.dataset_key("cef")],
-        group_name=release.schema,
-        description=(
-            "The households that may be swapped, as codes: where they are, who can be their partner, and their values "
-            f"of the key variables ({', '.join(release.design.key)}). Confidential: the charge lets out only a keyed "
-            "version of the records, which becomes part of the draw id."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
+    return build_stage(
+        release,
+        HOUSEHOLDS,
+        StageKind.COUNTS,
+        "The households that may be swapped, as codes: where they are, who can be their partner, and their values of "
+        f"the key variables ({', '.join(release.design.key)}). Confidential: the charge lets out only a keyed version "
+        "of the records, which becomes part of the draw id.",
+        [CEF],
+        lambda session: {release.confidential(HOUSEHOLDS): households_recipe(session, release)},
+        HOUSEHOLD_COLUMNS,
+        version=lambda session, tables, custody: version_of(session, custody),
+        publishes_version=True,
     )
-    @stated_plainly(StageKind.COUNTS)
-    def households(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        table = release.confidential(HOUSEHOLDS)
-        with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-            with session.transaction():
-                name, values, names = households_recipe(session, release)
-                session.create(table, name, values, **names)
-            version = version_of(session, custody)
-            counted = counted_from(session, custody, release.dataset, counted_with(release))
-            schema = table_schema(session.columns(table), HOUSEHOLD_COLUMNS)
-        publish_version(warehouse, custody, release, HOUSEHOLDS, release.public(VERSION_TABLE), version, counted)
-        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={"dagster/column_schema": schema})
-
-    return households
-
-
-def counted_with(release: PairSwappingRelease) -> dict[str, Any]:
-    """The parameters that the coded households follow from."""
-    return {"key": list(release.design.key), "imputed": imputed_record(release)}
-
-
-def imputed_record(release: PairSwappingRelease) -> dict[str, Any] | None:
-    """Which households are imputed, as plain values that are equal if they mean the same."""
-    imputed = release.declaration.imputed
-    return {"column": imputed.column, "values": sorted(imputed.values)} if imputed else None
 
 
 def with_persons(

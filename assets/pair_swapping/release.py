@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from assets.cef.census import CensusDeclaration
 from assets.pair_swapping.declaration import PairSwappingDeclaration
@@ -67,6 +68,16 @@ class PairSwappingRelease(Release):
     @property
     def has_finite_loss(self) -> bool:
         return False
+
+    @property
+    def counted_with(self) -> Mapping[str, Any]:
+        """What the coded households follow from; which of them are imputed, equal for declarations that mean the "
+        "same."""
+        imputed = self.declaration.imputed
+        return {
+            "key": list(self.design.key),
+            "imputed": {"column": imputed.column, "values": sorted(imputed.values)} if imputed else None,
+        }
 
     @property
     def key_column(self) -> str:

@@ -1,6 +1,5 @@
 """The part of a certificate that is specific to pair swapping: above all, why no finite loss holds."""
 
-from assets.pair_swapping.records import imputed_record
 from assets.pair_swapping.release import HOUSEHOLDS, PairSwappingRelease
 from assets.release.columns import titles
 from assets.release.draw import Draw, Inputs
@@ -30,7 +29,7 @@ WHY = (
 
 def pair_swapping_statement(release: PairSwappingRelease, draw: Draw[Inputs], output_version: str) -> Statement:
     """The statement of the certificate about the mechanism."""
-    design, imputed = release.design, imputed_record(release)
+    design, imputed = release.design, release.counted_with["imputed"]
     rate = str(design.swap_rate)
     names = titles({**release.variables, **release.person_variables})
     return Statement(
