@@ -20,7 +20,6 @@ from assets.swapping.records import (
     margin_statements,
     read_contingency,
     stage_records,
-    version_key,
 )
 from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import Stirring, stirring, stored_stirring
@@ -61,7 +60,7 @@ def drawn_cells(
     """
     records = read_contingency(session, release, stage_records(session, release))
     with ThreadPoolExecutor(1) as beside:
-        version = beside.submit(cells_version, records, version_key(release, custody))
+        version = beside.submit(cells_version, records, release.version_key(custody))
         drawn = _swapped(session, release, draw, key, records)
         if version.result() != draw.inputs.versions["records"]:
             raise StaleInputError(

@@ -21,7 +21,6 @@ from assets.swapping.records import (
     read_contingency,
     stage_records,
     swap_variables,
-    version_key,
 )
 from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import cases_bound, stored_stirring
@@ -113,7 +112,7 @@ def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
             made = ("swapping/compositions", {}, composition_statement(release, records))
             problems += differing_table(session, release.public(COMPOSITIONS), made)
         if not problems:
-            version = cells_version(read_contingency(session, release, records), version_key(release, context.custody))
+            version = cells_version(read_contingency(session, release, records), release.version_key(context.custody))
             if published_version(session, release.public(RECORDS)) != version:
                 problems.append(f"{release.public(RECORDS)} is not the version of the records in the CEF")
         return problems

@@ -3,13 +3,9 @@
 `assets.swapping.withheld` makes them. The specifications are derived in `docs/mechanisms/swapping-extensions.md`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Self
 
-import dagster as dg
-
-from assets.release.columns import Column
 from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
 from assets.release.withheld import WithheldRecords
@@ -20,7 +16,6 @@ from assets.swapping.withheld import WITHHELD, rows_not_as_drawn, swap_loss, wit
 from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
-from resources.statements import Table
 from resources.warehouse import Session
 
 
@@ -30,33 +25,18 @@ class WithheldSwap(WithheldRecords):
 
     release: SwappingRelease
 
-    @property
-    def name(self) -> str:
-        return f"{self.release.dataset.name}/{self.release.name}"
-
-    @property
-    def asset(self) -> dg.AssetKey:
-        return self.release.key("swapped")
-
-    @property
-    def table(self) -> Table:
-        return self.release.confidential(WITHHELD)
-
-    @property
-    def columns(self) -> Mapping[str, Column]:
-        return self.release.variables
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return self.release.design.as_record()
-
-    @property
-    def kept_together(self) -> tuple[tuple[str, ...], ...]:
-        return self.release.design.holding, tuple(swap_variables(self.release))
-
-    @property
-    def unit(self) -> str:
-        return self.release.design.unit
+    @classmethod
+    def from_release(cls, release: SwappingRelease) -> Self:
+        return cls(
+            name=f"{release.dataset.name}/{release.name}",
+            asset=release.key("swapped"),
+            table=release.confidential(WITHHELD),
+            columns=release.variables,
+            parameters=release.design.as_record(),
+            kept_together=(release.design.holding, tuple(swap_variables(release))),
+            unit=release.design.unit,
+            release=release,
+        )
 
     def specification(self, tables: Loss) -> Specification:
         return self.release.design.specification_of_noise_after(self.release.dataset.title, tables)

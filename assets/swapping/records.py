@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from assets.release.contents import with_recodes
 from assets.release.draw import StaleInputError
 from assets.swapping.release import SwappingRelease
 from mechanisms.swapping.permutation import Contingency, count_cells
-from resources.custody import Custody
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Session
 
@@ -122,10 +120,6 @@ def read_contingency(
     holding, swap, count = count_cells(keys)
     strata = session.arrow(_STRATA_BY_CODE, holding=names["holding"])["stratum"].to_numpy()
     return Contingency(strata[holding], holding, swap, count)
-
-
-def version_key(release: SwappingRelease, custody: Custody) -> bytes:
-    return with_recodes(custody.version_key(), release.dataset.recodes(release.columns_read))
 
 
 def cells_version(table: Contingency, key: bytes | None) -> str:

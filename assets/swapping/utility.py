@@ -13,11 +13,12 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import StageKind, attributes, named, preview
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, named, preview
 from assets.pictures import picture
+from assets.release.dataset import CEF
 from assets.release.method import Method
 from assets.release.release import DeclarationError
+from assets.release.stage import release_stage
 from assets.swapping.cells import SWAPPED
 from assets.swapping.declaration import ExperimentDeclaration
 from assets.swapping.draw import SwappingInputs, strata
@@ -28,7 +29,6 @@ from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
-CODE_VERSION = "1"
 _ERRORS = pa.schema(
     [
         ("product", pa.string()),
@@ -52,19 +52,16 @@ def build_utility(method: Method[SwappingRelease, SwappingInputs, Any]) -> list[
 
 
 def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=release.key("utility"),
-        deps=[release.dataset_key("cef"), release.key("swapped")],
-        group_name=release.schema,
-        description=(
-            "The error of each product: MAPE, the mean over its cells of |true − swapped| / true. Confidential, "
-            "because it depends on the true counts; never published. The chart shows ε by Theorem 1 against the swap "
-            "rate p; marks show the smallest ε for each b, ½ ln(b + 1), and this release."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "matplotlib"}),
+    @release_stage(
+        release,
+        "utility",
+        StageKind.UTILITY,
+        "The error of each product: MAPE, the mean over its cells of |true − swapped| / true. Confidential, because it "
+        "depends on the true counts; never published. The chart shows ε by Theorem 1 against the swap rate p; marks "
+        "show the smallest ε for each b, ½ ln(b + 1), and this release.",
+        [CEF, "swapped"],
+        kinds={"duckdb", "matplotlib"},
     )
-    @stated_plainly(StageKind.UTILITY)
     def utility(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         from assets.swapping.charts import epsilon_against_swap_rate
 
@@ -103,18 +100,15 @@ def _experiment(
     release = method.release
     rates = ", ".join(str(rate) for rate in sorted(experiment.swap_rates))
 
-    @dg.asset(
-        key=release.key("experiment"),
-        deps=[release.dataset_key("cef"), release.key("invariants")],
-        group_name=release.schema,
-        description=(
-            f"MAPE of {experiment.product} over {experiment.draws} draws at each of the swap rates {rates}. The draws "
-            "are not charged, so this is possible only on a synthetic dataset."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "numba", "matplotlib"}),
+    @release_stage(
+        release,
+        "experiment",
+        StageKind.UTILITY,
+        f"MAPE of {experiment.product} over {experiment.draws} draws at each of the swap rates {rates}. The draws are "
+        "not charged, so this is possible only on a synthetic dataset.",
+        [CEF, "invariants"],
+        kinds={"duckdb", "numba", "matplotlib"},
     )
-    @stated_plainly(StageKind.UTILITY)
     def experiment_asset(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         if not release.dataset.synthetic:
             raise DeclarationError(f"{release.schema}: only a dataset declared synthetic allows an experiment")

@@ -10,17 +10,17 @@ they are counted, whatever else the dataset contains.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import dagster as dg
 
-from assets.conventions import INVARIANT, StageKind, attributes, named, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, named
 from assets.gates.shared import count_problem, differing, differing_table, unequal
 from assets.release.columns import described
-from assets.release.contents import cef_version, counted_from
+from assets.release.contents import expected_basis
+from assets.release.dataset import CEF
 from assets.release.gate import Gate, ReleaseContext
-from assets.release.seal import require_sealed, seal_stage
+from assets.release.seal import require_sealed
+from assets.release.stage import build_stage, release_stage
 from assets.swapping.cells import stage_decoded
 from assets.swapping.extended_words import further_steps, rate_in_words
 from assets.swapping.records import (
@@ -44,82 +44,56 @@ from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
 STRATA, WITHHELD = "invariant_strata", "withheld_records"
-CODE_VERSION = "1"
 _MECHANISM = "withheld permutation swapping"
 
 
 def build_strata(release: SwappingRelease) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=release.key("invariants"),
-        deps=[release.dataset_key("cef")],
-        group_name=release.schema,
-        description=(
-            f"The number of {release.design.unit}s in each stratum. It is all that this release makes public: both "
-            "specifications of tables that are counted from the swapped records hold it fixed."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
+    table = release.public(STRATA)
+    return build_stage(
+        release,
+        "invariants",
+        StageKind.INVARIANTS,
+        f"The number of {release.design.unit}s in each stratum. It is all that this release makes public: both "
+        "specifications of tables that are counted from the swapped records hold it fixed.",
+        [CEF],
+        lambda session: {table: strata_recipe(session, release)},
+        described(release.variables),
+        metadata=lambda session, _: {"table": named(table), "strata": session.count(table)},
+        finish=lambda session, _: require_few_alone(session, release, table),
+        sealed=[table],
     )
-    @stated_plainly(StageKind.INVARIANTS)
-    def invariants(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        table = release.public(STRATA)
-        with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-            with session.transaction():
-                write_strata(session, release)
-                counted = counted_from(session, custody, release.dataset, release.design.as_record())
-                seal_stage(session, custody, release.schema, "invariants", [table], counted)
-            return dg.MaterializeResult(
-                data_version=dg.DataVersion(session.content_version([table])),
-                metadata={
-                    "table": named(table),
-                    "strata": session.count(table),
-                    "dagster/column_schema": table_schema(session.columns(table), described(release.variables)),
-                },
-            )
-
-    return invariants
 
 
-def write_strata(session: Session, release: SwappingRelease) -> None:
-    """Write the sizes of the strata.
-
-    Raises:
-        UniqueRecordsError: if more records are alone in their stratum than the release declares. The caller's
-            transaction is then rolled back.
-    """
-    session.create(release.public(STRATA), "swapping/strata_of_match", **_strata_names(session, release))
-    require_few_alone(session, release, release.public(STRATA))
+def strata_recipe(session: Session, release: SwappingRelease) -> Recipe:
+    names = {"records": stage_records(session, release), "match": list(release.design.match)}
+    return "swapping/strata_of_match", {}, names
 
 
 def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "swapped"]` of a withheld swap, in the confidential zone."""
-    design = release.design
+    design, table = release.design, release.confidential(WITHHELD)
 
-    @dg.asset(
-        key=release.key("swapped"),
-        deps=[release.dataset_key("cef"), release.key("invariants")],
-        group_name=release.schema,
-        description=f"""One draw of the Permutation Swapping Algorithm, which stays in the confidential zone.
+    @release_stage(
+        release,
+        "swapped",
+        StageKind.COUNTS,
+        f"""One draw of the Permutation Swapping Algorithm, which stays in the confidential zone.
 
 Among the {design.unit}s that agree on {", ".join(design.match) or "nothing"}, each is selected with
 {rate_in_words(design)}, and the selected ones exchange {", ".join(design.swap)}.{further_steps(design)}
 
 Nothing is charged here, because nothing leaves the zone. A release that counts tables from these records adds noise to
 them and is charged.""",
-        code_version=CODE_VERSION,
-        **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "numba"}),
+        [CEF, "invariants"],
+        kinds={"duckdb", "numba"},
     )
-    @stated_plainly(StageKind.COUNTS)
     def swapped(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        table = release.confidential(WITHHELD)
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
             swap_loss(session, release, custody)
             with session.transaction():
                 session.create(table, "warehouse/all", source=stage_withheld(session, release, custody))
-            return dg.MaterializeResult(
-                data_version=dg.DataVersion(withheld_version(session, release, custody)),
-                metadata={"table": named(table)},
-            )
+            version = dg.DataVersion(withheld_version(session, release, custody))
+        return dg.MaterializeResult(data_version=version, metadata={"table": named(table)})
 
     return swapped
 
@@ -137,7 +111,7 @@ def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> S
         RatesError: if a stratum has no rate.
     """
     strata = release.public(STRATA)
-    counted = {"cef": cef_version(session, custody, release.dataset), "parameters": release.design.as_record()}
+    counted = expected_basis(session, custody, release.dataset, release.counted_with)
     require_sealed(session, custody, release.schema, "invariants", [strata], counted)
     require_few_alone(session, release, strata)
     return _loss(session, release, strata)
@@ -162,7 +136,8 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
     }
     books = {"holding": margins[HOLDING], "swapping": margins[SWAPPING]}
     table = read_contingency(session, release, records, books)
-    strata = session.stage("strata_of_match", "swapping/strata_of_match", **_strata_names(session, release))
+    source, values, names = strata_recipe(session, release)
+    strata = session.stage("strata_of_match", source, values, **names)
     first, _ = first_stir(session, release, strata, "stratum")
     draw_id = custody.draw_id(
         {
@@ -209,7 +184,7 @@ def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
 def _sizes(context: ReleaseContext[SwappingRelease]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        made: Recipe = ("swapping/strata_of_match", {}, _strata_names(session, release))
+        made = strata_recipe(session, release)
         return differing_table(session, release.public(STRATA), made)
 
 
@@ -243,7 +218,3 @@ def _loss(session: Session, release: SwappingRelease, strata: Table | Fragment) 
     # Which strata hold distinct records is not public, so that all of two records or more count.
     first, records = first_stir(session, release, strata, "stratum")
     return loss_of_stir(first, records, records > 0)
-
-
-def _strata_names(session: Session, release: SwappingRelease) -> dict[str, Any]:
-    return {"records": stage_records(session, release), "match": list(release.design.match)}
