@@ -1,20 +1,20 @@
 """A hypercube as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
 from assets.measurement.batches import Batch
-from assets.measurement.counts import build_counts
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS
+from assets.measurement.method import COUNTS, MEASUREMENTS, build_counts
 from assets.release.contents import cef_version
+from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN
+from assets.release.method import CHARGE, PLAN, Fact
 from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
@@ -60,21 +60,15 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     mechanism = MECHANISM
     version = VERSION
     stages = (PLAN, COUNTS, CHARGE, MEASUREMENTS, TABLES)
-    charge_follows = (PLAN, COUNTS)
     publishes_also_from = (PLAN,)
     drawn_columns = CELL_COLUMNS
-    charge_columns: ClassVar[Mapping[str, str]] = {
-        "unbounded": "Loss for one record added or removed, exact",
-        "bounded": "Loss for one record changed, exact; this is charged",
-        "measured_tables": "Number of measured tables",
-    }
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
         return [
             build_counts(
                 self,
-                [release.dataset_key("cef"), *([release.withheld.asset] if release.withheld else [])],
+                [CEF, *([release.withheld.asset] if release.withheld else [])],
                 "The exact cells of every measured table of the hypercube, zeros included. Which cells there are "
                 "follows from the declaration alone.",
                 CELL_COLUMNS,
@@ -99,9 +93,9 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             Query(table_name(table), noise_of(design, table), self.release.cells_of(table)) for table in design.tables
         ]
 
-    def perturbed(self, session: Session, key: bytes) -> Iterator[Batch]:
+    def perturb(self, session: Session, key: bytes) -> Iterator[Batch]:
         if self.release.design.p_table is None:
-            yield from super().perturbed(session, key)
+            yield from super().perturb(session, key)
         else:
             yield from perturbed_cells(session, self.release, self.exact(session), key)
 
@@ -122,16 +116,7 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         if self.release.withheld:
             self.release.withheld.require_current(session, custody)
 
-    def columns_read(self) -> Collection[str]:
-        return self.release.columns_read
-
-    def counted_with(self) -> Mapping[str, Any]:
-        return self.release.counted_with
-
-    def declared_parameters(self) -> Mapping[str, Any]:
-        return {**self.release.counted_with, **self.release.design.as_record()}
-
-    def table_gates(self) -> Sequence[Gate[HypercubeRelease]]:
+    def further_gates(self) -> Sequence[Gate[HypercubeRelease]]:
         return [*hypercube_gates(self.release), tables_gate(self._table_recipes)]
 
     def inputs(self, session: Session, custody: Custody) -> HypercubeInputs:
@@ -141,21 +126,18 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             versions[RECORDS] = cef_version(session, custody, release.dataset)
         return HypercubeInputs(versions, release.withheld.own_loss(session, custody) if release.withheld else None)
 
-    def specification(self, inputs: Inputs) -> Specification:
-        return self.release.specification
-
     def plan(self) -> Plan:
         return hypercube_plan(self.release)
 
     def plan_tables(self) -> Mapping[Table, pa.Table]:
         return planned_tables(self.release)
 
-    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
-        design = self.release.design
+    def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
+        design, bounded = self.release.design, self.release.specification.charge
         return {
-            "unbounded": str(design.unbounded),
-            "bounded": str(self.release.specification.charge),
-            "measured_tables": len(design.tables),
+            "unbounded": (str(design.unbounded), "Loss for one record added or removed, exact"),
+            "bounded": (str(bounded), "Loss for one record changed, exact; this is charged"),
+            "measured_tables": (len(design.tables), "Number of measured tables"),
         }
 
     def charge_description(self) -> str:
