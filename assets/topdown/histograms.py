@@ -6,7 +6,7 @@ because the release declares them.
 
 import numpy as np
 
-from assets.topdown.release import HISTOGRAMS, INVARIANTS, TopDownRelease
+from assets.topdown.release import HISTOGRAMS, TopDownRelease
 from assets.topdown.spine import placed, stage_ancestry
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS
@@ -63,11 +63,6 @@ def impossible_records(session: Session, release: TopDownRelease) -> int:
         )
         found += int(records)
     return found
-
-
-def write_invariants(session: Session, release: TopDownRelease) -> None:
-    name, values, names = invariants_recipe(session, release)
-    session.create(release.public(INVARIANTS), name, values, **names)
 
 
 def stage_level(session: Session, release: TopDownRelease, histogram: str, level: str, ancestry: Fragment) -> Fragment:

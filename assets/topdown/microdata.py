@@ -4,21 +4,20 @@ This module expands the estimated histograms of the finest level to records. The
 `mechanisms.topdown.schema`. `tables` aggregates the records.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 import dagster as dg
 
 from assets.cef.census import GROUP_QUARTERS_TYPES, HISPANIC, RACES
-from assets.conventions import StageKind, attributes, preview, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, preview
+from assets.release.stage import build_stage
 from assets.topdown.release import PERSONS_TABLE, RECORDS, SPINE, UNITS_TABLE, TopDownRelease
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import PERSONS, UNITS, Schema
-from resources.statements import Zone
-from resources.warehouse import Recipe, Session, Warehouse
-
-CODE_VERSION = "2"
+from resources.statements import Table
+from resources.warehouse import Recipe, Session
 
 RECORDED = {PERSONS_TABLE: PERSONS, UNITS_TABLE: UNITS}
 
@@ -55,46 +54,33 @@ ATTRIBUTE_WORDS = {
 
 
 def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=release.key("microdata"),
-        deps=[release.key(release.estimated)],
-        group_name=release.schema,
-        description=(
-            "The privacy-protected microdata: one record for each estimated person and housing unit, with the "
-            f"{words(release.finest)} and the codes of its cell. They are not records of real people: they contain "
-            "exactly the information of the estimated histograms. Made from public data only."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.TABULATION, Zone.PUBLIC, {"duckdb", "sql"}),
+    def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
+        rows = {table.name: session.count(table) for table in tables}
+        return {
+            "tables": preview(["table", "records"], [(name, f"{count:,}") for name, count in rows.items()]),
+            "dagster/row_count": sum(rows.values()),
+        }
+
+    # The records follow from these tables, which are smaller.
+    sources = [release.public(release.estimates(release.finest)), release.public(SPINE)]
+    return build_stage(
+        release,
+        "microdata",
+        StageKind.TABULATION,
+        "The privacy-protected microdata: one record for each estimated person and housing unit, with the "
+        f"{words(release.finest)} and the codes of its cell. They are not records of real people: they contain exactly "
+        "the information of the estimated histograms. Made from public data only.",
+        [release.estimated],
+        lambda session: microdata_recipes(release),
+        RECORD_COLUMNS,
+        metadata=describe,
+        version=lambda session, tables, _: session.content_version(sources),
+        code_version="2",
     )
-    @stated_plainly(StageKind.TABULATION)
-    def microdata(warehouse: Warehouse) -> dg.MaterializeResult:
-        tables = {name: release.public(name) for name in RECORDS}
-        with warehouse.session(writes=Zone.PUBLIC) as session:
-            with session.transaction():
-                write_microdata(session, release)
-            # The records follow from these tables, which are smaller.
-            version = session.content_version(
-                [release.public(release.estimates(release.finest)), release.public(SPINE)]
-            )
-            rows = {name: session.count(table) for name, table in tables.items()}
-            schema = table_schema(session.columns(tables[PERSONS_TABLE]), RECORD_COLUMNS)
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(version),
-            metadata={
-                "tables": preview(["table", "records"], [(name, f"{count:,}") for name, count in rows.items()]),
-                "dagster/row_count": sum(rows.values()),
-                "dagster/column_schema": schema,
-            },
-        )
-
-    return microdata
 
 
-def write_microdata(session: Session, release: TopDownRelease) -> None:
-    for name in RECORDS:
-        text, values, names = records_recipe(release, name)
-        session.create(release.public(name), text, values, **names)
+def microdata_recipes(release: TopDownRelease) -> dict[Table, Recipe]:
+    return {release.public(name): records_recipe(release, name) for name in RECORDS}
 
 
 def records_recipe(release: TopDownRelease, name: str) -> Recipe:

@@ -51,14 +51,12 @@ def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
     return "topdown/spine", {"levels": list(levels)}, {"places": places, "levels": list(levels)}
 
 
-def write_spine(session: Session, release: TopDownRelease) -> None:
-    """Write the table `spine`.
+def require_nameable(session: Session, release: TopDownRelease) -> None:
+    """Refuse partitions whose keys, the codes of states in the stored spine, cannot be part of the names of tables.
 
     Raises:
-        SpineError: if the codes do not form a tree.
+        SpineError: if there are such codes.
     """
-    name, values, names = spine_recipe(session, release)
-    session.create(release.public(SPINE), name, values, **names)
     if release.declaration.partitions:
         codes = geoids(session, release, level_of_states(release.levels)).tolist()
         if not all(_CODE.fullmatch(code) for code in codes) or len({code.lower() for code in codes}) < len(codes):
