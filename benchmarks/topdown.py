@@ -22,14 +22,15 @@ from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation
 from assets.cef.synthetic import write as write_census
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
+from assets.release.stage import create_tables
 from assets.topdown.accuracy import measure_accuracy
 from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.estimation import estimate_level
-from assets.topdown.histograms import write_invariants
+from assets.topdown.histograms import invariants_recipe
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.replicates import make_replicates
-from assets.topdown.spine import places_of, write_spine
+from assets.topdown.spine import places_of, spine_recipe
 from benchmarks.harness import (
     Result,
     charge_counts,
@@ -119,9 +120,9 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
     persons = write_cef(home, dataset, lambda session: write_census(session, dataset))
     warehouse, custody, _ = open_deployment(home)
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-        write_spine(session, release)
-        write_invariants(session, release)
         sealed = [release.public(SPINE), release.public(INVARIANTS)]
+        for table, recipe in zip(sealed, (spine_recipe, invariants_recipe), strict=True):
+            create_tables(session, {table: recipe(session, release)})
         seal_stage(session, custody, release.schema, INVARIANTS, sealed, counted_from(session, custody, dataset, {}))
     charge_counts(home, TopDownMethod(release))
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
