@@ -33,10 +33,13 @@ zone."""
 
 
 MOST_ROWS = 40
+
 SHORT = 12
-"""How many digits of a hash or an identifier are shown in tables; as many name a draw in an authorization."""
+"""The digits of a hash or an identifier in tables; as many name a draw in an authorization."""
+
 GROUP = 16
-"""How many digits of a hash stand together where it is shown in full."""
+"""The digits of a hash that stand together where it is shown in full."""
+
 ROOM, WIDE_ROOM = 372, 482
 """How wide a table may be on an asset's page, in pixels, in a window of 1440: measured in Dagster 1.13. On the page of
 an asset of a component, Dagster's own key `dagster/component_origin` takes the rest; others have the wider room."""

@@ -36,18 +36,22 @@ class Reader(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     PIPE_SEPARATED = "pipe_separated"
-    """Text separated by `|`, the input files of SafeTab, which have a declaration of their own
-    (`assets.cef.detailed_files`)."""
+    """Text separated by `|`, the input files of SafeTab (`assets.cef.detailed_files`)."""
     MA1940 = "ma1940"
     SYNTHETIC_CENSUS = "synthetic_census"
-    """The generator in `assets.cef.synthetic`, which has a declaration of its own."""
     SYNTHETIC_SURVEY = "synthetic_survey"
-    """The generator in `assets.cef.survey`, which has a declaration of its own."""
 
     @property
     def built_in(self) -> bool:
         """Whether the records do not come from a file of the user."""
         return self not in (Reader.CSV, Reader.PARQUET, Reader.PIPE_SEPARATED)
+
+
+_OTHER_COMPONENTS = {
+    Reader.SYNTHETIC_CENSUS: "a synthetic census is declared by the component SyntheticCensus",
+    Reader.SYNTHETIC_SURVEY: "a synthetic survey is declared by the component SyntheticSurvey",
+    Reader.PIPE_SEPARATED: "files separated by | are declared by the component SafeTabDataset",
+}
 
 
 def _loss(value: object) -> Loss:
@@ -218,12 +222,8 @@ class DatasetDeclaration(Declaration):
     @field_validator("reader")
     @classmethod
     def _check_reader(cls, reader: Reader) -> Reader:
-        if reader is Reader.SYNTHETIC_CENSUS:
-            raise ValueError("a synthetic census is declared by the component SyntheticCensus")
-        if reader is Reader.SYNTHETIC_SURVEY:
-            raise ValueError("a synthetic survey is declared by the component SyntheticSurvey")
-        if reader is Reader.PIPE_SEPARATED:
-            raise ValueError("files separated by | are declared by the component SafeTabDataset")
+        if reader in _OTHER_COMPONENTS:
+            raise ValueError(_OTHER_COMPONENTS[reader])
         return reader
 
     @model_validator(mode="before")

@@ -71,7 +71,7 @@ def build_stage(
 ) -> dg.AssetsDefinition:
     """The asset `[dataset, release, name]`, whose tables are made by recipes in one transaction.
 
-    A stage has the custody if its data are confidential or sealed; otherwise the hooks are called with None in its place.
+    A stage has the custody if its data are confidential or sealed. Otherwise its hooks get None in place of it.
 
     Args:
         columns: descriptions of the columns of the first table, by name; None if the page shows no columns.

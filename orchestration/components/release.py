@@ -16,7 +16,7 @@ from assets.charge.asset import build_charge
 from assets.charge.drawing import build_draw
 from assets.charge.preflight import build_preflight
 from assets.conventions import OWNERS
-from assets.gates.asset import build_gates
+from assets.gates.shared import build_gates
 from assets.planning.asset import build_plan
 from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration
