@@ -30,9 +30,6 @@ from resources.statements import Zone
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SQL_IN_DUCKDB = frozenset({"duckdb", "sql"})
-"""The Dagster kinds of a stage that only runs SQL."""
-
 _CONFIDENTIAL = {StageKind.CEF, StageKind.COUNTS, StageKind.UTILITY, StageKind.RETENTION}
 _CROSSINGS = {StageKind.INVARIANTS: INVARIANT, StageKind.CHARGE: KEYED, StageKind.DRAW: DRAW}
 _BEFORE_CHARGE = {StageKind.CEF, StageKind.INVARIANTS, StageKind.COUNTS, StageKind.PLAN}
@@ -63,7 +60,7 @@ def stage(
     deps: Sequence[dg.AssetKey] = (),
     *,
     code_version: str | None = "1",
-    kinds: AbstractSet[str] = SQL_IN_DUCKDB,
+    kinds: AbstractSet[str] = frozenset({"duckdb", "sql"}),
     zone: Zone | None = None,
     crossing: str | None = None,
     **options: Any,

@@ -126,7 +126,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         draw,
         details,
         entry,
-        why_new(release, details, reading.entries),
+        explain_why_new(release, details, reading.entries),
         _budget(
             reading, details.population, release.dataset.cap, None if entry or refusal else draw.specification.charge
         ),
@@ -134,7 +134,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     )
 
 
-def would_leave(dataset: DatasetDeclaration, release: str, loss: Loss | None, reading: Reading) -> tuple[str, str]:
+def predict_budget(dataset: DatasetDeclaration, release: str, loss: Loss | None, reading: Reading) -> tuple[str, str]:
     """What a new charge would leave of the population's cap, and why the ledger would refuse it, as sentences.
 
     Args:
@@ -175,7 +175,7 @@ def _budget(reading: Reading, population: str, cap: Loss, charge: Loss | None) -
     return f"{words} before this charge and {remaining(after, cap)} after it. {beside}".rstrip()
 
 
-def why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str:
+def explain_why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str:
     """Why the draw is not one of those that were charged before, as a sentence.
 
     Args:

@@ -1,8 +1,8 @@
-"""The asset `charge`: reserve the release's loss in the ledger, and commit to its randomness.
+"""The asset `charge`, which reserves the release's loss in the ledger and commits to its randomness, and `preflight`.
 
-All kinds of releases share this stage. Unless the dataset is charged automatically, a new draw needs an authorization
-that names its loss. If it is missing, or the charge exceeds the cap, the stage stops with the price, and nothing
-downstream of it runs.
+Unless the dataset is charged automatically, a new draw needs an authorization that names its loss. If it is missing, or
+the charge exceeds the cap, `charge` stops with the price, and nothing downstream of it runs. `preflight` shows the same
+facts and charges nothing.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ import pyarrow as pa
 from pydantic import Field
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
-from assets.conventions import StageKind, in_groups, preview, shortened, table_schema
+from assets.conventions import DRAW_ID, KEYED, StageKind, in_groups, preview, shortened, table_schema
 from assets.ledger.view import AUTOMATIC
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
-from assets.release.method import CHARGE, Fact, Method
+from assets.release.method import CHARGE, PREFLIGHT, Fact, Method
 from assets.release.release import Release
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
 from mechanisms.accounting.composition import warn_of_infinite
@@ -98,6 +98,46 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         )
 
     return charge
+
+
+def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "preflight"]`."""
+    release = method.release
+
+    @release_stage(
+        release,
+        PREFLIGHT,
+        StageKind.PLAN,
+        "What the next charge of this release would be: the loss, why it is a new draw, and what remains of the "
+        "budget. Nothing is drawn and nothing is charged.",
+        [CEF, *method.charge_follows],
+        kinds={"duckdb", "ledger"},
+        crossing=KEYED,
+    )
+    def preflight(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
+        assessment = assess(method, warehouse, custody, ledger)
+        version = dg.DataVersion(assessment.draw.draw_id)
+        return dg.MaterializeResult(data_version=version, metadata=preflight_metadata(assessment))
+
+    return preflight
+
+
+def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
+    facts: dict[str, Any] = {"budget": assessment.budget, DRAW_ID: in_groups(assessment.draw.draw_id)}
+    entry = assessment.entry
+    if entry is not None and not assessment.refusal:
+        return {"decision": f"Already charged in ledger entry {entry.sequence}; running it charges nothing.", **facts}
+    facts = {"price": assessment.price, "price, exactly": str(assessment.loss), "why new": assessment.reason, **facts}
+    if assessment.refusal:
+        return {"decision": f"The ledger would refuse it: {assessment.refusal}.", **facts}
+    if not assessment.release.dataset.asks:
+        return {"decision": f"Running it charges {assessment.price} automatically.", **facts}
+    return {
+        "decision": f"Running it needs an authorization of {assessment.price}.",
+        **facts,
+        "how to authorize": dg.MetadataValue.md(f"```yaml\n{assessment.how_to_authorize()}\n```"),
+        AUTHORIZED_BY_COMMAND: assessment.command,
+    }
 
 
 def require_authorization(assessment: Assessment, given: Authorization) -> None:

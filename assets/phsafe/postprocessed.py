@@ -41,7 +41,7 @@ def build_postprocessed(method: GridCounts[PHSafeRelease]) -> dg.AssetsDefinitio
         [MEASUREMENTS],
         lambda session: {release.public(ESTIMATES): store_rows(session, "made", estimates(method, session))},
         _COLUMNS,
-        kinds=frozenset({"duckdb", "numpy"}),
+        kinds={"duckdb", "numpy"},
         code_version="2",
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import dagster as dg
 
-from assets.charge.assessment import would_leave
+from assets.charge.assessment import predict_budget
 from assets.conventions import StageKind, named, one_click_away, preview, table_schema
 from assets.pictures import picture
 from assets.planning.expectation import expected_in_words
@@ -93,7 +93,7 @@ def plan_metadata(
         metadata["total of what is declared"] = total_in_words(before)
     try:
         release = planned.method.release
-        metadata["budget"], refusal = would_leave(release.dataset, release.name, plan.loss, ledger.read())
+        metadata["budget"], refusal = predict_budget(release.dataset, release.name, plan.loss, ledger.read())
     except LedgerError as error:
         # What is planned does not depend on it; a charge will be refused.
         metadata["budget"], refusal = f"not known: {error}", ""

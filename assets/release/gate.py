@@ -38,11 +38,9 @@ class Verdicts:
     settled version in the ledger, and the commitment by opening the key. Whether the stored tables still have the
     content that these values name is the matter of other gates (`settled`, `counts_as_charged`), which keep none.
 
-    A gate names the values of what it has read itself, not of what should be there. A table that was altered while a
-    gate read it, and is restored afterwards, has therefore no verdict.
-
-    Verdicts are kept in memory, for the process and for one run of it: nobody can write one into a database, and the
-    code that reached it is the code that relies on it. Only that a gate passed is kept, and nothing outside a run.
+    A gate names the values of what it read itself, so a table that was altered while a gate read it, and is restored
+    afterwards, has no verdict. Verdicts are kept in memory, for one run of a process: no database holds them, and the
+    code that reached one is the code that relies on it. Only that a gate passed is kept, and nothing outside a run.
     """
 
     def __init__(self, *, in_a_run: bool = False) -> None:

@@ -39,7 +39,7 @@ from resources.custody import Custody
 from resources.statements import Table
 from resources.warehouse import Session
 
-PLAN, CHARGE, PUBLICATION = "plan", "charge", "publication"
+PLAN, PREFLIGHT, CHARGE, PUBLICATION = "plan", "preflight", "charge", "publication"
 """The names of the stages that every release has."""
 
 DRAW = "draw"

@@ -15,7 +15,7 @@ from assets.release.contents import counted_from
 from assets.release.draw import publish_version
 from assets.release.release import Release
 from assets.release.seal import seal_stage
-from assets.stages import SQL_IN_DUCKDB, stage, zone_of
+from assets.stages import stage, zone_of
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
@@ -66,8 +66,7 @@ def build_stage(
     publishes_version: bool = False,
     reads: Sequence[Zone] = (),
     zone: Zone | None = None,
-    kinds: frozenset[str] = SQL_IN_DUCKDB,
-    code_version: str = "1",
+    **options: Any,
 ) -> dg.AssetsDefinition:
     """The asset `[dataset, release, name]`, whose tables are made by recipes in one transaction.
 
@@ -82,6 +81,7 @@ def build_stage(
         sealed: the public tables that the charge reads, which are sealed in the transaction.
         publishes_version: whether the version is published for the charge, sealed, in a table of its own.
         reads: zones to read besides the one that is written.
+        zone, options: as for `assets.stages.stage`.
     """
     written = zone or zone_of(kind)
     keyed = written is Zone.CONFIDENTIAL or bool(sealed)
@@ -94,9 +94,8 @@ def build_stage(
         description,
         deps,
         zone=zone,
-        kinds=kinds,
-        code_version=code_version,
         required_resource_keys={"warehouse", "custody"} if keyed else {"warehouse"},
+        **options,
     )
     def make(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         warehouse: Warehouse = context.resources.warehouse

@@ -12,9 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND
-from assets.charge.preflight import PREFLIGHT
 from assets.conventions import DRAW_ID, in_one_piece
-from assets.release.method import CHARGE, PUBLICATION
+from assets.release.method import CHARGE, PREFLIGHT, PUBLICATION
 from mechanisms.accounting.losses import format_loss
 from orchestration.cli import REFUSED, UNAUTHORIZED
 from orchestration.cli.printing import print_json, terminal
