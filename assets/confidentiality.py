@@ -83,29 +83,16 @@ def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
             problems.append(f"a path without a draw or an invariant: {' ← '.join(path)}")
         elif node.tags.get(CROSSING) in (DRAW, INVARIANT):
             crossed = True
-            problems += _uncharged(key, node, nodes)
+            kinds = {nodes[parent].tags.get(STAGE_KIND) for parent in node.parents if parent in nodes}
+            if node.tags[CROSSING] == DRAW and StageKind.CHARGE not in kinds:
+                problems.append(f"{key} draws without a charge among its parents")
         elif node.tags.get(CROSSING) == KEYED:
-            problems += _unlike_a_charge(key, node)
-            open_paths += [(*path, parent) for parent in node.parents if not _is_confidential(nodes.get(parent))]
+            if node.tags.get(STAGE_KIND) != StageKind.CHARGE:
+                problems.append(f"{key} crosses with a keyed version but is not a charge")
+            confidential = {name for name, other in nodes.items() if other.tags.get(ZONE) == Zone.CONFIDENTIAL}
+            open_paths += [(*path, parent) for parent in node.parents if parent not in confidential]
         else:
             open_paths += [(*path, parent) for parent in node.parents]
     if not crossed:
         problems.append(f"{publication.to_user_string()} descends from no draw: the graph is incomplete")
     return sorted(problems)
-
-
-def _is_confidential(node: Node | None) -> bool:
-    return node is not None and node.tags.get(ZONE) == Zone.CONFIDENTIAL
-
-
-def _uncharged(key: str, node: Node, nodes: Mapping[str, Node]) -> list[str]:
-    kinds = {nodes[parent].tags.get(STAGE_KIND) for parent in node.parents if parent in nodes}
-    if node.tags[CROSSING] == DRAW and StageKind.CHARGE not in kinds:
-        return [f"{key} draws without a charge among its parents"]
-    return []
-
-
-def _unlike_a_charge(key: str, node: Node) -> list[str]:
-    if node.tags.get(STAGE_KIND) != StageKind.CHARGE:
-        return [f"{key} crosses with a keyed version but is not a charge"]
-    return []

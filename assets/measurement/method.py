@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, final
+from typing import Any, ClassVar, Generic, TypeVar, final
 
 import dagster as dg
 
@@ -20,7 +20,6 @@ from assets.release.method import CHARGE, Fact, Method
 from assets.release.release import Release
 from assets.release.seal import SealError
 from assets.release.stage import Dependency, build_stage
-from mechanisms.accounting.losses import Loss
 from mechanisms.refusal import RefusedError
 from resources.custody import Custody
 from resources.statements import Table, Zone
@@ -220,18 +219,8 @@ def build_counts(
     )
 
 
-class Budgeted(Protocol):
-    """A design whose budgets are declared for one record added or removed, and charged for one changed."""
-
-    @property
-    def unbounded(self) -> Loss: ...
-
-    @property
-    def bounded(self) -> Loss: ...
-
-
-def budget_facts(design: Budgeted, lines: int, added: str, changed: str, counted: str) -> dict[str, Fact]:
-    """What the charge's row shows of both losses and of the number of lines.
+def budget_facts(design: Any, lines: int, added: str, changed: str, counted: str) -> dict[str, Fact]:
+    """What the charge's row shows of a design with a loss for a record added or removed, and one for a record changed.
 
     Args:
         added, changed: what is added or removed, and what is changed.

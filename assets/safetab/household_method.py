@@ -15,7 +15,6 @@ from assets.release.method import CHARGE, PLAN
 from assets.release.published import PublishedTable
 from assets.release.release import Release
 from assets.release.statement import Statement
-from assets.safetab.counted import SafeTabMethod
 from assets.safetab.counting import COUNT_COLUMNS, require_households_in_groups
 from assets.safetab.gates import farthest
 from assets.safetab.groups import build_groups
@@ -27,6 +26,7 @@ from assets.safetab.households import (
     stored_batches,
     write_measurements,
 )
+from assets.safetab.method import SafeTabMethod
 from assets.safetab.published import column_descriptions, household_products
 from assets.safetab.release import COUNTS, GROUPS, SafeTabHRelease
 from assets.safetab.statement import household_statement

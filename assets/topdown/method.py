@@ -172,10 +172,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
                 str(design.units),
                 "ρ of the measurements of units for a change of one unit, exact; a move may change two units",
             ),
-            "lines": (
-                len(design.measured),
-                "Number of measured combinations of histogram, level and query",
-            ),
+            "lines": (len(design.measured), "Number of measured combinations of histogram, level and query"),
         }
 
     def charge_description(self) -> str:
