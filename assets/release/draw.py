@@ -1,7 +1,6 @@
-"""A draw as a value: its inputs, its identifier, and its DP specification.
+"""A draw as a value, the label that ties stored output to it, and the published version of a confidential input.
 
-This module also defines the label that ties stored output to its draw, and the published version of a confidential
-input. `assets.charge` charges and makes draws.
+`assets.charge` charges and makes draws.
 """
 
 from collections.abc import Mapping
@@ -26,13 +25,11 @@ class StaleInputError(RefusedError):
 
 @dataclass(frozen=True)
 class Inputs:
-    """The public description of what a draw is made from.
-
-    A mechanism may add fields that its loss depends on. All fields must be public.
+    """The public description of what a draw is made from. A mechanism may add public fields that its loss depends on.
 
     Attributes:
-        versions: the data version of each input, by the input's name; keyed under the custody if the input is
-            confidential. They become part of the draw id.
+        versions: by the input's name, its data version, which is part of the draw id; keyed under the custody if the
+            input is confidential.
     """
 
     versions: Mapping[str, str]

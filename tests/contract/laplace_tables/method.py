@@ -1,26 +1,23 @@
 """What the mechanism brings to charge, draw, gates and publication; `DeclaredCounts` has the rest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import sqrt
 
 import dagster as dg
 
 from assets.measurement.declared import DeclaredCounts, DeclaredTable
-from assets.measurement.grid import Query
 from assets.measurement.method import COUNTS, MEASUREMENTS, build_counts
 from assets.release.columns import described
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
-from assets.release.gate import Gate
 from assets.release.method import CHARGE
 from assets.release.plan import Line, Plan
 from assets.release.published import PublishedColumn, PublishedTable
 from assets.release.statement import Accuracy, DataVersion, Parameter, Statement
-from assets.tabulation.asset import TABLES, build_tables, tables_gate
+from assets.tabulation.asset import TABLES, build_tables
 from assets.tabulation.dictionary import published_column
+from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.margins import margin_of_error
-from resources.statements import Table
-from resources.warehouse import Recipe, Session
 from tests.contract.laplace_tables.declaration import LaplaceProduct
 from tests.contract.laplace_tables.design import MECHANISM, VERSION
 from tests.contract.laplace_tables.release import LaplaceRelease
@@ -46,41 +43,20 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
             ),
         ]
 
-    def queries(self) -> Sequence[Query]:
-        return [
-            Query(table.name, self.release.design.noise_of(table.name), table.size) for table in self.release.tables
-        ]
+    def noise_of(self, table: DeclaredTable) -> DiscreteLaplace:
+        return self.release.design.noise_of(table.name)
 
     @property
     def declared_tables(self) -> Sequence[DeclaredTable]:
         return self.release.tables
 
-    def table_recipes(self, session: Session) -> Mapping[Table, Recipe]:
-        """By published table: how it is made from the measurements."""
-        return {
-            self.release.public(product.table): self.noisy_table_recipe(session, table)
-            for product, table in zip(self.release.declaration.products, self.release.tables, strict=True)
-        }
-
-    def further_gates(self) -> Sequence[Gate[LaplaceRelease]]:
-        return [tables_gate(self.table_recipes)]
-
     def plan(self) -> Plan:
-        design = self.release.design
-        return Plan(
-            self.release.specification,
-            tuple(
-                Line(
-                    table.name,
-                    "units",
-                    design.budgets[table.name],
-                    sqrt(design.noise_of(table.name).exact_variance),
-                    margin_of_error(design.noise_of(table.name)),
-                    table.size,
-                )
-                for table in self.release.tables
-            ),
-        )
+        lines = []
+        for table in self.release.tables:
+            budget, noise = self.release.design.budgets[table.name], self.noise_of(table)
+            error, margin = sqrt(noise.exact_variance), margin_of_error(noise)
+            lines.append(Line(table.name, "units", budget, error, margin, table.size))
+        return Plan(self.release.specification, tuple(lines))
 
     def charge_description(self) -> str:
         return "The sum of the tables' ε: a change of one record changes two counts of each table by 1."
