@@ -26,7 +26,7 @@ class Node:
     parents: Collection[str]
 
 
-def deployed_nodes(
+def list_deployed_nodes(
     context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext,
 ) -> dict[str, Node]:
     """The assets of the deployment that a run belongs to, by their keys as text.
@@ -42,10 +42,10 @@ def deployed_nodes(
             "This run belongs to no deployment, so its asset graph is incomplete and cannot be checked. Launch the job "
             "with `stirred launch` or from the UI."
         ) from error
-    return nodes_of(definition.get_asset_spec(key) for key, definition in repository.assets_defs_by_key.items())
+    return list_nodes(definition.get_asset_spec(key) for key, definition in repository.assets_defs_by_key.items())
 
 
-def nodes_of(specs: Iterable[dg.AssetSpec]) -> dict[str, Node]:
+def list_nodes(specs: Iterable[dg.AssetSpec]) -> dict[str, Node]:
     return {
         spec.key.to_user_string(): Node(
             tags=spec.tags, parents=sorted({dep.asset_key.to_user_string() for dep in spec.deps})
@@ -54,7 +54,7 @@ def nodes_of(specs: Iterable[dg.AssetSpec]) -> dict[str, Node]:
     }
 
 
-def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
+def find_leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
     """The problems of the paths that end in a publication; empty if there are none.
 
     Every ancestor must state its zone. A path from a confidential asset to the publication must pass through an asset

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
 from assets.measurement.method import NoisyCounts
-from assets.release.contents import counted_from, expected_basis, publish_contents, versions_of_cef
+from assets.release.contents import compute_basis, hash_cef, publish_contents, read_basis
 from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import publish_version
 from assets.release.method import Method
@@ -213,7 +213,7 @@ def write_cef(home: str, dataset: DatasetDeclaration, write: Callable[[Session],
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         with session.transaction():
             write(session)
-        versions, records = versions_of_cef(session, dataset, key), session.count(dataset.cef_tables()[-1])
+        versions, records = hash_cef(session, dataset, key), session.count(dataset.cef_tables()[-1])
     publish_contents(warehouse, custody, dataset, versions, {})
     return records
 
@@ -235,9 +235,9 @@ def charge_counts(home: str, method: NoisyCounts[Any, Any], *, hash_cef: bool = 
             method.require_countable(session, custody)
         version = method.counts_version(session, custody)
         if hash_cef:
-            counted = counted_from(session, custody, release.dataset, parameters)
+            counted = compute_basis(session, custody, release.dataset, parameters)
         else:
-            counted = expected_basis(session, custody, release.dataset, parameters)
+            counted = read_basis(session, custody, release.dataset, parameters)
     publish_version(warehouse, custody, release, method.counts_stage, version, counted)
     charge(home, method)
 

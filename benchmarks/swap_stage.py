@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from assets.pair_swapping.records import as_households
-from assets.release.contents import counted_from
+from assets.release.contents import compute_basis
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import seal_stage
 from assets.release.stage import create_tables
@@ -140,7 +140,7 @@ def charge(home: str, name: str, changes: dict[str, Any] | None = None) -> None:
     method = Swapping(release)
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
         write_invariants(session, release, release.version_key(custody))
-        counted = counted_from(session, custody, release.dataset, release.counted_with)
+        counted = compute_basis(session, custody, release.dataset, release.counted_with)
         seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
     harness.charge(home, method)
 
@@ -171,7 +171,7 @@ def withhold(home: str, name: str) -> None:
     release = declare_release(home, name, withheld=True, products=[])
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
         create_tables(session, {release.public(STRATA): strata_recipe(session, release)})
-        counted = counted_from(session, custody, release.dataset, release.counted_with)
+        counted = compute_basis(session, custody, release.dataset, release.counted_with)
         seal_stage(session, custody, release.schema, "invariants", [release.public(STRATA)], counted)
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
         swap_loss(session, release, custody)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
-from assets.release.contents import counted_from
+from assets.release.contents import compute_basis
 from assets.release.seal import seal_stage
 from assets.release.stage import create_tables
 from assets.topdown.accuracy import measure_accuracy
@@ -123,7 +123,7 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
         sealed = [release.public(SPINE), release.public(INVARIANTS)]
         for table, recipe in zip(sealed, (spine_recipe, invariants_recipe), strict=True):
             create_tables(session, {table: recipe(session, release)})
-        seal_stage(session, custody, release.schema, INVARIANTS, sealed, counted_from(session, custody, dataset, {}))
+        seal_stage(session, custody, release.schema, INVARIANTS, sealed, compute_basis(session, custody, dataset, {}))
     charge_counts(home, TopDownMethod(release))
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         return persons, places_of(session, release)

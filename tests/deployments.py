@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 import dagster as dg
 import duckdb
 
-from assets.confidentiality import nodes_of
+from assets.confidentiality import list_nodes
 from assets.gates.shared import all_gates
 from assets.release.dataset import DatasetDeclaration
 from assets.release.gate import ReleaseContext
@@ -298,7 +298,7 @@ def deploy(
     declared = repr([dataset, *((type(each), each.release(dataset, root / "published")) for each in releases)])
     assert " at 0x" not in declared, "every declaration has its fields in its text"
     method = component.method(component.release(dataset, root / "published"))
-    release_context = ReleaseContext(method, warehouse, custody, ledger, nodes_of(whole.resolve_all_asset_specs()))
+    release_context = ReleaseContext(method, warehouse, custody, ledger, list_nodes(whole.resolve_all_asset_specs()))
     return Deployment(root, release_context, whole, dg.DagsterInstance.ephemeral(), declared)
 
 

@@ -16,11 +16,11 @@ from assets.cef.validation import cef_findings, form_findings, structure_finding
 from assets.conventions import StageKind, check_result
 from assets.release.columns import Column, Role
 from assets.release.contents import (
-    content_problems,
-    file_versions,
+    find_content_problems,
+    find_unchanged_version,
+    hash_files,
+    hash_source,
     publish_contents,
-    source_version,
-    version_if_unchanged,
 )
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError
@@ -48,9 +48,9 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
     )
     def cef(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         key, source = custody.version_key(), _source_names(declaration, root)
-        files = file_versions(declaration, root, key)
-        read_from = source_version(declaration, code_version(declaration), files, key)
-        version = version_if_unchanged(warehouse, custody, declaration, read_from)
+        files = hash_files(declaration, root, key)
+        read_from = hash_source(declaration, code_version(declaration), files, key)
+        version = find_unchanged_version(warehouse, custody, declaration, read_from)
         if version is None:
             with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
                 versions = ingest(session, declaration, root, key, files)
@@ -87,7 +87,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
     def as_read(warehouse: Warehouse, custody: Custody) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             try:
-                return check_result(content_problems(session, custody, declaration))
+                return check_result(find_content_problems(session, custody, declaration))
             except SealError as error:
                 return check_result([str(error)])
 

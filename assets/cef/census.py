@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from assets.cef.detailed_codes import DETAILED_CODES, SEX, race_code_rules
-from assets.release.columns import Column, RecordTable, recodes_beside
+from assets.release.columns import Column, RecordTable, require_recodes
 from assets.release.dataset import DatasetDeclaration, Rule, Structure
 from assets.release.names import ColumnName
 from mechanisms.races import RACE_COMBINATIONS, race_label
@@ -214,7 +214,7 @@ DETAILED_COLUMNS = {**SEX, **DETAILED_CODES}
 
 
 def _only_recodes(columns: dict[str, Column]) -> dict[str, Column]:
-    return recodes_beside({**UNIT_COLUMNS, **PERSON_COLUMNS}, columns)
+    return require_recodes({**UNIT_COLUMNS, **PERSON_COLUMNS}, columns)
 
 
 Recodes = Annotated[dict[ColumnName, Column], AfterValidator(_only_recodes)]
@@ -317,6 +317,6 @@ def refuse_recodes_named_like_detailed_codes(detailed_codes: bool, recodes: Mapp
     """Raise ValueError if a recoded column of persons has the name of one of the dataset's detailed codes."""
     if detailed_codes:
         try:
-            recodes_beside(DETAILED_COLUMNS, dict(recodes))
+            require_recodes(DETAILED_COLUMNS, dict(recodes))
         except ValueError as error:
             raise ValueError(f"recoded_persons: {error}") from None

@@ -29,7 +29,7 @@ from assets.cef.generated import (
     states_of_2020,
     stride,
 )
-from assets.release.columns import Column, RecordTable, recodes_beside
+from assets.release.columns import Column, RecordTable, require_recodes
 from assets.release.dataset import DatasetDeclaration, Reader, Size
 from assets.release.numbers import DesignRate
 from mechanisms.states import STATES
@@ -252,7 +252,7 @@ def refuse_other_columns(
     layout = {**household_columns(parameters), **person_columns(parameters)}
     for field, recodes in (("recoded_units", recoded_units), ("recoded_persons", recoded_persons)):
         try:
-            recodes_beside(layout, recodes)
+            require_recodes(layout, recodes)
         except ValueError as error:
             raise ValueError(f"{field}: {error}") from None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assets.release.contents import content_problems, published_contents
+from assets.release.contents import find_content_problems, read_contents
 from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
@@ -96,11 +96,11 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     """
     release = method.release
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        if problems := content_problems(session, custody, release.dataset):
+        if problems := find_content_problems(session, custody, release.dataset):
             raise StaleInputError(f"{problems[0]}. Nothing was drawn, and nothing was charged.")
         method.require_chargeable(session)
         draw = method.describe(session, custody)
-        contents = published_contents(session, custody, release.dataset)
+        contents = read_contents(session, custody, release.dataset)
     details = Details(release.dataset.population, contents, draw.made_of)
     reading = ledger.read()
     entry, refusal = None, ""

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets.conventions import DRAW_ID, StageKind, in_groups, public_table_metadata, shortened, table_schema
-from assets.release.draw import Draw, Inputs, StaleInputError, label_drawn
+from assets.release.draw import Draw, Inputs, StaleInputError, label_draw
 from assets.release.method import CHARGE, Method
 from assets.release.stage import COLUMN_SCHEMA, release_stage
 from mechanisms.accounting.losses import format_loss
@@ -141,7 +141,7 @@ def _write(
             raise ReplayError(
                 f"{method.release.schema}: draw {draw.draw_id} gives another output than the one that was settled"
             )
-        label_drawn(session, method.release, draw)
+        label_draw(session, method.release, draw)
     # An escrowed draw can be repeated for ever, and the gate `replay` does.
     if not method.release.can_replay and method.stored_version(session, draw) != version:
         raise WarehouseError(
@@ -182,13 +182,13 @@ def make_output(
     """The output of a charged draw, computed from the confidential input and the draw's key.
 
     Raises:
-        UnchargedDrawError, CustodyError: as `charged_key`.
+        UnchargedDrawError, CustodyError: as `open_charged_key`.
         StaleInputError: if the confidential input has changed since the charge.
     """
-    return method.make(session, draw, charged_key(method, draw, custody, ledger), custody)
+    return method.make(session, draw, open_charged_key(method, draw, custody, ledger), custody)
 
 
-def charged_key(method: Method[Any, Any, Any], draw: Draw[Inputs], custody: Custody, ledger: Ledger) -> bytes:
+def open_charged_key(method: Method[Any, Any, Any], draw: Draw[Inputs], custody: Custody, ledger: Ledger) -> bytes:
     """The key of a charged draw.
 
     The key of a draw is opened only here. It must be the one that the draw's reservation committed to.

@@ -13,13 +13,13 @@ import dagster as dg
 
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
 from assets.charge.asset import charge_facts, charge_recipe
-from assets.charge.drawing import charged_key
-from assets.confidentiality import deployed_nodes, leaks
+from assets.charge.drawing import open_charged_key
+from assets.confidentiality import find_leaks, list_deployed_nodes
 from assets.conventions import NO_CONFIG, POOL, check_result
 from assets.ledger.asset import find_cap_problems
-from assets.release.contents import content_problems
+from assets.release.contents import find_content_problems
 from assets.release.dataset import CEF, DatasetDeclaration
-from assets.release.gate import Gate, ReleaseContext, verdicts_of
+from assets.release.gate import Gate, ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -120,7 +120,7 @@ def _check_stage(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate
         names = {check.name for check in context.selected_asset_check_keys}
         selected = [gate for gate in gates if gate.name in names]
         release_context = ReleaseContext(
-            method, warehouse, custody, ledger, deployed_nodes(context), verdicts_of(context.run.run_id)
+            method, warehouse, custody, ledger, list_deployed_nodes(context), find_verdicts(context.run.run_id)
         )
         faults: list[Exception] = []
         with ExitStack() as opened:
@@ -142,7 +142,7 @@ def _check_stage(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate
     return checks
 
 
-def differing(session: Session, first: Table | Fragment, second: Table | Fragment, columns: list[str]) -> int:
+def count_differences(session: Session, first: Table | Fragment, second: Table | Fragment, columns: list[str]) -> int:
     """The number of rows by which two tables differ, as multisets over some columns.
 
     A table that was made again mostly has its rows in the same order, which is found out in a tenth of the time.
@@ -154,7 +154,7 @@ def differing(session: Session, first: Table | Fragment, second: Table | Fragmen
     return int(rows)
 
 
-def unequal(
+def count_unequal(
     session: Session, first: Table | Fragment, second: Table | Fragment, columns: list[str], totals: Sequence[str] = ()
 ) -> int:
     """The number of combinations of values of some columns whose counts differ between two tables.
@@ -182,7 +182,7 @@ def differing_table(session: Session, stored: Table, recipe: Recipe) -> list[str
     columns = list(session.columns(stored))
     if columns != session.arrow("warehouse/no_rows", source=again).column_names:
         return [f"{stored}: the columns are not those that its recipe gives"]
-    problems = count_problem(differing(session, stored, again, columns), f"{stored}: differing rows")
+    problems = count_problem(count_differences(session, stored, again, columns), f"{stored}: differing rows")
     if problems and not session.reads_confidential:
         altered = session.rows("gates/altered_rows", {"rows": NAMED_ROWS}, stored=stored, again=again, columns=columns)
         problems += [_named(columns, row) for row in altered]
@@ -202,7 +202,7 @@ def _cef(context: ReleaseContext[Any]) -> list[str]:
 
 def _as_read(context: ReleaseContext[Any]) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        return content_problems(session, context.custody, context.release.dataset)
+        return find_content_problems(session, context.custody, context.release.dataset)
 
 
 def _structure(context: ReleaseContext[Any]) -> list[str]:
@@ -249,7 +249,7 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
         if entry is None:
             return [f"draw {draw.draw_id} is not charged, so it cannot be repeated"]
         # A kept verdict does not say that the key still exists.
-        key = charged_key(method, draw, context.custody, context.ledger)
+        key = open_charged_key(method, draw, context.custody, context.ledger)
         again = settled.output_version if settled else None
         if not context.verdicts.holds("replay", draw.draw_id, entry.commitment, again):
             again = method.version_of(draw, method.make(session, draw, key, context.custody))
@@ -269,7 +269,7 @@ def _cap(context: ReleaseContext[Any]) -> list[str]:
 
 
 def _confidentiality(context: ReleaseContext[Any]) -> list[str]:
-    return leaks(context.nodes, context.release.key(PUBLICATION))
+    return find_leaks(context.nodes, context.release.key(PUBLICATION))
 
 
 def _ledger(context: ReleaseContext[Any]) -> list[str]:

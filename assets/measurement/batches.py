@@ -117,10 +117,10 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
         except GridError:
             return None
 
-    def not_measured_once(self, session: Session) -> list[str]:
+    def find_unmeasured(self, session: Session) -> list[str]:
         return find_gap(self.stored(session))
 
-    def noise_found(self, session: Session) -> tuple[list[str], str]:
+    def check_noise(self, session: Session) -> tuple[list[str], str]:
         stored = _Hashed(self.stored(session), self.query_names())
         unlikely = self.unlikely(zip(self.exact(session), stored, strict=True))
         return unlikely, stored.version()

@@ -14,7 +14,7 @@ import dagster as dg
 
 from assets.conventions import StageKind
 from assets.gates.shared import differing_table
-from assets.release.draw import Draw, Inputs, StaleInputError, published_version, version_table
+from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version, version_table
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import CHARGE, Fact, Method
 from assets.release.release import Release
@@ -44,7 +44,7 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
     """A method that adds independent noise to exact counts.
 
     A mechanism defines what is counted (`counts_recipe`), the draw (`perturb`, and the hooks of `Method` that write and
-    read it), two gates on it (`not_measured_once`, `noise_found`), and its own gates (`further_gates`). `BatchedCounts`
+    read it), two gates on it (`find_unmeasured`, `check_noise`), and its own gates (`further_gates`). `BatchedCounts`
     defines the draw for counts that come in batches.
     """
 
@@ -73,11 +73,11 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
         """
 
     @abstractmethod
-    def not_measured_once(self, session: Session) -> list[str]:
+    def find_unmeasured(self, session: Session) -> list[str]:
         """The problems if not every declared cell is measured exactly once, or something else is measured."""
 
     @abstractmethod
-    def noise_found(self, session: Session) -> tuple[list[str], str]:
+    def check_noise(self, session: Session) -> tuple[list[str], str]:
         """The queries whose noise does not fit the declared distribution, and the version of the measurements read.
 
         The version must be what `read_version` gives, because gates on the same content take it over.
@@ -107,7 +107,7 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
         return {self.counts_stage: [self.version_table]}
 
     def inputs(self, session: Session, custody: Custody) -> Inputs:
-        return Inputs({COUNTS: published_version(session, self.version_table)})
+        return Inputs({COUNTS: read_published_version(session, self.version_table)})
 
     @final
     def make(self, session: Session, draw: Draw[Inputs], key: bytes, custody: Custody) -> O:
@@ -161,7 +161,7 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
 
     def _find_unmeasured(self, context: ReleaseContext[R]) -> list[str]:
         with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            return self.not_measured_once(session)
+            return self.find_unmeasured(session)
 
     def _find_other_noise(self, context: ReleaseContext[R]) -> list[str]:
         """The queries whose noise does not fit.
@@ -179,7 +179,7 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
             if draw and settled and context.verdicts.holds("noise", draw.draw_id, settled.output_version):
                 return []
             try:
-                unlikely, version = self.noise_found(session)
+                unlikely, version = self.check_noise(session)
             except GridError as error:
                 return [str(error)]
             if draw:

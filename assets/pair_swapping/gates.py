@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from assets.charge.drawing import make_output
-from assets.gates.shared import count_problem, differing, differing_table
+from assets.gates.shared import count_differences, count_problem, differing_table
 from assets.pair_swapping.draw import SwappedRecords
 from assets.pair_swapping.records import households_recipe, original, with_persons
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
@@ -130,7 +130,7 @@ def _differing(context: Context, columns: list[str], what: str, only_others: boo
                 for name, table in zip(("others_before", "others_after"), tables, strict=True)
             )
             tables = first, second
-        return count_problem(differing(session, *tables, columns), what)
+        return count_problem(count_differences(session, *tables, columns), what)
 
 
 def _swapped(session: Session, release: PairSwappingRelease) -> Fragment:

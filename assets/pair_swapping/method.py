@@ -11,9 +11,9 @@ from assets.pair_swapping.published import UNIT, published_tables
 from assets.pair_swapping.records import build_households
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
 from assets.pair_swapping.statement import LOSS_SOURCE, WHY, pair_swapping_statement
-from assets.release.columns import described
+from assets.release.columns import describe_columns
 from assets.release.dataset import CEF
-from assets.release.draw import Draw, Inputs, StaleInputError, published_version, version_table
+from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version, version_table
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, Fact, Method
 from assets.release.plan import Plan
@@ -46,7 +46,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
                 [SWAPPED],
                 "Products, counted from the swapped records only.",
                 self.table_recipes,
-                described({**release.variables, **release.person_variables}),
+                describe_columns({**release.variables, **release.person_variables}),
             ),
         ]
 
@@ -78,7 +78,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
         return {HOUSEHOLDS: [version_table(self.release, HOUSEHOLDS)]}
 
     def inputs(self, session: Session, custody: Custody) -> Inputs:
-        return Inputs({HOUSEHOLDS: published_version(session, version_table(self.release, HOUSEHOLDS))})
+        return Inputs({HOUSEHOLDS: read_published_version(session, version_table(self.release, HOUSEHOLDS))})
 
     def plan(self) -> Plan:
         return Plan(

@@ -1,7 +1,7 @@
 """The part of a certificate that is specific to pair swapping: above all, why no finite loss holds."""
 
 from assets.pair_swapping.release import HOUSEHOLDS, PairSwappingRelease
-from assets.release.columns import titles
+from assets.release.columns import title_columns
 from assets.release.draw import Draw, Inputs
 from assets.release.statement import Accuracy, DataVersion, Paper, Parameter, Statement
 from mechanisms.pair_swapping.pairing import VERSION, WEIGHTS
@@ -31,7 +31,7 @@ def pair_swapping_statement(release: PairSwappingRelease, draw: Draw[Inputs], ou
     """The statement of the certificate about the mechanism."""
     design, imputed = release.design, release.counted_with["imputed"]
     rate = str(design.swap_rate)
-    names = titles({**release.variables, **release.person_variables})
+    names = title_columns({**release.variables, **release.person_variables})
     return Statement(
         mechanism="Targeted pair swapping, as in the 2010 census",
         mechanism_version=str(VERSION),

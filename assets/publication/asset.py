@@ -18,7 +18,7 @@ import dagster as dg
 import duckdb
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from assets.confidentiality import deployed_nodes
+from assets.confidentiality import list_deployed_nodes
 from assets.conventions import (
     DRAW_ID,
     StageKind,
@@ -60,7 +60,7 @@ from assets.publication.signature import (
     sign,
     verify,
 )
-from assets.release.gate import ReleaseContext, verdicts_of
+from assets.release.gate import ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from assets.release.stage import release_stage
@@ -90,7 +90,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
         release_context = ReleaseContext(
-            method, warehouse, custody, ledger, deployed_nodes(context), verdicts_of(context.run.run_id)
+            method, warehouse, custody, ledger, list_deployed_nodes(context), find_verdicts(context.run.run_id)
         )
         certificate, sums = publish(release_context)
         return dg.MaterializeResult(

@@ -391,11 +391,11 @@ class Column(Part):
         return f"any {self.type.value}"
 
 
-def titles(columns: Mapping[str, Column]) -> dict[str, str]:
+def title_columns(columns: Mapping[str, Column]) -> dict[str, str]:
     return {name: column.title or name.replace("_", " ") for name, column in columns.items()}
 
 
-def described(columns: Mapping[str, Column]) -> dict[str, str]:
+def describe_columns(columns: Mapping[str, Column]) -> dict[str, str]:
     return {name: column.description for name, column in columns.items()}
 
 
@@ -404,7 +404,7 @@ def whole(pattern: str) -> str:
     return rf"\A(?:{pattern})\z"
 
 
-def distinct(columns: dict[str, Column]) -> dict[str, Column]:
+def require_distinct_columns(columns: dict[str, Column]) -> dict[str, Column]:
     """The columns, unless the case of letters, which DuckDB ignores, is all that two names differ in.
 
     Raises:
@@ -418,7 +418,7 @@ def distinct(columns: dict[str, Column]) -> dict[str, Column]:
     return columns
 
 
-def recodes_beside(layout: Mapping[str, Column], columns: dict[str, Column]) -> dict[str, Column]:
+def require_recodes(layout: Mapping[str, Column], columns: dict[str, Column]) -> dict[str, Column]:
     """The columns, unless one is not recoded or has the name of a column of a layout.
 
     Raises:
@@ -430,7 +430,7 @@ def recodes_beside(layout: Mapping[str, Column], columns: dict[str, Column]) -> 
             raise ValueError(f"{name}: the layout has a column {taken[name.casefold()]}; choose another name")
         if column.recode is None:
             raise ValueError(f"{name}: it is not recoded; declare bands, merge, top_coded or bottom_coded")
-    return distinct(columns)
+    return require_distinct_columns(columns)
 
 
 class RecordTable(Part):
@@ -450,7 +450,7 @@ class RecordTable(Part):
     @field_validator("columns")
     @classmethod
     def _check_names(cls, columns: dict[str, Column]) -> dict[str, Column]:
-        return distinct(columns)
+        return require_distinct_columns(columns)
 
     @model_validator(mode="after")
     def _check_key(self) -> Self:

@@ -46,7 +46,7 @@ class CefVersions:
     ordered: str
 
 
-def file_versions(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
+def hash_files(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
     """The keyed versions of the source files of a dataset: by table, or by table and field for a geography file.
 
     Returns:
@@ -58,7 +58,7 @@ def file_versions(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[s
     return {name: version for name, version in versions.items() if version is not None}
 
 
-def source_version(dataset: DatasetDeclaration, code_version: str, files: Mapping[str, str], key: bytes) -> str:
+def hash_source(dataset: DatasetDeclaration, code_version: str, files: Mapping[str, str], key: bytes) -> str:
     """The keyed version of everything that a CEF follows from.
 
     Args:
@@ -97,8 +97,8 @@ def publish_contents(
 
     Args:
         versions: of the CEF, computed when no other process could have written it (`ingest`).
-        files: of its source files (`file_versions`).
-        source: of all that it was read from (`source_version`); empty to have it read again.
+        files: of its source files (`hash_files`).
+        source: of all that it was read from (`hash_source`); empty to have it read again.
     """
     table = _table(dataset)
     published = {_CEF: versions.content, **files, _SOURCE: source, _ORDERED: versions.ordered}
@@ -108,7 +108,7 @@ def publish_contents(
         seal_stage(session, custody, dataset.name, CEF, [table])
 
 
-def published_contents(session: Session, custody: Custody, dataset: DatasetDeclaration) -> tuple[str, ...]:
+def read_contents(session: Session, custody: Custody, dataset: DatasetDeclaration) -> tuple[str, ...]:
     """The keyed versions of the CEF and of its files of records that `publish_contents` wrote.
 
     Raises:
@@ -118,18 +118,18 @@ def published_contents(session: Session, custody: Custody, dataset: DatasetDecla
     return tuple(sorted(published[name] for name in (_CEF, *dataset.tables) if name in published))
 
 
-def version_if_unchanged(
+def find_unchanged_version(
     warehouse: Warehouse, custody: Custody, dataset: DatasetDeclaration, source: str
 ) -> str | None:
     """The keyed version of the stored CEF, if it is exactly what was read from the same source; otherwise None.
 
     Args:
-        source: the version of its source as it is now (`source_version`).
+        source: the version of its source as it is now (`hash_source`).
     """
     try:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             published = _published(session, custody, dataset)
-            if published.get(_SOURCE) != source or content_problems(session, custody, dataset):
+            if published.get(_SOURCE) != source or find_content_problems(session, custody, dataset):
                 return None
             left = [name for name in CEF_TABLES if name not in dataset.tables]
             if any(session.columns(Table(Zone.CONFIDENTIAL, dataset.name, name)) for name in left):
@@ -139,7 +139,7 @@ def version_if_unchanged(
         return None
 
 
-def counted_from(
+def compute_basis(
     session: Session, custody: Custody, dataset: DatasetDeclaration, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What the seal of counts says that they follow from: the CEF as it is stored now, and the parameters.
@@ -154,19 +154,19 @@ def counted_from(
     return {"cef": _stored_version(session, custody, dataset), "parameters": dict(parameters)}
 
 
-def expected_basis(
+def read_basis(
     session: Session, custody: Custody, dataset: DatasetDeclaration, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The same of current counts: the CEF as it was published. Raises SealError as `published_contents`."""
-    return {"cef": cef_version(session, custody, dataset), "parameters": dict(parameters)}
+    """The same of current counts: the CEF as it was published. Raises SealError as `read_contents`."""
+    return {"cef": read_cef_version(session, custody, dataset), "parameters": dict(parameters)}
 
 
-def cef_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
-    """The keyed version of the CEF that `publish_contents` wrote. Raises SealError as `published_contents`."""
+def read_cef_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
+    """The keyed version of the CEF that `publish_contents` wrote. Raises SealError as `read_contents`."""
     return _published(session, custody, dataset)[_CEF]
 
 
-def content_problems(session: Session, custody: Custody, dataset: DatasetDeclaration) -> list[str]:
+def find_content_problems(session: Session, custody: Custody, dataset: DatasetDeclaration) -> list[str]:
     """The problem if the stored CEF is not the one that was read from the source; empty if it is.
 
     Args:
@@ -175,12 +175,12 @@ def content_problems(session: Session, custody: Custody, dataset: DatasetDeclara
     Raises:
         SealError: if there is no CEF, or the published versions are missing or were altered.
     """
-    if _stored_version(session, custody, dataset) == cef_version(session, custody, dataset):
+    if _stored_version(session, custody, dataset) == read_cef_version(session, custody, dataset):
         return []
     return [f"{dataset.name}: the stored records are not those that were read from the source; materialize cef again"]
 
 
-def versions_of_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVersions:
+def hash_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVersions:
     """The keyed versions of the stored CEF: of its tables and of the recodes that it was made with.
 
     Args:

@@ -53,7 +53,7 @@ class Draw(Generic[I_co]):
     made_of: Mapping[str, Any] = field(default_factory=dict)
 
 
-def label_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> None:
+def label_draw(session: Session, release: Release, draw: Draw[Inputs]) -> None:
     session.create(release.public(DRAWN), "warehouse/label", {"text": draw.draw_id}, column="draw_id")
 
 
@@ -74,7 +74,7 @@ def publish_version(
 ) -> None:
     """Write the keyed version of a stage's confidential output to the public zone, sealed, for the charge to read.
 
-    `counted` is what the output was counted from (`assets.release.contents.counted_from`).
+    `counted` is what the output was counted from (`assets.release.contents.compute_basis`).
     """
     table = version_table(release, stage)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
@@ -82,6 +82,6 @@ def publish_version(
         seal_stage(session, custody, release.schema, stage, [table], counted)
 
 
-def published_version(session: Session, table: Table) -> str:
+def read_published_version(session: Session, table: Table) -> str:
     (version,) = session.row("warehouse/labelled", table=table, column="version")
     return str(version)

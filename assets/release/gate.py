@@ -61,7 +61,7 @@ _runs: OrderedDict[str, Verdicts] = OrderedDict()
 _lock = Lock()
 
 
-def verdicts_of(run_id: str) -> Verdicts:
+def find_verdicts(run_id: str) -> Verdicts:
     """The verdicts of a run in this process. Those of the last few runs are kept."""
     with _lock:
         verdicts = _runs.setdefault(run_id, Verdicts(in_a_run=True))
@@ -95,7 +95,7 @@ class ReleaseContext(Generic[R]):
     def reading(self) -> Reading:
         """The ledger as it is when the first gate of this context reads it, so that all gates see one state.
 
-        A context that is made of this one (`snapshot`) reads it anew. No key is opened because of it (`charged_key`).
+        A context that is made of this one (`snapshot`) reads it anew. No key is opened because of it.
 
         Raises:
             WarehouseError: if it cannot be read.

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 import dagster as dg
 import pyarrow as pa
 
-from assets.release.contents import expected_basis
+from assets.release.contents import read_basis
 from assets.release.dataset import Size
 from assets.release.draw import Draw, Inputs, is_drawn
 from assets.release.gate import Gate
@@ -177,7 +177,7 @@ class Method(ABC, Generic[R, I, O]):
                 CEF or with other parameters.
         """
         release = self.release
-        counted = expected_basis(session, custody, release.dataset, release.counted_with)
+        counted = read_basis(session, custody, release.dataset, release.counted_with)
         for stage, tables in self.charged_tables().items():
             require_sealed(session, custody, release.schema, stage, tables, counted)
         inputs = self.inputs(session, custody)

@@ -15,7 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.contents import with_recodes
 from assets.release.dataset import CEF, DatasetDeclaration
-from assets.release.declaration import Declaration, given_text
+from assets.release.declaration import Declaration, describe_field
 from assets.release.names import ReleaseName
 from assets.release.publisher import UNDECLARED, Publisher
 from mechanisms.accounting.specification import Specification
@@ -50,7 +50,7 @@ class ReleaseDeclaration(Declaration):
 
     @classmethod
     def named(cls, given: Any) -> str:
-        return f"{given_text(given, 'dataset')}/{given_text(given, 'name')}"
+        return f"{describe_field(given, 'dataset')}/{describe_field(given, 'name')}"
 
     @field_validator("schedule")
     @classmethod

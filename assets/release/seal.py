@@ -26,7 +26,7 @@ class SealError(RefusedError, ValueError):
 
 
 MadeOf = Mapping[str, Any] | None
-"""What sealed tables follow from besides their content, as plain values: of counts of the CEF, `counted_from`."""
+"""What sealed tables follow from besides their content, as plain values: of counts of the CEF, `compute_basis`."""
 
 
 def seal_stage(

@@ -11,7 +11,7 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.conventions import StageKind, public_table_metadata, table_schema
-from assets.release.contents import counted_from
+from assets.release.contents import compute_basis
 from assets.release.draw import publish_version
 from assets.release.release import Release
 from assets.release.seal import seal_stage
@@ -104,7 +104,7 @@ def build_stage(
             # DuckDB reads what a running transaction wrote on one core, so intermediate results are made before it.
             made, counted = recipes(session), {}
             if sealed or publishes_version:
-                counted = counted_from(session, custody, release.dataset, release.counted_with)
+                counted = compute_basis(session, custody, release.dataset, release.counted_with)
             with session.transaction():
                 create_tables(session, made)
                 if finish:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from assets.conventions import StageKind, preview, public_table_metadata, table_schema
 from assets.publication.asset import publication_problems
 from assets.publication.signature import identity
-from assets.release.contents import expected_basis
+from assets.release.contents import read_basis
 from assets.release.method import PUBLICATION
 from assets.release.seal import SealError, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage
@@ -61,7 +61,7 @@ def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
             recipe = groups_recipe(session, release, totals)
             with session.transaction():
                 create_tables(session, {table: recipe})
-                counted = expected_basis(session, custody, release.dataset, release.counted_with)
+                counted = read_basis(session, custody, release.dataset, release.counted_with)
                 seal_stage(session, custody, release.schema, GROUPS, [table], counted)
             rows = [
                 (kind, level, f"T3: {t3}, T4: {t4}", f"{groups:,}")

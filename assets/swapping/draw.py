@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assets.release.draw import Inputs, published_version
+from assets.release.draw import Inputs, read_published_version
 from assets.swapping.records import HOLDING, RECORDS, SWAPPING, holding_table
 from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import stored_stirring
@@ -46,7 +46,7 @@ class SwappingInputs(Inputs):
 def read_inputs(session: Session, release: SwappingRelease, version_key: bytes) -> SwappingInputs:
     """The inputs from the stored tables. All versions are keyed."""
     versions = {
-        "records": published_version(session, release.public(RECORDS)),
+        "records": read_published_version(session, release.public(RECORDS)),
         "holding": session.content_version([holding_table(release)], version_key),
         "swap": session.content_version([release.public(SWAPPING)], version_key),
     }

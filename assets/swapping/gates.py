@@ -3,9 +3,9 @@
 from collections import Counter
 
 from assets.cef.validation import row_findings
-from assets.gates.shared import count_problem, differing, differing_table, unequal
+from assets.gates.shared import count_differences, count_problem, count_unequal, differing_table
 from assets.release.columns import RecordTable
-from assets.release.draw import published_version
+from assets.release.draw import read_published_version
 from assets.release.gate import Gate, ReleaseContext
 from assets.swapping.cells import CELLS, SWAPPED, stage_stored, stirring_of_records
 from assets.swapping.invariants import composition_statement, holding_values
@@ -113,7 +113,7 @@ def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
             problems += differing_table(session, release.public(COMPOSITIONS), made)
         if not problems:
             version = cells_version(read_contingency(session, release, records), release.version_key(context.custody))
-            if published_version(session, release.public(RECORDS)) != version:
+            if read_published_version(session, release.public(RECORDS)) != version:
                 problems.append(f"{release.public(RECORDS)} is not the version of the records in the CEF")
         return problems
 
@@ -154,7 +154,7 @@ def _swapping(context: ReleaseContext[SwappingRelease]) -> list[str]:
 def _swapped_margin(context: ReleaseContext[SwappingRelease], margin: str, columns: list[str]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        cells = unequal(session, release.public(SWAPPED), release.public(margin), columns)
+        cells = count_unequal(session, release.public(SWAPPED), release.public(margin), columns)
         return count_problem(cells, f"cells of {release.public(margin)} with another count in the swapped data")
 
 
@@ -164,7 +164,7 @@ def _multisets(context: ReleaseContext[SwappingRelease]) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         records = stage_records(session, release)
         original = session.stage("original", "gates/counts", records=records, columns=columns)
-        return count_problem(unequal(session, release.public(SWAPPED), original, columns), "differing cells")
+        return count_problem(count_unequal(session, release.public(SWAPPED), original, columns), "differing cells")
 
 
 def _count(context: ReleaseContext[SwappingRelease]) -> list[str]:
@@ -204,7 +204,9 @@ def _exempt(context: ReleaseContext[SwappingRelease]) -> list[str]:
             session.stage(name, "swapping/fitting", values, table=table, conditions=conditions)
             for name, table in (("before", original), ("after", release.public(SWAPPED)))
         )
-        return count_problem(unequal(session, after, before, columns), "cells of exempt records with another count")
+        return count_problem(
+            count_unequal(session, after, before, columns), "cells of exempt records with another count"
+        )
 
 
 def _shown(context: ReleaseContext[SwappingRelease]) -> list[str]:
@@ -214,7 +216,7 @@ def _shown(context: ReleaseContext[SwappingRelease]) -> list[str]:
         again = stage_stored(session, release, "again")
         columns = list(session.columns(release.public(SWAPPED)))
         return count_problem(
-            differing(session, release.public(SWAPPED), again, columns),
+            count_differences(session, release.public(SWAPPED), again, columns),
             "records whose values are not those of their codes",
         )
 
@@ -226,7 +228,7 @@ def _products(context: ReleaseContext[SwappingRelease]) -> list[str]:
         for product in release.declaration.products:
             stored, columns = release.public(product.table), list(product.columns)
             records = counted(session, release, product, release.public(SWAPPED))
-            cells = unequal(session, stored, records, columns, list(product.flags.values()))
+            cells = count_unequal(session, stored, records, columns, list(product.flags.values()))
             problems += count_problem(cells, f"{product.name}: differing cells")
     return problems
 
@@ -244,6 +246,8 @@ def _products_and_invariants(context: ReleaseContext[SwappingRelease]) -> list[s
                 margins.append((release.public(SWAPPING), swap_variables(release)))
             for margin, variables in margins:
                 shared = [name for name in product.columns if name in (*variables, *release.person_variables)]
-                cells = unequal(session, release.public(product.table), margin, shared, list(product.flags.values()))
+                cells = count_unequal(
+                    session, release.public(product.table), margin, shared, list(product.flags.values())
+                )
                 problems += count_problem(cells, f"{product.name}: cells that differ from {margin}")
     return problems

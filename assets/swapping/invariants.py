@@ -10,8 +10,8 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.conventions import StageKind, named, table_schema
-from assets.release.columns import ARROW, described
-from assets.release.contents import counted_from
+from assets.release.columns import ARROW, describe_columns
+from assets.release.contents import compute_basis
 from assets.release.dataset import CEF
 from assets.release.seal import seal_stage
 from assets.release.stage import COLUMN_SCHEMA, release_stage
@@ -55,7 +55,7 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
             with session.transaction():
                 write_invariants(session, release, release.version_key(custody))
-                counted = counted_from(session, custody, release.dataset, release.counted_with)
+                counted = compute_basis(session, custody, release.dataset, release.counted_with)
                 seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
             holding, swapping = holding_table(release), release.public(SWAPPING)
             metadata: dict[str, Any] = {
@@ -64,7 +64,8 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
                 "swap margin": named(swapping),
                 "swap combinations": session.count(swapping),
                 COLUMN_SCHEMA: table_schema(
-                    session.columns(holding) | session.columns(swapping), described(release.variables) | _OWN_COLUMNS
+                    session.columns(holding) | session.columns(swapping),
+                    describe_columns(release.variables) | _OWN_COLUMNS,
                 ),
             }
             version = dg.DataVersion(session.content_version(invariant_tables(release)))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import dagster as dg
 
 from assets.conventions import lineage
-from assets.release.columns import described
+from assets.release.columns import describe_columns
 from assets.release.dataset import CEF
 from assets.release.draw import Draw
 from assets.release.gate import Gate
@@ -76,7 +76,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
                 ["swapped", *(["invariants"] if release.has_persons_following else [])],
                 describe_tables(release),
                 lambda session: table_recipes(session, release),
-                described({**release.variables, **release.person_variables}),
+                describe_columns({**release.variables, **release.person_variables}),
                 lambda session: {**first_rows(session, self.release), **self._lineage_of_tables(session)},
             ),
             *build_utility(self),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from assets.release.columns import titles
+from assets.release.columns import title_columns
 from assets.release.statement import Accuracy, DataVersion, Equivalent, EvaluatedLoss, Paper, Parameter, Statement
 from assets.swapping import extended_words
 from assets.swapping.draw import SwappingInputs
@@ -104,7 +104,7 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
 
 def variable_words(release: SwappingRelease) -> dict[str, str]:
     """The variables in the words of the data dictionary, or by their names if the words do not tell them apart."""
-    words = titles({**release.variables, **release.person_variables})
+    words = title_columns({**release.variables, **release.person_variables})
     if len(set(words.values())) < len(words):
         return {name: name for name in words}
     return words

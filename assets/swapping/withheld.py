@@ -14,9 +14,9 @@ from collections.abc import Mapping
 import dagster as dg
 
 from assets.conventions import StageKind, named
-from assets.gates.shared import count_problem, differing, differing_table, unequal
-from assets.release.columns import described
-from assets.release.contents import expected_basis
+from assets.gates.shared import count_differences, count_problem, count_unequal, differing_table
+from assets.release.columns import describe_columns
+from assets.release.contents import read_basis
 from assets.release.dataset import CEF
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.seal import require_sealed
@@ -57,7 +57,7 @@ def build_strata(release: SwappingRelease) -> dg.AssetsDefinition:
         "specifications of tables that are counted from the swapped records hold it fixed.",
         [CEF],
         lambda session: {table: strata_recipe(session, release)},
-        described(release.variables),
+        describe_columns(release.variables),
         metadata=lambda session, _: {"table": named(table), "strata": session.count(table)},
         finish=lambda session, _: require_few_alone(session, release, table),
         sealed=[table],
@@ -111,7 +111,7 @@ def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> S
         RatesError: if a stratum has no rate.
     """
     strata = release.public(STRATA)
-    counted = expected_basis(session, custody, release.dataset, release.counted_with)
+    counted = read_basis(session, custody, release.dataset, release.counted_with)
     require_sealed(session, custody, release.schema, "invariants", [strata], counted)
     require_few_alone(session, release, strata)
     return _loss(session, release, strata)
@@ -197,7 +197,7 @@ def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
             before, after = (
                 session.stage(name, "gates/counts", records=table, columns=columns) for name, table in tables
             )
-            problems += count_problem(unequal(session, after, before, columns), "cells of a margin that differ")
+            problems += count_problem(count_unequal(session, after, before, columns), "cells of a margin that differ")
     return problems
 
 
@@ -211,7 +211,7 @@ def _again(context: ReleaseContext[SwappingRelease]) -> list[str]:
 def rows_not_as_drawn(session: Session, release: SwappingRelease, custody: Custody) -> int:
     """The rows by which the stored records differ from those that the custody's key gives for the stored CEF."""
     again = stage_withheld(session, release, custody)
-    return differing(session, release.confidential(WITHHELD), again, list(release.variables))
+    return count_differences(session, release.confidential(WITHHELD), again, list(release.variables))
 
 
 def _loss(session: Session, release: SwappingRelease, strata: Table | Fragment) -> StirLoss:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from assets.measurement.batches import Batch
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS, build_counts
-from assets.release.contents import cef_version
+from assets.release.contents import read_cef_version
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
@@ -123,7 +123,7 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         """With cell consistency the noise follows from which records there are, and not from their counts alone."""
         release, versions = self.release, dict(super().inputs(session, custody).versions)
         if release.design.consistency is Consistency.CELL:
-            versions[RECORDS] = cef_version(session, custody, release.dataset)
+            versions[RECORDS] = read_cef_version(session, custody, release.dataset)
         return HypercubeInputs(versions, release.withheld.own_loss(session, custody) if release.withheld else None)
 
     def plan(self) -> Plan:

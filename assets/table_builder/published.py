@@ -1,6 +1,6 @@
 """The published tables of a hypercube, as the data dictionary describes them. `tables` and `plan` make them."""
 
-from assets.release.columns import described
+from assets.release.columns import describe_columns
 from assets.release.published import ERRORS, PublishedColumn, PublishedTable, error_columns
 from assets.table_builder.asking import CATEGORIES, HYPERCUBE, P_TABLE, TABLES
 from assets.table_builder.declaration import SubTableDeclaration
@@ -50,7 +50,7 @@ def published_tables(release: HypercubeRelease) -> tuple[PublishedTable, ...]:
 
 
 def column_descriptions(release: HypercubeRelease) -> dict[str, str]:
-    return described(release.columns) | {
+    return describe_columns(release.columns) | {
         column.name: column.description for column in _hypercube(release).columns if column.name not in release.columns
     }
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from assets.release.columns import Column, titles
+from assets.release.columns import Column, title_columns
 from assets.release.published import PublishedColumn
 
 
@@ -17,5 +17,5 @@ def published_column(name: str, column: Column, total: str = "") -> PublishedCol
     """
     values: Mapping[Any, str] = {code: column.labels.get(code, "") for code in column.codes}
     required = not column.nullable and not total
-    title = titles({name: column})[name]
+    title = title_columns({name: column})[name]
     return PublishedColumn(name, column.type.value, column.description, values, required, total, title)

@@ -126,10 +126,10 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         except (GridError, SpineError):
             return None
 
-    def not_measured_once(self, session: Session) -> list[str]:
+    def find_unmeasured(self, session: Session) -> list[str]:
         return not_measured_once(session, self.release)
 
-    def noise_found(self, session: Session) -> tuple[list[str], str]:
+    def check_noise(self, session: Session) -> tuple[list[str], str]:
         return noise_found(session, self.release)
 
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:

@@ -411,7 +411,7 @@ def test_the_test_of_the_noise_reads_the_version_that_the_settled_output_has(
     with published.context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = method.describe(session, published.context.custody)
         version = method.read_version(session, draw)
-        assert version == method.noise_found(session)[1]
+        assert version == method.check_noise(session)[1]
     settled = published.context.ledger.read().find_settlement(draw.draw_id)
     assert settled is not None
     assert (version == settled.output_version) is not altered

@@ -7,7 +7,7 @@ import dagster as dg
 
 from assets.measurement.declared import DeclaredCounts, DeclaredTable
 from assets.measurement.method import COUNTS, MEASUREMENTS, build_counts
-from assets.release.columns import described
+from assets.release.columns import describe_columns
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE
@@ -39,7 +39,7 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
                 [MEASUREMENTS],
                 "The declared tables with noise.",
                 self.table_recipes,
-                described(release.variables),
+                describe_columns(release.variables),
             ),
         ]
 
