@@ -1,16 +1,14 @@
 """The published tables of pair swapping, for the data dictionary: the swapped records, and the products."""
 
 from assets.pair_swapping.release import SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
-from assets.release.published import PublishedColumn, PublishedTable
-from assets.tabulation.declaration import Product
-from assets.tabulation.dictionary import published_column
+from assets.release.published import Product, PublishedColumn, PublishedTable, describe_column
 
 UNIT = PublishedColumn("unit", "integer", "Number of the unit, from 1; the order is by content, not that of any file")
 
 
 def published_tables(release: PairSwappingRelease) -> list[PublishedTable]:
-    persons = tuple(published_column(name, column) for name, column in release.person_variables.items())
-    units = tuple(published_column(name, column) for name, column in release.variables.items())
+    persons = tuple(describe_column(name, column) for name, column in release.person_variables.items())
+    units = tuple(describe_column(name, column) for name, column in release.variables.items())
     return [
         PublishedTable(
             SWAPPED,
@@ -40,7 +38,7 @@ def _product(release: PairSwappingRelease, product: Product) -> PublishedTable:
         f"{product.description} Counted from the swapped records; combinations that do not occur have no row.".strip(),
         release.public(product.table),
         (
-            *(published_column(name, variables[name]) for name in product.columns),
+            *(describe_column(name, variables[name]) for name in product.columns),
             PublishedColumn("count", "integer", f"Number of {product.of} after swapping"),
         ),
         product.columns,

@@ -8,8 +8,8 @@ from typing import Any
 from assets.cef.census import CensusDeclaration
 from assets.pair_swapping.declaration import PairSwappingDeclaration
 from assets.release.columns import Column
+from assets.release.published import Product
 from assets.release.release import Release
-from assets.tabulation.declaration import Product
 from mechanisms.pair_swapping.design import PairSwappingDesign
 
 HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS = "households", "swapped", "swapped_persons"

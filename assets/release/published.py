@@ -1,12 +1,16 @@
-"""Published tables and their columns, as described in the data dictionary."""
+"""Published tables: how they are declared, and how the data dictionary describes them and their columns."""
 
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, Self
 
-from assets.release.names import LONGEST_FILE, LONGEST_PATH, OURS, is_too_long
+import dagster as dg
+from pydantic import Field, model_validator
+
+from assets.release.columns import Column, title_columns
+from assets.release.names import LONGEST_FILE, LONGEST_PATH, OURS, ProductName, find_repeated, is_too_long
 from assets.release.release import Release
 from resources.statements import Table
 
@@ -28,6 +32,37 @@ CONFIDENCE = 0.9
 
 LIST = "integers"
 """A list of integers, which CSV cannot represent: a table with such a column is written as Parquet only."""
+
+
+class Product(dg.Model, dg.Resolvable):
+    """The declaration of a table of counts to publish. A mechanism may add fields."""
+
+    name: ProductName
+    title: str = Field(default="", description="The product's name in words.")
+    description: str = Field(default="", description="What readers should know about the product.")
+    of: Literal["units", "persons"] = Field(
+        default="units", description="What is counted: units (in swapping, the swapped records), or persons."
+    )
+    geography: list[str] = Field(default_factory=list, description="The geographic columns, coarsest first.")
+    dimensions: list[str] = Field(default_factory=list, description="The other columns to tabulate by.")
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if not self.columns:
+            raise ValueError(f"product {self.name}: at least one column is required in geography or dimensions")
+        if repeated := find_repeated(self.columns):
+            raise ValueError(f"product {self.name}: column {repeated[0]} is named twice")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns to tabulate by, geography first."""
+        return (*self.geography, *self.dimensions)
+
+    @property
+    def table(self) -> str:
+        """The name of the product's table in the warehouse."""
+        return f"product_{self.name}"
 
 
 @dataclass(frozen=True)
@@ -99,6 +134,14 @@ class PublishedTable:
     @property
     def has_lists(self) -> bool:
         return any(column.type == LIST for column in self.columns)
+
+
+def describe_column(name: str, column: Column, total: str = "") -> PublishedColumn:
+    """A declared column as a column of a published table. `total` is as for `PublishedColumn`."""
+    values: Mapping[Any, str] = {code: column.labels.get(code, "") for code in column.codes}
+    required = not column.nullable and not total
+    title = title_columns({name: column})[name]
+    return PublishedColumn(name, column.type.value, column.description, values, required, total, title)
 
 
 def error_columns(

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from assets.tabulation.declaration import Product
+from assets.release.published import Product
 
 MOST_TOTALS = 6
 """The most columns that totals are added over: 64 combinations of them. DuckDB runs out of memory at 14."""

@@ -3,11 +3,10 @@
 This module describes them for the data dictionary. `tables` makes them.
 """
 
-from assets.release.published import PublishedColumn, PublishedTable, error_columns
+from assets.release.published import PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.swapping.product import SwappedProduct
 from assets.swapping.release import SwappingRelease
 from assets.swapping.tables import HOUSEHOLD_TYPES, SATURATED
-from assets.tabulation.dictionary import published_column
 
 ESTIMATED_NUMBER = (
     "Unbiased estimate of the number of {counted} before swapping, from the numbers after swapping, the counts held "
@@ -44,7 +43,7 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
             release.public(SATURATED),
             (
                 *types,
-                *(published_column(name, column) for name, column in release.variables.items()),
+                *(describe_column(name, column) for name, column in release.variables.items()),
                 _count(f"{unit}s"),
             ),
             (*(column.name for column in types), *release.variables),
@@ -60,7 +59,7 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
                 release.public(HOUSEHOLD_TYPES),
                 (
                     household_type,
-                    *(published_column(name, column) for name, column in variables.items()),
+                    *(describe_column(name, column) for name, column in variables.items()),
                     PublishedColumn("persons", "integer", f"Number of such persons in each {unit} of the kind"),
                 ),
                 ("household_type", *variables),
@@ -72,7 +71,7 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
 def _published_product(release: SwappingRelease, product: SwappedProduct) -> PublishedTable:
     variables = release.variables_of(product)
     counted = "persons" if product.of == "persons" else f"{release.design.unit}s"
-    columns = [published_column(name, variables[name], product.flags.get(name, "")) for name in product.columns]
+    columns = [describe_column(name, variables[name], product.flags.get(name, "")) for name in product.columns]
     flags = [
         PublishedColumn(
             flag, "boolean", f"Whether the row is a total over {name}, which then has no value", title=f"{name}: total"

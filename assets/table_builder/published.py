@@ -1,12 +1,11 @@
 """The published tables of a hypercube, as the data dictionary describes them. `tables` and `plan` make them."""
 
 from assets.release.columns import describe_columns
-from assets.release.published import ERRORS, PublishedColumn, PublishedTable, error_columns
+from assets.release.published import ERRORS, PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.table_builder.asking import CATEGORIES, HYPERCUBE, P_TABLE, TABLES
 from assets.table_builder.declaration import SubTableDeclaration
 from assets.table_builder.plan import CATEGORY_COLUMNS, OPTIONAL, P_TABLE_COLUMNS, TABLE_COLUMNS
 from assets.table_builder.release import HypercubeRelease
-from assets.tabulation.dictionary import published_column
 from mechanisms.table_builder.hypercube import Margins
 
 _ADDING_UP = {
@@ -82,7 +81,7 @@ def _hypercube(release: HypercubeRelease) -> PublishedTable:
             PublishedColumn("table_name", "string", "The measured table: its variables"),
             PublishedColumn("cell", "integer", "Number of the cell in its table"),
             *(
-                published_column(name, release.columns[name], f"{name}_total" if totals else "")
+                describe_column(name, release.columns[name], f"{name}_total" if totals else "")
                 for name in release.cube.variables
             ),
             *(
@@ -112,7 +111,7 @@ def _product(release: HypercubeRelease, product: SubTableDeclaration) -> Publish
         product.title or product.name.replace("_", " "),
         "Built from the hypercube, at no further loss." + (f" Counted are only {counted}." if counted else ""),
         release.public(f"product_{product.name}"),
-        (*(published_column(name, release.columns[name]) for name in product.by), *_figures(release)),
+        (*(describe_column(name, release.columns[name]) for name in product.by), *_figures(release)),
         tuple(product.by),
         interval=interval(release),
     )

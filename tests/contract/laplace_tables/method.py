@@ -12,10 +12,9 @@ from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE
 from assets.release.plan import Line, Plan
-from assets.release.published import PublishedColumn, PublishedTable
+from assets.release.published import PublishedColumn, PublishedTable, describe_column
 from assets.release.statement import Accuracy, DataVersion, Parameter, Statement
 from assets.tabulation.asset import TABLES, build_tables
-from assets.tabulation.dictionary import published_column
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.margins import margin_of_error
 from tests.contract.laplace_tables.declaration import LaplaceProduct
@@ -75,7 +74,7 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
             product.description,
             self.release.public(product.table),
             (
-                *(published_column(name, self.release.variables[name]) for name in columns),
+                *(describe_column(name, self.release.variables[name]) for name in columns),
                 PublishedColumn("count", "integer", "Noisy count; it may be negative"),
             ),
             tuple(columns),
