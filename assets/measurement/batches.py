@@ -57,7 +57,7 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
         return list(self.distributions())
 
     @abstractmethod
-    def exact(self, session: Session) -> Iterator[B]:
+    def exact(self, session: Session, /) -> Iterator[B]:
         """The stored exact counts in the order of the draw.
 
         Raises:
@@ -65,7 +65,7 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
         """
 
     @abstractmethod
-    def stored(self, session: Session) -> Iterator[B]:
+    def stored(self, session: Session, /) -> Iterator[B]:
         """The stored measurements in the order of the draw, in batches of the same shapes as those of `exact`.
 
         Raises:
@@ -117,10 +117,10 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
         except GridError:
             return None
 
-    def find_unmeasured(self, session: Session) -> list[str]:
+    def find_unmeasured(self, session: Session, /) -> list[str]:
         return find_gap(self.stored(session))
 
-    def check_noise(self, session: Session) -> tuple[list[str], str]:
+    def check_noise(self, session: Session, /) -> tuple[list[str], str]:
         stored = _Hashed(self.stored(session), self.query_names())
         unlikely = self.unlikely(zip(self.exact(session), stored, strict=True))
         return unlikely, stored.version()

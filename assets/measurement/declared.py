@@ -119,7 +119,7 @@ class DeclaredCounts(GridCounts[R]):
     def described_cells(self) -> Iterable[pa.Table]:
         return [self.grid, *(table.cells() for table in self.declared_tables)]
 
-    def counts_recipe(self, session: Session) -> Recipe:
+    def counts_recipe(self, session: Session, /) -> Recipe:
         tables = [
             {
                 "name": session.register(f"name_{table.name}", pa.table({"table_name": [table.name]})),

@@ -133,7 +133,7 @@ class GridCounts(BatchedCounts[R, Batch]):
     def numbers(self, size: Size) -> int:
         return sum(query.cells for query in self.measured)
 
-    def require_chargeable(self, session: Session) -> None:
+    def require_chargeable(self, session: Session, /) -> None:
         """Refuse, before the charge, queries that do not make up the grid, and noise that cannot be stored."""
         if sum(query.cells for query in self.measured) != len(self.grid):
             self.release.refuse("the queries have another number of cells than the grid")
@@ -166,10 +166,10 @@ class GridCounts(BatchedCounts[R, Batch]):
             if not isinstance(query.distribution, Perturbation)
         }
 
-    def exact(self, session: Session) -> Iterator[Batch]:
+    def exact(self, session: Session, /) -> Iterator[Batch]:
         yield from self._batches(self._read(session, self.counts_table, self.grid))
 
-    def stored(self, session: Session) -> Iterator[Batch]:
+    def stored(self, session: Session, /) -> Iterator[Batch]:
         yield from self._batches(self.read_measurements(session))
 
     def store(self, session: Session, batches: Iterator[Batch]) -> None:

@@ -61,7 +61,7 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
         return self.release.confidential(self.counts_stage)
 
     @abstractmethod
-    def counts_recipe(self, session: Session) -> Recipe:
+    def counts_recipe(self, session: Session, /) -> Recipe:
         """The recipe of the exact counts."""
 
     @abstractmethod
@@ -73,11 +73,11 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
         """
 
     @abstractmethod
-    def find_unmeasured(self, session: Session) -> list[str]:
+    def find_unmeasured(self, session: Session, /) -> list[str]:
         """The problems if not every declared cell is measured exactly once, or something else is measured."""
 
     @abstractmethod
-    def check_noise(self, session: Session) -> tuple[list[str], str]:
+    def check_noise(self, session: Session, /) -> tuple[list[str], str]:
         """The queries whose noise does not fit the declared distribution, and the version of the measurements read.
 
         The version must be what `read_version` gives, because gates on the same content take it over.

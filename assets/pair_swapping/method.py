@@ -15,9 +15,8 @@ from assets.release.columns import describe_columns
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version, version_table
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, Fact, Method
+from assets.release.method import CHARGE, Fact, Method, of_release
 from assets.release.plan import Plan
-from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
 from mechanisms.pair_swapping.design import MECHANISM
@@ -36,6 +35,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
     drawn_table = SWAPPED
     drawn_words = "swapped records"
     drawn_columns: ClassVar[Mapping[str, str]] = {"unit": UNIT.description}
+    tables = of_release(published_tables)
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -131,9 +131,6 @@ The result is stored as records of units and persons, without the keys of the re
 
     def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
         return stored_version(session, self.release)
-
-    def tables(self) -> Sequence[PublishedTable]:
-        return published_tables(self.release)
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return pair_swapping_statement(self.release, draw, output_version)

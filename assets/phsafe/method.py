@@ -1,6 +1,6 @@
 """PHSafe as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import dagster as dg
 import pyarrow as pa
@@ -17,15 +17,11 @@ from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.statement import phsafe_statement
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN, Fact
-from assets.release.plan import Plan
-from assets.release.published import PublishedTable
+from assets.release.method import CHARGE, PLAN, Fact, of_release, of_session
 from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION
-from resources.statements import Table
-from resources.warehouse import Recipe, Session
 
 CELL_COLUMNS = {
     "draw_order": "Number of the cell in the order of the draw",
@@ -48,6 +44,10 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     publishes_also_from = (PLAN, "postprocessed")
     charge_follows = (PLAN, COUNTS)
     drawn_columns = CELL_COLUMNS
+    counts_recipe = of_session(counts_recipe)
+    plan = of_release(phsafe_plan)
+    plan_tables = of_release(parameter_tables)
+    tables = of_release(published_tables)
 
     @property
     def charges(self) -> bool:
@@ -73,17 +73,8 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     def build_grid(self) -> pa.Table:
         return grid(self.release.design)
 
-    def counts_recipe(self, session: Session) -> Recipe:
-        return counts_recipe(session, self.release)
-
     def further_gates(self) -> Sequence[Gate[PHSafeRelease]]:
         return [*counting_gates(), *(finished_gates(self) if self.charges else [])]
-
-    def plan(self) -> Plan:
-        return phsafe_plan(self.release)
-
-    def plan_tables(self) -> Mapping[Table, pa.Table]:
-        return parameter_tables(self.release)
 
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design, counted = self.release.design, "measured pairs of a run and a level"
@@ -108,9 +99,6 @@ the exact counts."""
         return f"""Every exact count of {len(design.released)} pairs of a run and a level, plus independent noise:
 {noise}, with the unbounded budget of its run and level. Noisy counts may be negative. The finished tables are computed
 from them."""
-
-    def tables(self) -> Sequence[PublishedTable]:
-        return published_tables(self.release)
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return phsafe_statement(self.release, draw.inputs, output_version)

@@ -16,7 +16,7 @@ All other stages are assets of the mechanism (`own_assets`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,7 @@ shows which draw they are made from."""
 Fact = tuple[str | int | float, str]
 """A value that the charge's row shows, and the description of its column."""
 
+T = TypeVar("T")
 R = TypeVar("R", bound=Release)
 I = TypeVar("I", bound=Inputs)  # noqa: E741 - the draw's inputs
 O = TypeVar("O")  # noqa: E741 - the draw's output
@@ -207,7 +208,7 @@ class Method(ABC, Generic[R, I, O]):
         """The public tables that the stage `plan` stores, from the declaration alone; none by default."""
         return {}
 
-    def require_chargeable(self, session: Session) -> None:
+    def require_chargeable(self, session: Session, /) -> None:
         """Raise an error if a later stage could not be carried out, before anything is charged; nothing by default."""
 
     def charge_facts(self, inputs: I) -> Mapping[str, Fact]:
@@ -290,3 +291,21 @@ class Method(ABC, Generic[R, I, O]):
     @abstractmethod
     def statement(self, draw: Draw[I], output_version: str) -> Statement:
         """The statement of the certificate about the mechanism. `output_version` is the version that was settled."""
+
+
+def of_release(function: Callable[[Any], T]) -> Callable[[Any], T]:
+    """A hook without arguments that calls a function of the release."""
+
+    def hook(method: Method[Any, Any, Any]) -> T:
+        return function(method.release)
+
+    return hook
+
+
+def of_session(function: Callable[[Session, Any], T]) -> Callable[[Any, Session], T]:
+    """A hook whose argument is a session that calls a function of the session and the release."""
+
+    def hook(method: Method[Any, Any, Any], session: Session) -> T:
+        return function(session, method.release)
+
+    return hook

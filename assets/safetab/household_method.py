@@ -10,9 +10,7 @@ from assets.measurement.batches import Batch
 from assets.measurement.method import MEASUREMENTS, build_counts
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
-from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN
-from assets.release.published import PublishedTable
+from assets.release.method import CHARGE, PLAN, of_release, of_session
 from assets.release.release import Release
 from assets.release.statement import Statement
 from assets.safetab.counting import COUNT_COLUMNS, require_households_in_groups
@@ -45,6 +43,10 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     draw_follows = (GROUPS, COUNTS)
     drawn_columns = COLUMNS
     counted_in = GROUPS
+    exact = of_session(exact_batches)
+    stored = of_session(stored_batches)
+    further_gates = of_release(household_gates)
+    tables = of_release(household_products)
 
     @property
     def reads_publications_of(self) -> Sequence[Release]:
@@ -76,12 +78,6 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     def distributions(self) -> Mapping[str, Uncapped]:
         return {each.label: each.noise for each in self.release.design.measured}
 
-    def exact(self, session: Session) -> Iterator[Batch]:
-        return exact_batches(session, self.release)
-
-    def stored(self, session: Session) -> Iterator[Batch]:
-        return stored_batches(session, self.release)
-
     def store(self, session: Session, batches: Iterator[Batch]) -> None:
         write_measurements(session, self.release, batches)
 
@@ -98,9 +94,6 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
             else (_far_above_zero(exact, noisy, farthest(distributions[exact.query])) for exact, noisy in pairs)
         )
 
-    def further_gates(self) -> Sequence[Gate[SafeTabHRelease]]:
-        return household_gates(self.release)
-
     def charge_description(self) -> str:
         design = self.release.design
         return f"""All region types, levels and tables are charged together, with a line for each. Budgets are declared
@@ -111,9 +104,6 @@ and cost nothing here."""
     def draw_description(self) -> str:
         return """For every published group, the exact count of every measured cell of its table of household types and
 of its table of tenures, plus independent noise; empty cells and groups without households too."""
-
-    def tables(self) -> Sequence[PublishedTable]:
-        return household_products(self.release)
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return household_statement(self.release, draw.inputs, output_version)

@@ -6,17 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import dagster as dg
-import pyarrow as pa
 
 from assets.conventions import preview
 from assets.measurement.batches import Batch, BatchedCounts
 from assets.measurement.method import MEASUREMENTS, budget_facts, build_counts
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
-from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN, Fact
-from assets.release.plan import Plan
-from assets.release.published import PublishedTable
+from assets.release.method import CHARGE, PLAN, Fact, of_release, of_session
 from assets.release.statement import Statement
 from assets.safetab.counting import COUNT_COLUMNS, counts_recipe
 from assets.safetab.gates import person_gates, unlikely_noise
@@ -59,6 +55,8 @@ class SafeTabMethod(BatchedCounts[R, B]):
     """
 
     version = VERSION
+    plan = of_release(safetab_plan)
+    plan_tables = of_release(parameter_tables)
 
     @property
     @abstractmethod
@@ -109,12 +107,6 @@ class SafeTabMethod(BatchedCounts[R, B]):
         public = session.content_version([self.release.public(self.counted_in)], self.release.version_key(custody))
         return Inputs({**super().inputs(session, custody).versions, self.counted_in: public})
 
-    def plan(self) -> Plan:
-        return safetab_plan(self.release)
-
-    def plan_tables(self) -> Mapping[Table, pa.Table]:
-        return parameter_tables(self.release)
-
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design = self.release.design
         return budget_facts(design, len(design.lines), "one record", "one record", "lines of the charge")
@@ -127,6 +119,10 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
     draw_follows = (REGIONS, COUNTS)
     drawn_columns = COLUMNS
     counted_in = REGIONS
+    exact = of_session(exact_batches)
+    stored = of_session(stored_batches)
+    further_gates = of_release(person_gates)
+    tables = of_release(person_products)
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -154,12 +150,6 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
         """None: which noise a cell has depends on the detail of its group, so the hooks that need it are defined."""
         return {}
 
-    def exact(self, session: Session) -> Iterator[KeptCells]:
-        return exact_batches(session, self.release)
-
-    def stored(self, session: Session) -> Iterator[KeptCells]:
-        return stored_batches(session, self.release)
-
     def store(self, session: Session, batches: Iterator[KeptCells]) -> None:
         write_measurements(session, self.release, batches)
 
@@ -168,9 +158,6 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
 
     def unlikely(self, pairs: Iterable[tuple[KeptCells, KeptCells]]) -> list[str]:
         return unlikely_noise(self.release, pairs)
-
-    def further_gates(self) -> Sequence[Gate[SafeTabPRelease]]:
-        return person_gates(self.release)
 
     def charge_description(self) -> str:
         symbol = self.release.design.noise.symbol
@@ -193,9 +180,6 @@ totals that are hardly above zero are left out."""
                 [(kind, level, detail, f"{groups:,}") for kind, level, detail, groups in rows],
             )
         }
-
-    def tables(self) -> Sequence[PublishedTable]:
-        return person_products(self.release)
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return person_statement(self.release, draw.inputs, output_version)

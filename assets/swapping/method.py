@@ -11,8 +11,7 @@ from assets.release.columns import describe_columns
 from assets.release.dataset import CEF
 from assets.release.draw import Draw
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, Fact, Method
-from assets.release.plan import Plan
+from assets.release.method import CHARGE, Fact, Method, of_release
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.swapping.cells import MECHANISM, SWAPPED, drawn_cells, read_version, swapped_version, write_cells
@@ -52,6 +51,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         "count": "Number of swapped records in the cell",
     }
     publishes_also_from = ("invariants",)
+    plan = of_release(swapping_plan)
 
     @property
     def stages(self) -> Sequence[str]:
@@ -93,9 +93,6 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     def specification(self, inputs: SwappingInputs) -> Specification:
         return self.release.design.specification(self.release.dataset.name, inputs.loss)
-
-    def plan(self) -> Plan:
-        return swapping_plan(self.release)
 
     def require_chargeable(self, session: Session) -> None:
         require_few_stored(session, self.release)

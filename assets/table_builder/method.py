@@ -14,9 +14,7 @@ from assets.release.contents import read_cef_version
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN, Fact
-from assets.release.plan import Plan
-from assets.release.published import PublishedTable
+from assets.release.method import CHARGE, PLAN, Fact, of_release, of_session
 from assets.release.statement import Statement
 from assets.table_builder.counting import categories, counts_recipe, grid, table_name
 from assets.table_builder.gates import hypercube_gates
@@ -31,7 +29,6 @@ from mechanisms.accounting.losses import format_loss
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 from mechanisms.table_builder.hypercube import MECHANISM, VERSION, Consistency
 from resources.custody import Custody
-from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 
@@ -62,6 +59,11 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     stages = (PLAN, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PLAN,)
     drawn_columns = CELL_COLUMNS
+    build_grid = of_release(grid)
+    counts_recipe = of_session(counts_recipe)
+    plan = of_release(hypercube_plan)
+    plan_tables = of_release(planned_tables)
+    tables = of_release(published_tables)
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -103,14 +105,8 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         design = self.release.design
         return super().unlikely(pairs) if design.p_table is None else unlikely_results(design, pairs)
 
-    def build_grid(self) -> pa.Table:
-        return grid(self.release)
-
     def described_cells(self) -> Iterable[pa.Table]:
         return [pa.table({name: values}) for name, values in categories(self.release)]
-
-    def counts_recipe(self, session: Session) -> Recipe:
-        return counts_recipe(session, self.release)
 
     def require_countable(self, session: Session, custody: Custody) -> None:
         if self.release.withheld:
@@ -125,12 +121,6 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         if release.design.consistency is Consistency.CELL:
             versions[RECORDS] = read_cef_version(session, custody, release.dataset)
         return HypercubeInputs(versions, release.withheld.own_loss(session, custody) if release.withheld else None)
-
-    def plan(self) -> Plan:
-        return hypercube_plan(self.release)
-
-    def plan_tables(self) -> Mapping[Table, pa.Table]:
-        return planned_tables(self.release)
 
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design, bounded = self.release.design, self.release.specification.charge
@@ -160,9 +150,6 @@ id depends on the data, through a keyed version of the exact cells.{others}"""
     def draw_description(self) -> str:
         return """Every exact cell of every measured table plus independent noise of the table's distribution, empty
 cells too. Noisy cells may be negative. A hypercube is drawn once: whoever asks the same of it gets the same answer."""
-
-    def tables(self) -> Sequence[PublishedTable]:
-        return published_tables(self.release)
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         inputs = draw.inputs

@@ -12,10 +12,7 @@ from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, build_counts
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
-from assets.release.gate import Gate
-from assets.release.method import CHARGE, Fact, Partitions
-from assets.release.plan import Plan
-from assets.release.published import PublishedTable
+from assets.release.method import CHARGE, Fact, Partitions, of_release, of_session
 from assets.release.statement import Accuracy, Statement
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
@@ -59,6 +56,12 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     draw_follows = (HISTOGRAMS,)
     draws_in_parts = True
     drawn_columns = COLUMNS
+    further_gates = of_release(topdown_gates)
+    plan = of_release(topdown_plan)
+    tables = of_release(published_tables)
+    require_chargeable = of_session(require_feasible)
+    find_unmeasured = of_session(not_measured_once)
+    check_noise = of_session(noise_found)
 
     def __init__(self, release: TopDownRelease) -> None:
         super().__init__(release)
@@ -95,9 +98,6 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             *([build_replicates(release), build_uncertainty(release)] if release.declaration.replicates else []),
         ]
 
-    def further_gates(self) -> Sequence[Gate[TopDownRelease]]:
-        return topdown_gates(self.release)
-
     def counts_recipe(self, session: Session) -> Recipe:
         return histograms_recipe(self.release)
 
@@ -126,12 +126,6 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         except (GridError, SpineError):
             return None
 
-    def find_unmeasured(self, session: Session) -> list[str]:
-        return not_measured_once(session, self.release)
-
-    def check_noise(self, session: Session) -> tuple[list[str], str]:
-        return noise_found(session, self.release)
-
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:
         return {**super().charged_tables(), INVARIANTS: self._places}
 
@@ -145,9 +139,6 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     def _places(self) -> list[Table]:
         return [self.release.public(SPINE), self.release.public(INVARIANTS)]
 
-    def plan(self) -> Plan:
-        return topdown_plan(self.release)
-
     def numbers(self, size: Size) -> int:
         finest = self.release.spine[self.release.finest]
         places = {
@@ -156,9 +147,6 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             for level, code in self.release.spine.items()
         }
         return sum(measured.marginal.size * places[measured.level] for measured in self.release.design.measured)
-
-    def require_chargeable(self, session: Session) -> None:
-        require_feasible(session, self.release)
 
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design = self.release.design
@@ -203,9 +191,6 @@ list in the order of the query's cells."""
             "answers": sum(answers.values()),
             "measured": preview(["histogram", "query", "ρ", "σ"], rows),
         }
-
-    def tables(self) -> Sequence[PublishedTable]:
-        return published_tables(self.release)
 
     def errors(self, session: Session) -> Accuracy | None:
         return errors_in_words(session, self.release) if self.release.declaration.replicates else None
