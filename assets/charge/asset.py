@@ -78,12 +78,12 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         parts = [(line.label, format_number(line.loss, LINE_DECIMALS)) for line in draw.specification.lines]
         now = ledger.read()
         charged = now.charged(release.dataset.population, release.dataset.cap)
-        beside = warn_of_infinite(now.infinite_charges(release.dataset.population))
+        warning = warn_of_infinite(now.infinite_charges(release.dataset.population))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
                 "loss": format_loss(entry.declared().charge),
-                "charged so far": f"{format_loss(charged)}. {beside}" if beside else format_loss(charged),
+                "charged so far": f"{format_loss(charged)}. {warning}" if warning else format_loss(charged),
                 "left of the cap": f"{remaining(charged, release.dataset.cap)} of {format_loss(release.dataset.cap)}",
                 "authorized by": entry.known().authorization.get("by", "not recorded"),
                 "draw": shortened(draw.draw_id),

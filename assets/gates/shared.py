@@ -145,7 +145,7 @@ def _check_stage(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate
 def count_differences(session: Session, first: Table | Fragment, second: Table | Fragment, columns: list[str]) -> int:
     """The number of rows by which two tables differ, as multisets over some columns.
 
-    A table that was made again mostly has its rows in the same order, which is found out in a tenth of the time.
+    A table that was made again mostly has its rows in the same order, which takes a tenth of the time to find.
     """
     (same,) = session.row("gates/same_in_order", first=first, second=second, columns=columns)
     if same:

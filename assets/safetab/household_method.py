@@ -76,7 +76,7 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
         require_households_in_groups(session, self.counts_table, self.release.pairs)
 
     def distributions(self) -> Mapping[str, Uncapped]:
-        return {each.label: each.noise for each in self.release.design.measured}
+        return {table.label: table.noise for table in self.release.design.measured}
 
     def store(self, session: Session, batches: Iterator[Batch]) -> None:
         write_measurements(session, self.release, batches)

@@ -144,7 +144,7 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
             require_storable(session, self.release)
 
     def query_names(self) -> Sequence[str]:
-        return [each.label for each in self.release.design.measured]
+        return [line.label for line in self.release.design.measured]
 
     def distributions(self) -> Mapping[str, Distribution]:
         """None: which noise a cell has depends on the detail of its group, so the hooks that need it are defined."""

@@ -191,8 +191,8 @@ The result is stored as the saturated contingency table [n_mhs], which has neith
         return swapped_version(draw.inputs, output)
 
     def write(self, session: Session, draw: Draw[SwappingInputs], output: Contingency) -> str:
-        with ThreadPoolExecutor(1) as beside:
-            version = beside.submit(self.version_of, draw, output)
+        with ThreadPoolExecutor(1) as pool:
+            version = pool.submit(self.version_of, draw, output)
             write_cells(session, self.release, output)
             return version.result()
 

@@ -177,15 +177,15 @@ list in the order of the query's cells."""
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
         places = places_of(session, self.release)
-        answers = {each: places[each.level] * each.marginal.size for each in self.release.design.measured}
+        answers = {query: places[query.level] * query.marginal.size for query in self.release.design.measured}
         rows = [
             (
-                f"{each.histogram}, {words(each.level)}",
-                each.query,
-                str(each.loss.round_up(LINE_DECIMALS)),
-                f"{float(each.variance) ** 0.5:,.2f}",
+                f"{query.histogram}, {words(query.level)}",
+                query.query,
+                str(query.loss.round_up(LINE_DECIMALS)),
+                f"{float(query.variance) ** 0.5:,.2f}",
             )
-            for each in answers
+            for query in answers
         ]
         return {
             "answers": sum(answers.values()),
