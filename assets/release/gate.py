@@ -4,7 +4,7 @@ The gates of all releases are in `assets.gates.shared`. Those of one mechanism a
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from assets.confidentiality import Node
+from assets.confidentiality import Nodes
 from assets.release.release import Release
 from mechanisms.refusal import RefusedError
 from resources.custody import Custody
@@ -84,7 +84,7 @@ class ReleaseContext(Generic[R]):
     warehouse: Warehouse
     custody: Custody
     ledger: Ledger
-    nodes: Mapping[str, Node]
+    nodes: Nodes
     verdicts: Verdicts = field(default_factory=Verdicts, compare=False)
 
     @property
