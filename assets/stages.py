@@ -91,7 +91,7 @@ def stage(
     return lambda function: asset(explain_refusals(kind)(function))
 
 
-def check_of(
+def stage_check(
     asset: dg.AssetKey, name: str, description: str, *, blocking: bool = True
 ) -> Callable[[Callable[..., dg.AssetCheckResult]], dg.AssetChecksDefinition]:
     """A decorator that makes a check of an asset from its function."""

@@ -24,7 +24,7 @@ from assets.release.contents import (
 )
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError
-from assets.stages import check_of, stage
+from assets.stages import stage, stage_check
 from resources.canonical import canonicalize
 from resources.custody import Custody
 from resources.statements import Zone
@@ -70,7 +70,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
                 metadata[name] = dg.MetadataValue.int(rows)
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
-    @check_of(
+    @stage_check(
         key,
         "schema_and_keys",
         "The stored tables have the declared columns and types, no null where none is allowed, no repeated key, "
@@ -83,7 +83,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             findings, {finding.statement: finding.rows for finding in findings if finding.rows is not None}
         )
 
-    @check_of(key, "as_read", "The stored tables are those that were read from the source.")
+    @stage_check(key, "as_read", "The stored tables are those that were read from the source.")
     def as_read(warehouse: Warehouse, custody: Custody) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             try:
@@ -102,7 +102,7 @@ def code_version(declaration: DatasetDeclaration) -> str:
 
 def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.AssetChecksDefinition:
 
-    @check_of(
+    @stage_check(
         key,
         "structure",
         "The stored records satisfy the rules of their layout; each rule is shown with its violations.",

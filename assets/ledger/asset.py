@@ -16,7 +16,7 @@ from assets.ledger.page import describe_composition, describe_ledger, read_last_
 from assets.ledger.population import Population
 from assets.ledger.tables import COLUMNS, make_releases_table, make_totals_table
 from assets.ledger.view import Budget
-from assets.stages import check_of, stage
+from assets.stages import stage, stage_check
 from mechanisms.accounting.losses import Loss, format_loss
 from resources.chain import GENESIS, Entry
 from resources.ledger import Ledger, Reading, of_population
@@ -144,7 +144,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
     """The blocking checks of `composition`: the cap, the chain of the ledger, and the tables that are shown."""
     key = dg.AssetKey([population.name, COMPOSITION])
 
-    @check_of(
+    @stage_check(
         key,
         "within_cap",
         "All charges to the population stay within its cap, and none is infinite unless that is allowed.",
@@ -154,11 +154,11 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
             find_cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger.examine())
         )
 
-    @check_of(key, "ledger_intact", "No ledger entry was edited, removed or reordered.")
+    @stage_check(key, "ledger_intact", "No ledger entry was edited, removed or reordered.")
     def ledger_intact(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(list(ledger.verify()))
 
-    @check_of(key, "shown_as_charged", "The tables are those that follow from the current ledger.")
+    @stage_check(key, "shown_as_charged", "The tables are those that follow from the current ledger.")
     def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
         budget = _budget(population.name, population.cap, ledger.examine())
         return check_result(_not_shown(warehouse, make_tables(population.name, budget.comparison)))
@@ -169,7 +169,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
 def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
     """The blocking checks of `ledger`: the chain with its anchor, and the table that is shown."""
 
-    @check_of(
+    @stage_check(
         LEDGER_KEY,
         "ledger_intact",
         "No entry was edited, removed or reordered, and the ledger ends where the anchor beside the keys says.",
@@ -177,7 +177,7 @@ def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
     def ledger_intact(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(list(ledger.verify()))
 
-    @check_of(LEDGER_KEY, "shown_as_charged", "The table has exactly the entries of the ledger.")
+    @stage_check(LEDGER_KEY, "shown_as_charged", "The table has exactly the entries of the ledger.")
     def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(_not_shown(warehouse, {ENTRIES: _entries_table(ledger.entries())}))
 

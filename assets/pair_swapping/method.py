@@ -15,7 +15,7 @@ from assets.release.columns import describe_columns
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version, version_table
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, Fact, Method, of_release
+from assets.release.method import CHARGE, Fact, Method, release_hook
 from assets.release.plan import Plan
 from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
@@ -35,7 +35,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
     drawn_table = SWAPPED
     drawn_words = "swapped records"
     drawn_columns: ClassVar[Mapping[str, str]] = {"unit": UNIT.description}
-    tables = of_release(published_tables)
+    tables = release_hook(published_tables)
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release

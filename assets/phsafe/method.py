@@ -17,7 +17,7 @@ from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.statement import phsafe_statement
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN, Fact, of_release, of_session
+from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
 from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES
 from mechanisms.noise import Noise
@@ -44,10 +44,10 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     publishes_also_from = (PLAN, "postprocessed")
     charge_follows = (PLAN, COUNTS)
     drawn_columns = CELL_COLUMNS
-    counts_recipe = of_session(counts_recipe)
-    plan = of_release(phsafe_plan)
-    plan_tables = of_release(parameter_tables)
-    tables = of_release(published_tables)
+    counts_recipe = session_hook(counts_recipe)
+    plan = release_hook(phsafe_plan)
+    plan_tables = release_hook(parameter_tables)
+    tables = release_hook(published_tables)
 
     @property
     def charges(self) -> bool:

@@ -64,7 +64,7 @@ from assets.release.gate import ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from assets.release.stage import release_stage
-from assets.stages import check_of
+from assets.stages import stage_check
 from mechanisms.accounting.losses import format_number
 from resources.chain import RESERVE, WITHDRAW, Entry, find, settled_draws
 from resources.custody import Custody
@@ -135,7 +135,7 @@ def _sources(method: Method[Any, Any, Any]) -> list[str]:
 def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
     key = release.key(PUBLICATION)
 
-    @check_of(
+    @stage_check(
         key,
         "files_as_published",
         "The published files are signed, and are exactly those of the last materialization.",

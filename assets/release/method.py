@@ -293,7 +293,7 @@ class Method(ABC, Generic[R, I, O]):
         """The statement of the certificate about the mechanism. `output_version` is the version that was settled."""
 
 
-def of_release(function: Callable[[Any], T]) -> Callable[[Any], T]:
+def release_hook(function: Callable[[Any], T]) -> Callable[[Any], T]:
     """A hook without arguments that calls a function of the release."""
 
     def hook(method: Method[Any, Any, Any]) -> T:
@@ -302,7 +302,7 @@ def of_release(function: Callable[[Any], T]) -> Callable[[Any], T]:
     return hook
 
 
-def of_session(function: Callable[[Session, Any], T]) -> Callable[[Any, Session], T]:
+def session_hook(function: Callable[[Session, Any], T]) -> Callable[[Any, Session], T]:
     """A hook whose argument is a session that calls a function of the session and the release."""
 
     def hook(method: Method[Any, Any, Any], session: Session) -> T:

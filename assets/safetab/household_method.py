@@ -10,7 +10,7 @@ from assets.measurement.batches import Batch
 from assets.measurement.method import MEASUREMENTS, build_counts
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
-from assets.release.method import CHARGE, PLAN, of_release, of_session
+from assets.release.method import CHARGE, PLAN, release_hook, session_hook
 from assets.release.release import Release
 from assets.release.statement import Statement
 from assets.safetab.counting import COUNT_COLUMNS, require_households_in_groups
@@ -43,10 +43,10 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     draw_follows = (GROUPS, COUNTS)
     drawn_columns = COLUMNS
     counted_in = GROUPS
-    exact = of_session(exact_batches)
-    stored = of_session(stored_batches)
-    further_gates = of_release(household_gates)
-    tables = of_release(household_products)
+    exact = session_hook(exact_batches)
+    stored = session_hook(stored_batches)
+    further_gates = release_hook(household_gates)
+    tables = release_hook(household_products)
 
     @property
     def reads_publications_of(self) -> Sequence[Release]:

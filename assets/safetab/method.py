@@ -12,7 +12,7 @@ from assets.measurement.batches import Batch, BatchedCounts
 from assets.measurement.method import MEASUREMENTS, budget_facts, build_counts
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
-from assets.release.method import CHARGE, PLAN, Fact, of_release, of_session
+from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
 from assets.release.statement import Statement
 from assets.safetab.counting import COUNT_COLUMNS, counts_recipe
 from assets.safetab.gates import person_gates, unlikely_noise
@@ -55,8 +55,8 @@ class SafeTabMethod(BatchedCounts[R, B]):
     """
 
     version = VERSION
-    plan = of_release(safetab_plan)
-    plan_tables = of_release(parameter_tables)
+    plan = release_hook(safetab_plan)
+    plan_tables = release_hook(parameter_tables)
 
     @property
     @abstractmethod
@@ -119,10 +119,10 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
     draw_follows = (REGIONS, COUNTS)
     drawn_columns = COLUMNS
     counted_in = REGIONS
-    exact = of_session(exact_batches)
-    stored = of_session(stored_batches)
-    further_gates = of_release(person_gates)
-    tables = of_release(person_products)
+    exact = session_hook(exact_batches)
+    stored = session_hook(stored_batches)
+    further_gates = release_hook(person_gates)
+    tables = release_hook(person_products)
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release

@@ -11,7 +11,7 @@ from assets.release.columns import describe_columns
 from assets.release.dataset import CEF
 from assets.release.draw import Draw
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, Fact, Method, of_release
+from assets.release.method import CHARGE, Fact, Method, release_hook
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.swapping.cells import MECHANISM, SWAPPED, drawn_cells, read_version, swapped_version, write_cells
@@ -51,7 +51,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         "count": "Number of swapped records in the cell",
     }
     publishes_also_from = ("invariants",)
-    plan = of_release(swapping_plan)
+    plan = release_hook(swapping_plan)
 
     @property
     def stages(self) -> Sequence[str]:

@@ -14,7 +14,7 @@ from assets.release.contents import read_cef_version
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN, Fact, of_release, of_session
+from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
 from assets.release.statement import Statement
 from assets.table_builder.counting import categories, counts_recipe, grid, table_name
 from assets.table_builder.gates import hypercube_gates
@@ -59,11 +59,11 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     stages = (PLAN, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PLAN,)
     drawn_columns = CELL_COLUMNS
-    build_grid = of_release(grid)
-    counts_recipe = of_session(counts_recipe)
-    plan = of_release(hypercube_plan)
-    plan_tables = of_release(planned_tables)
-    tables = of_release(published_tables)
+    build_grid = release_hook(grid)
+    counts_recipe = session_hook(counts_recipe)
+    plan = release_hook(hypercube_plan)
+    plan_tables = release_hook(planned_tables)
+    tables = release_hook(published_tables)
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release

@@ -12,7 +12,7 @@ from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, build_counts
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
-from assets.release.method import CHARGE, Fact, Partitions, of_release, of_session
+from assets.release.method import CHARGE, Fact, Partitions, release_hook, session_hook
 from assets.release.statement import Accuracy, Statement
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
@@ -56,12 +56,12 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     draw_follows = (HISTOGRAMS,)
     draws_in_parts = True
     drawn_columns = COLUMNS
-    further_gates = of_release(topdown_gates)
-    plan = of_release(topdown_plan)
-    tables = of_release(published_tables)
-    require_chargeable = of_session(require_feasible)
-    find_unmeasured = of_session(not_measured_once)
-    check_noise = of_session(noise_found)
+    further_gates = release_hook(topdown_gates)
+    plan = release_hook(topdown_plan)
+    tables = release_hook(published_tables)
+    require_chargeable = session_hook(require_feasible)
+    find_unmeasured = session_hook(not_measured_once)
+    check_noise = session_hook(noise_found)
 
     def __init__(self, release: TopDownRelease) -> None:
         super().__init__(release)

@@ -17,15 +17,15 @@ class DeclaredName(click.ParamType):
 
     name = "text"
 
-    def __init__(self, *, of_release: bool) -> None:
-        self.of_release = of_release
+    def __init__(self, *, release_hook: bool) -> None:
+        self.release_hook = release_hook
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        names = {name for name in declared_names() if ("/" in name) == self.of_release}
+        names = {name for name in declared_names() if ("/" in name) == self.release_hook}
         return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
-RELEASE, DATASET = DeclaredName(of_release=True), DeclaredName(of_release=False)
+RELEASE, DATASET = DeclaredName(release_hook=True), DeclaredName(release_hook=False)
 
 
 def declared_names() -> Iterator[str]:
