@@ -132,12 +132,12 @@ def _width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> float:
 
 
 def _as_paragraph(names: Sequence[str], row: Sequence[str]) -> str:
-    first, *others = (plainly(cell.strip()) for cell in row)
-    values = ", ".join(f"{plainly(name)} {cell}" for name, cell in zip(names, others, strict=True))
+    first, *others = (escape_markdown(cell.strip()) for cell in row)
+    values = ", ".join(f"{escape_markdown(name)} {cell}" for name, cell in zip(names, others, strict=True))
     return f"**{first}**: {values}"
 
 
-def plainly(text: str) -> str:
+def escape_markdown(text: str) -> str:
     return text.translate(_NOT_IN_MARKDOWN)
 
 
@@ -163,18 +163,18 @@ def join_names(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
-def shortened(digest: str) -> str:
+def shorten_digest(digest: str) -> str:
     """The beginning of a hash or of an identifier, for a table beside which the full value is found."""
     return f"{digest[:SHORT]}…"
 
 
-def in_groups(digest: str) -> str:
+def group_digits(digest: str) -> str:
     """A hash or an identifier in full, in groups of 16 digits, so that a page can break it; the spaces are not part."""
     return " ".join(digest[start : start + GROUP] for start in range(0, len(digest), GROUP))
 
 
-def in_one_piece(groups: str) -> str:
-    """The hash or identifier that `in_groups` shows."""
+def join_digits(groups: str) -> str:
+    """The hash or identifier that `group_digits` shows."""
     return groups.replace(" ", "")
 
 

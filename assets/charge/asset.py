@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
-from assets.conventions import DRAW_ID, KEYED, StageKind, in_groups, preview, shortened, table_schema
+from assets.conventions import DRAW_ID, KEYED, StageKind, group_digits, preview, shorten_digest, table_schema
 from assets.ledger.view import AUTOMATIC
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
@@ -86,10 +86,10 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
                 "charged so far": f"{format_loss(charged)}. {warning}" if warning else format_loss(charged),
                 "left of the cap": f"{remaining(charged, release.dataset.cap)} of {format_loss(release.dataset.cap)}",
                 "authorized by": entry.known().authorization.get("by", "not recorded"),
-                "draw": shortened(draw.draw_id),
+                "draw": shorten_digest(draw.draw_id),
                 "population": entry.known().population,
                 **{
-                    name.replace("_", " "): in_groups(str(value)) if name in _IDENTIFIERS else value
+                    name.replace("_", " "): group_digits(str(value)) if name in _IDENTIFIERS else value
                     for name, (value, _) in facts.items()
                 },
                 COLUMN_SCHEMA: schema,
@@ -123,7 +123,7 @@ def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
 
 
 def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
-    facts: dict[str, Any] = {"budget": assessment.budget, DRAW_ID: in_groups(assessment.draw.draw_id)}
+    facts: dict[str, Any] = {"budget": assessment.budget, DRAW_ID: group_digits(assessment.draw.draw_id)}
     entry = assessment.entry
     if entry is not None and not assessment.refusal:
         return {"decision": f"Already charged in ledger entry {entry.sequence}; running it charges nothing.", **facts}

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import DRAW_ID, StageKind, in_groups, public_table_metadata, shortened, table_schema
+from assets.conventions import DRAW_ID, StageKind, group_digits, public_table_metadata, shorten_digest, table_schema
 from assets.release.draw import Draw, Inputs, StaleInputError, label_draw
 from assets.release.method import CHARGE, Method
 from assets.release.stage import COLUMN_SCHEMA, release_stage
@@ -49,11 +49,11 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
                 "loss": format_loss(draw.specification.loss),
                 "ledger entry": entry.sequence,
                 "custody": release.custody.value,
-                "draw": shortened(draw.draw_id),
+                "draw": shorten_digest(draw.draw_id),
                 COLUMN_SCHEMA: table_schema(session.columns(table), method.drawn_columns),
                 **method.draw_metadata(session),
-                DRAW_ID: in_groups(draw.draw_id),
-                "randomness commitment": in_groups(entry.commitment),
+                DRAW_ID: group_digits(draw.draw_id),
+                "randomness commitment": group_digits(entry.commitment),
                 **public_table_metadata(session, table),
             }
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)

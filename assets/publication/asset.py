@@ -23,8 +23,8 @@ from assets.conventions import (
     DRAW_ID,
     StageKind,
     check_result,
-    in_groups,
-    in_one_piece,
+    group_digits,
+    join_digits,
     markdown_table,
     preview,
 )
@@ -102,9 +102,9 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
                 "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
                 "ledger entry": certificate.ledger.sequence,
                 "files": _files_shown(certificate),
-                DRAW_ID: in_groups(certificate.randomness.draw_id),
-                "randomness commitment": in_groups(certificate.randomness.commitment),
-                CHECKSUMS: in_groups(sums),
+                DRAW_ID: group_digits(certificate.randomness.draw_id),
+                "randomness commitment": group_digits(certificate.randomness.commitment),
+                CHECKSUMS: group_digits(sums),
                 "checks passed": dg.MetadataValue.md(
                     markdown_table(["check", "rule"], [(check.name, check.description) for check in certificate.checks])
                 ),
@@ -146,7 +146,7 @@ def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
     ) -> dg.AssetCheckResult:
         event = context.instance.get_latest_materialization_event(key)
         materialization = event.asset_materialization if event else None
-        recorded = in_one_piece(str(materialization.metadata[CHECKSUMS].value)) if materialization else None
+        recorded = join_digits(str(materialization.metadata[CHECKSUMS].value)) if materialization else None
         names = release.dataset.name, release.name
         return check_result(publication_problems(release.published, *names, custody, ledger, recorded))
 
