@@ -4,32 +4,21 @@ The rule: every path from a confidential asset to a publication passes through a
 Each asset states its zone with a tag.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 import dagster as dg
 
 from assets.conventions import CROSSING, DRAW, INVARIANT, KEYED, STAGE_KIND, ZONE, StageKind
 from resources.statements import Zone
 
-
-@dataclass(frozen=True)
-class Node:
-    """An asset of the graph.
-
-    Attributes:
-        tags: the asset's tags, of which zone, kind of stage and crossing are used.
-        parents: the keys of the assets it depends on, as text.
-    """
-
-    tags: Mapping[str, str]
-    parents: Collection[str]
+Nodes = Mapping[str, dg.AssetSpec]
+"""The assets of a deployment, by their keys as text."""
 
 
-def deployed_nodes(
+def list_deployed_nodes(
     context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext,
-) -> dict[str, Node]:
-    """The assets of the deployment that a run belongs to, by their keys as text.
+) -> Nodes:
+    """The assets of the deployment that a run belongs to.
 
     Raises:
         dagster.Failure: if the run belongs to no deployment. A job that runs on its own knows only its own assets, so
@@ -42,19 +31,14 @@ def deployed_nodes(
             "This run belongs to no deployment, so its asset graph is incomplete and cannot be checked. Launch the job "
             "with `stirred launch` or from the UI."
         ) from error
-    return nodes_of(definition.get_asset_spec(key) for key, definition in repository.assets_defs_by_key.items())
+    return list_nodes(definition.get_asset_spec(key) for key, definition in repository.assets_defs_by_key.items())
 
 
-def nodes_of(specs: Iterable[dg.AssetSpec]) -> dict[str, Node]:
-    return {
-        spec.key.to_user_string(): Node(
-            tags=spec.tags, parents=sorted({dep.asset_key.to_user_string() for dep in spec.deps})
-        )
-        for spec in specs
-    }
+def list_nodes(specs: Iterable[dg.AssetSpec]) -> Nodes:
+    return {spec.key.to_user_string(): spec for spec in specs}
 
 
-def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
+def find_leaks(nodes: Nodes, publication: dg.AssetKey) -> list[str]:
     """The problems of the paths that end in a publication; empty if there are none.
 
     Every ancestor must state its zone. A path from a confidential asset to the publication must pass through an asset
@@ -76,36 +60,23 @@ def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
         if node is None:
             problems.append(f"{key} is not in the graph")
             continue
-        zone = node.tags.get(ZONE)
+        zone, parents = node.tags.get(ZONE), sorted({dep.asset_key.to_user_string() for dep in node.deps})
         if zone not in {member.value for member in Zone}:
             problems.append(f"{key} states no zone")
         elif zone == Zone.CONFIDENTIAL:
             problems.append(f"a path without a draw or an invariant: {' ← '.join(path)}")
         elif node.tags.get(CROSSING) in (DRAW, INVARIANT):
             crossed = True
-            problems += _uncharged(key, node, nodes)
+            kinds = {nodes[parent].tags.get(STAGE_KIND) for parent in parents if parent in nodes}
+            if node.tags[CROSSING] == DRAW and StageKind.CHARGE not in kinds:
+                problems.append(f"{key} draws without a charge among its parents")
         elif node.tags.get(CROSSING) == KEYED:
-            problems += _unlike_a_charge(key, node)
-            open_paths += [(*path, parent) for parent in node.parents if not _is_confidential(nodes.get(parent))]
+            if node.tags.get(STAGE_KIND) != StageKind.CHARGE:
+                problems.append(f"{key} crosses with a keyed version but is not a charge")
+            confidential = {name for name, other in nodes.items() if other.tags.get(ZONE) == Zone.CONFIDENTIAL}
+            open_paths += [(*path, parent) for parent in parents if parent not in confidential]
         else:
-            open_paths += [(*path, parent) for parent in node.parents]
+            open_paths += [(*path, parent) for parent in parents]
     if not crossed:
         problems.append(f"{publication.to_user_string()} descends from no draw: the graph is incomplete")
     return sorted(problems)
-
-
-def _is_confidential(node: Node | None) -> bool:
-    return node is not None and node.tags.get(ZONE) == Zone.CONFIDENTIAL
-
-
-def _uncharged(key: str, node: Node, nodes: Mapping[str, Node]) -> list[str]:
-    kinds = {nodes[parent].tags.get(STAGE_KIND) for parent in node.parents if parent in nodes}
-    if node.tags[CROSSING] == DRAW and StageKind.CHARGE not in kinds:
-        return [f"{key} draws without a charge among its parents"]
-    return []
-
-
-def _unlike_a_charge(key: str, node: Node) -> list[str]:
-    if node.tags.get(STAGE_KIND) != StageKind.CHARGE:
-        return [f"{key} crosses with a keyed version but is not a charge"]
-    return []

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from resources.statements import Table, Zone
+from resources.statements import Table
 from resources.warehouse import Session
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -27,19 +27,19 @@ WRITES = "stirred/writes"
 NO_CONFIG: dict[str, Any] = {}
 """The schema of a run's configuration that refuses every key. Without a schema, Dagster accepts and ignores any."""
 
-BLOCKING: dict[str, Any] = {"blocking": True, "pool": POOL, "config_schema": NO_CONFIG}
-"""Keyword arguments of `dagster.asset_check` that all blocking checks share."""
-
 ZONE, STAGE_KIND, CROSSING = "zone", "stage_kind", "crossing"
 """Tag keys: the zone of an asset's data, its kind of stage, and the reason why its data may leave the confidential
 zone."""
 
 
 MOST_ROWS = 40
+
 SHORT = 12
-"""How many digits of a hash or an identifier are shown in tables; as many name a draw in an authorization."""
+"""The digits of a hash or an identifier in tables; as many name a draw in an authorization."""
+
 GROUP = 16
-"""How many digits of a hash stand together where it is shown in full."""
+"""The digits of a hash that stand together where it is shown in full."""
+
 ROOM, WIDE_ROOM = 372, 482
 """How wide a table may be on an asset's page, in pixels, in a window of 1440: measured in Dagster 1.13. On the page of
 an asset of a component, Dagster's own key `dagster/component_origin` takes the rest; others have the wider room."""
@@ -72,17 +72,6 @@ class StageKind(StrEnum):
 INVARIANT, DRAW, KEYED = "invariant", "draw", "keyed-version"
 """Values of the crossing tag: a declared invariant; a charged draw; and an asset that uses nothing of confidential data
 but a version that is keyed under the custody."""
-
-
-def attributes(stage_kind: StageKind, zone: Zone, kinds: set[str], crossing: str | None = None) -> dict[str, Any]:
-    """Keyword arguments of `dagster.asset` that all assets need: owners, pool, tags, kinds, and no configuration.
-
-    The zone is one of the kinds too, because the graph shows kinds and no tags.
-
-    An asset whose function has an argument `config` takes that configuration all the same, and no other.
-    """
-    tags = {ZONE: zone.value, STAGE_KIND: stage_kind.value} | ({CROSSING: crossing} if crossing else {})
-    return {"owners": OWNERS, "pool": POOL, "tags": tags, "kinds": {*kinds, zone.value}, "config_schema": NO_CONFIG}
 
 
 def table_schema(columns: Mapping[str, str], descriptions: Mapping[str, str] | None = None) -> dg.TableSchema:
@@ -143,12 +132,12 @@ def _width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> float:
 
 
 def _as_paragraph(names: Sequence[str], row: Sequence[str]) -> str:
-    first, *others = (plainly(cell.strip()) for cell in row)
-    values = ", ".join(f"{plainly(name)} {cell}" for name, cell in zip(names, others, strict=True))
+    first, *others = (escape_markdown(cell.strip()) for cell in row)
+    values = ", ".join(f"{escape_markdown(name)} {cell}" for name, cell in zip(names, others, strict=True))
     return f"**{first}**: {values}"
 
 
-def plainly(text: str) -> str:
+def escape_markdown(text: str) -> str:
     return text.translate(_NOT_IN_MARKDOWN)
 
 
@@ -174,18 +163,18 @@ def join_names(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
-def shortened(digest: str) -> str:
+def shorten_digest(digest: str) -> str:
     """The beginning of a hash or of an identifier, for a table beside which the full value is found."""
     return f"{digest[:SHORT]}…"
 
 
-def in_groups(digest: str) -> str:
+def group_digits(digest: str) -> str:
     """A hash or an identifier in full, in groups of 16 digits, so that a page can break it; the spaces are not part."""
     return " ".join(digest[start : start + GROUP] for start in range(0, len(digest), GROUP))
 
 
-def in_one_piece(groups: str) -> str:
-    """The hash or identifier that `in_groups` shows."""
+def join_digits(groups: str) -> str:
+    """The hash or identifier that `group_digits` shows."""
     return groups.replace(" ", "")
 
 

@@ -17,7 +17,7 @@ import dagster as dg
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.conventions import plainly
+from assets.conventions import escape_markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,5 +105,5 @@ def picture(content: bytes, words: str) -> dg.MarkdownMetadataValue:
     Args:
         words: what the picture shows, with its main figures, for those who do not see it.
     """
-    alternative = " ".join(plainly(words).split())
+    alternative = " ".join(escape_markdown(words).split())
     return dg.MetadataValue.md(f"![{alternative}](data:image/png;base64,{b64encode(content).decode()})")

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import dagster as dg
 
-from assets.conventions import StageKind, attributes
-from assets.failures import stated_plainly
+from assets.conventions import StageKind
+from assets.stages import stage
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -21,17 +21,16 @@ KEPT = timedelta(days=1)
 def build_retention() -> dg.AssetsDefinition:
     """The asset `retention`. Nothing depends on it."""
 
-    @dg.asset(
-        key=RETENTION_KEY,
-        group_name="retention",
-        description=(
-            "Deletes from the lake what was replaced or dropped more than a day ago in the confidential zone: the "
-            "files, and their keys and statistics in the catalog. Files of writers that were killed are deleted too. "
-            "The current tables stay as they are."
-        ),
-        **attributes(StageKind.RETENTION, Zone.CONFIDENTIAL, {"duckdb"}),
+    @stage(
+        RETENTION_KEY,
+        "retention",
+        StageKind.RETENTION,
+        "Deletes from the lake what was replaced or dropped more than a day ago in the confidential zone: the files, "
+        "and their keys and statistics in the catalog. Files of writers that were killed are deleted too. The current "
+        "tables stay as they are.",
+        code_version=None,
+        kinds={"duckdb"},
     )
-    @stated_plainly(StageKind.RETENTION)
     def retention(warehouse: Warehouse) -> dg.MaterializeResult:
         removed = warehouse.compact(Zone.CONFIDENTIAL, KEPT)
         return dg.MaterializeResult(metadata={"files deleted": removed.files, "bytes deleted": removed.size})

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
 from assets.measurement.method import NoisyCounts
-from assets.release.contents import cef_version, counted_from, publish_contents, versions_of_cef
+from assets.release.contents import compute_basis, hash_cef, publish_contents, read_basis
 from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import publish_version
 from assets.release.method import Method
@@ -213,7 +213,7 @@ def write_cef(home: str, dataset: DatasetDeclaration, write: Callable[[Session],
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         with session.transaction():
             write(session)
-        versions, records = versions_of_cef(session, dataset, key), session.count(dataset.cef_tables()[-1])
+        versions, records = hash_cef(session, dataset, key), session.count(dataset.cef_tables()[-1])
     publish_contents(warehouse, custody, dataset, versions, {})
     return records
 
@@ -227,7 +227,7 @@ def charge_counts(home: str, method: NoisyCounts[Any, Any], *, hash_cef: bool = 
         hash_cef: whether the seal names the CEF by hashing it again, and not by the version that was published.
     """
     warehouse, custody, _ = open_deployment(home)
-    release, parameters = method.release, method.counted_with()
+    release, parameters = method.release, method.release.counted_with
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
         name, values, names = method.counts_recipe(session)
         with session.transaction():
@@ -235,10 +235,10 @@ def charge_counts(home: str, method: NoisyCounts[Any, Any], *, hash_cef: bool = 
             method.require_countable(session, custody)
         version = method.counts_version(session, custody)
         if hash_cef:
-            counted = counted_from(session, custody, release.dataset, parameters)
+            counted = compute_basis(session, custody, release.dataset, parameters)
         else:
-            counted = {"cef": cef_version(session, custody, release.dataset), "parameters": dict(parameters)}
-    publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version, counted)
+            counted = read_basis(session, custody, release.dataset, parameters)
+    publish_version(warehouse, custody, release, method.counts_stage, version, counted)
     charge(home, method)
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
 from assets.phsafe.declaration import PHSafeDeclaration
-from assets.phsafe.join import write_join
+from assets.phsafe.join import JOINED, join_recipe, write_report
 from assets.phsafe.method import PHSafeMethod
+from assets.release.stage import create_tables
 from benchmarks.harness import Result, charge_counts, make, open_deployment, run_step, temporary_home, write_cef
 from mechanisms.states import PUERTO_RICO, STATES
 from orchestration.components.phsafe import PHSafe
@@ -56,8 +57,11 @@ def run_stages(home: str, households: int, run: int) -> None:
     )
     release = PHSafe(declaration).release(dataset, Path(home) / "published")
     warehouse, _, _ = open_deployment(home)
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
-        write_join(session, release)
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        recipes = {release.confidential(JOINED): join_recipe(session, release)}
+        with session.transaction():
+            create_tables(session, recipes)
+            write_report(session, release)
     method = PHSafeMethod(release)
     charge_counts(home, method)
     make(home, method)

@@ -18,15 +18,16 @@ from typing import Any
 import pyarrow as pa
 
 from assets.pair_swapping.records import IN_ORDER, as_households
-from assets.release.contents import counted_from
+from assets.release.contents import compute_basis
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import seal_stage
+from assets.release.stage import create_tables
 from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.draw import SWAPPED
-from assets.swapping.invariants import counted_with, invariant_tables, write_invariants
+from assets.swapping.invariants import invariant_tables, write_invariants
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
-from assets.swapping.withheld import STRATA, WITHHELD, stage_withheld, swap_loss, withheld_version, write_strata
+from assets.swapping.withheld import STRATA, WITHHELD, stage_withheld, strata_recipe, swap_loss, withheld_version
 from benchmarks import harness
 from benchmarks.harness import Result, find_median_run, open_deployment, run_step, temporary_home
 from mechanisms.pair_swapping.pairing import NOBODY, swap_pairs
@@ -138,8 +139,8 @@ def charge(home: str, name: str, changes: dict[str, Any] | None = None) -> None:
     release = declare_release(home, name, **(changes or {}))
     method = Swapping(release)
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
-        write_invariants(session, release, method.version_key(custody))
-        counted = counted_from(session, custody, release.dataset, counted_with(release))
+        write_invariants(session, release, release.version_key(custody))
+        counted = compute_basis(session, custody, release.dataset, release.counted_with)
         seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
     harness.charge(home, method)
 
@@ -169,8 +170,8 @@ def withhold(home: str, name: str) -> None:
     warehouse, custody, _ = open_deployment(home)
     release = declare_release(home, name, withheld=True, products=[])
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
-        write_strata(session, release)
-        counted = counted_from(session, custody, release.dataset, release.design.as_record())
+        create_tables(session, {release.public(STRATA): strata_recipe(session, release)})
+        counted = compute_basis(session, custody, release.dataset, release.counted_with)
         seal_stage(session, custody, release.schema, "invariants", [release.public(STRATA)], counted)
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
         swap_loss(session, release, custody)

@@ -20,16 +20,17 @@ from numpy.typing import NDArray
 
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
-from assets.release.contents import counted_from
+from assets.release.contents import compute_basis
 from assets.release.seal import seal_stage
+from assets.release.stage import create_tables
 from assets.topdown.accuracy import measure_accuracy
 from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.estimation import Scope, estimate_level
-from assets.topdown.exact import write_invariants
+from assets.topdown.exact import invariants_recipe
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.replicates import make_replicates
-from assets.topdown.spine import count_places, write_spine
+from assets.topdown.spine import count_places, spine_recipe
 from benchmarks.harness import (
     Result,
     charge_counts,
@@ -119,10 +120,10 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
     persons = write_cef(home, dataset, lambda session: write_census(session, dataset))
     warehouse, custody, _ = open_deployment(home)
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-        write_spine(session, release)
-        write_invariants(session, release)
         sealed = [release.public(SPINE), release.public(INVARIANTS)]
-        seal_stage(session, custody, release.schema, INVARIANTS, sealed, counted_from(session, custody, dataset, {}))
+        for table, recipe in zip(sealed, (spine_recipe, invariants_recipe), strict=True):
+            create_tables(session, {table: recipe(session, release)})
+        seal_stage(session, custody, release.schema, INVARIANTS, sealed, compute_basis(session, custody, dataset, {}))
     charge_counts(home, TopDownMethod(release))
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         return persons, count_places(session, release)

@@ -14,10 +14,8 @@ from pathlib import Path
 import dagster as dg
 
 from assets.cef.readers import source_paths
-from assets.charge.preflight import PREFLIGHT
 from assets.conventions import WRITES
-from assets.release.method import PLAN
-from assets.release.partitions import DRAW, Partitions
+from assets.release.method import DRAW, PLAN, PREFLIGHT, Partitions
 from assets.release.release import Release
 from orchestration.launch import BY_COMMAND, PUBLICATION_OF, STATES
 from resources.custody import Custody

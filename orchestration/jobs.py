@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets.confidentiality import deployed_nodes
+from assets.confidentiality import list_deployed_nodes
 from assets.conventions import NO_CONFIG, POOL
 from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.withdrawal import WithdrawalError, withdraw
@@ -61,7 +61,7 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
 
     @dg.op(name="audit_report", pool=POOL, config_schema=NO_CONFIG)
     def audit_op(context: dg.OpExecutionContext, ledger: Ledger) -> None:
-        record = audit(methods, deployed_nodes(context), ledger, published, now())
+        record = audit(methods, list_deployed_nodes(context), ledger, published, now())
         _, page = write_report(record, reports)
         context.add_output_metadata({"report": dg.MetadataValue.path(str(page)), **record["counts"]})
         if record["verdict"] == Verdict.FAILS:

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 import dagster as dg
 import duckdb
 
-from assets.confidentiality import nodes_of
+from assets.confidentiality import list_nodes
 from assets.gates.shared import all_gates
 from assets.release.dataset import DatasetDeclaration
 from assets.release.gate import ReleaseContext
@@ -182,10 +182,9 @@ class Deployment(Generic[R]):
         return {event.asset_key.path[-1] for event in result.get_asset_materialization_events() if event.asset_key}
 
     def key(self, stage: str) -> dg.AssetKey:
-        """The asset key of a stage of the release or the dataset, or of the ledger."""
-        if stage == "ledger":
-            return dg.AssetKey(["ledger"])
-        return self.release.dataset_key(stage) if stage in ("cef", "composition") else self.release.key(stage)
+        """The asset key of a stage of the release or the dataset, of the ledger, or of the dataset's composition."""
+        others = {"ledger": dg.AssetKey(["ledger"]), "composition": dg.AssetKey([self.release.dataset.name, stage])}
+        return others.get(stage) or self.release.key(stage)
 
     def published(self) -> dict[str, bytes]:
         """The files of the published edition by name; empty if nothing is published."""
@@ -299,7 +298,7 @@ def deploy(
     declared = repr([dataset, *((type(each), each.release(dataset, root / "published")) for each in releases)])
     assert " at 0x" not in declared, "every declaration has its fields in its text"
     method = component.method(component.release(dataset, root / "published"))
-    release_context = ReleaseContext(method, warehouse, custody, ledger, nodes_of(whole.resolve_all_asset_specs()))
+    release_context = ReleaseContext(method, warehouse, custody, ledger, list_nodes(whole.resolve_all_asset_specs()))
     return Deployment(root, release_context, whole, dg.DagsterInstance.ephemeral(), declared)
 
 

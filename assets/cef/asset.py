@@ -13,18 +13,18 @@ import dagster as dg
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
 from assets.cef.validation import Finding, cef_findings, form_findings, structure_findings, structure_offenders
-from assets.conventions import BLOCKING, StageKind, attributes, check_result, markdown_table
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, check_result, markdown_table
 from assets.release.columns import Column, Role
 from assets.release.contents import (
-    content_problems,
-    file_versions,
+    find_content_problems,
+    find_unchanged_version,
+    hash_files,
+    hash_source,
     publish_contents,
-    source_version,
-    version_if_unchanged,
 )
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError
+from assets.stages import stage, stage_check
 from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.statements import Zone
@@ -38,21 +38,21 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
     """The asset `[dataset, "cef"]`, its checks `schema_and_keys` and `as_read`, and `structure` if there are rules."""
     key = dg.AssetKey([declaration.name, "cef"])
 
-    @dg.asset(
-        key=key,
-        group_name=declaration.name,
-        description=describe(declaration),
+    @stage(
+        key,
+        declaration.name,
+        StageKind.CEF,
+        describe(declaration),
         code_version=code_version(declaration),
-        **attributes(StageKind.CEF, Zone.CONFIDENTIAL, {"duckdb", "pandera"}),
+        kinds={"duckdb", "pandera"},
     )
-    @stated_plainly(StageKind.CEF)
     def cef(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         key = custody.version_key()
         source = ", ".join(path.name for path in source_paths(declaration, root))
         source = source or f"built-in {declaration.reader.value}"
-        files = file_versions(declaration, root, key)
-        read_from = source_version(declaration, code_version(declaration), files, key)
-        version = version_if_unchanged(warehouse, custody, declaration, read_from)
+        files = hash_files(declaration, root, key)
+        read_from = hash_source(declaration, code_version(declaration), files, key)
+        version = find_unchanged_version(warehouse, custody, declaration, read_from)
         if version is None:
             with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
                 versions = ingest(session, declaration, root, key, files)
@@ -67,13 +67,11 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             metadata |= dict(zip(["dagster/row_count", *list(declaration.tables)[1:]], counts, strict=True))
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
-    @dg.asset_check(
-        asset=key,
-        description=(
-            "The stored tables have the declared columns and types, no null where none is allowed, no repeated key, "
-            "and a unit for every person."
-        ),
-        **BLOCKING,
+    @stage_check(
+        key,
+        "schema_and_keys",
+        "The stored tables have the declared columns and types, no null where none is allowed, no repeated key, "
+        "and a unit for every person.",
     )
     def schema_and_keys(warehouse: Warehouse) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
@@ -82,18 +80,18 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             findings, {finding.statement: finding.rows for finding in findings if finding.rows is not None}
         )
 
-    @dg.asset_check(asset=key, description="The stored tables are those that were read from the source.", **BLOCKING)
+    @stage_check(key, "as_read", "The stored tables are those that were read from the source.")
     def as_read(warehouse: Warehouse, custody: Custody) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             try:
-                return check_result(content_problems(session, custody, declaration))
+                return check_result(find_content_problems(session, custody, declaration))
             except SealError as error:
                 return check_result([str(error)])
 
-    @dg.asset_check(
-        asset=key,
-        description="The stored records satisfy the rules of their layout; each rule is shown with its violations.",
-        **BLOCKING,
+    @stage_check(
+        key,
+        "structure",
+        "The stored records satisfy the rules of their layout; each rule is shown with its violations.",
     )
     def structure(warehouse: Warehouse) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:

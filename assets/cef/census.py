@@ -16,10 +16,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from assets.release.columns import Column, RecordTable, recodes_beside
-from assets.release.dataset import DatasetDeclaration
+from assets.release.columns import Column, RecordTable
+from assets.release.columns import require_recodes as require_recoded_columns
+from assets.release.dataset import DatasetDeclaration, Rule, Structure
 from assets.release.names import ColumnName
-from assets.release.structure import Rule, Structure
 from mechanisms.races import RACE_COMBINATIONS, race_label
 from mechanisms.states import STATES
 
@@ -231,7 +231,7 @@ def race_code_rules(table: str, prefix: str = "", needs: str | None = None) -> d
 
 
 def _require_recodes(columns: dict[str, Column]) -> dict[str, Column]:
-    return recodes_beside({**UNIT_COLUMNS, **PERSON_COLUMNS}, columns)
+    return require_recoded_columns({**UNIT_COLUMNS, **PERSON_COLUMNS}, columns)
 
 
 Recodes = Annotated[dict[ColumnName, Column], AfterValidator(_require_recodes)]
@@ -327,6 +327,6 @@ def require_recodes(layout: Mapping[str, Column], **recodes: dict[str, Column]) 
     """Raise ValueError, with the field, if one of its columns is not recoded or has the name of one of the layout."""
     for field, columns in recodes.items():
         try:
-            recodes_beside(layout, columns)
+            require_recoded_columns(layout, columns)
         except ValueError as error:
             raise ValueError(f"{field}: {error}") from None

@@ -16,8 +16,7 @@ from pydantic.json_schema import SkipJsonSchema
 from assets.cef import census
 from assets.cef.census import make_codes, make_digits
 from assets.release.columns import Column, RecordTable
-from assets.release.dataset import DatasetDeclaration, Reader
-from assets.release.structure import Structure
+from assets.release.dataset import DatasetDeclaration, Reader, Structure
 
 BLOCK = "BLOCK"
 """The column of the CEF that identifies a block: the four columns of its place, one after the other."""

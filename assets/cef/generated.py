@@ -15,9 +15,8 @@ import dagster as dg
 from pydantic import AfterValidator, ConfigDict, WithJsonSchema, field_validator, model_validator
 
 from assets.release.columns import Column, RecordTable
-from assets.release.dataset import DatasetDeclaration, Reader
+from assets.release.dataset import DatasetDeclaration, Reader, Size
 from assets.release.numbers import shown
-from assets.release.size import Size
 from mechanisms.states import STATES
 
 SEED = 2020

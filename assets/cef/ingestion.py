@@ -24,7 +24,7 @@ from assets.cef.validation import (
     unit_findings,
 )
 from assets.release.columns import Column, RecordTable
-from assets.release.contents import CefVersions, file_versions, versions_of_cef
+from assets.release.contents import CefVersions, hash_cef, hash_files
 from assets.release.dataset import CEF_TABLES, DatasetDeclaration
 from assets.release.recodes import Bands, Coding, Merge
 from resources.statements import Fragment, Table, Zone
@@ -66,7 +66,7 @@ def ingest(
     """Replace the CEF of a dataset with the content of its source.
 
     Args:
-        files: the versions of the source files before (`file_versions`), which they must have afterwards too.
+        files: the versions of the source files before (`hash_files`), which they must have afterwards too.
 
     Returns:
         The versions of the new CEF, of which nobody else can have written any part.
@@ -102,7 +102,7 @@ def ingest(
             of_tables += structure_findings(structure_offenders(session, declaration))
             findings += [_name_source(finding, sources[finding.place]) for finding in of_tables]
         findings += _find_changes(sources)
-        if files is not None and file_versions(declaration, root, version_key) != files:
+        if files is not None and hash_files(declaration, root, version_key) != files:
             findings += [Finding(path.name, CHANGED) for path in source_paths(declaration, root)]
         if findings:
             raise SourceError(findings)
@@ -110,9 +110,9 @@ def ingest(
             # An earlier declaration of the dataset may have had it.
             if name not in declaration.tables:
                 session.run("warehouse/drop_table", table=Table(Zone.CONFIDENTIAL, declaration.name, name))
-        versions = versions_of_cef(session, declaration, version_key) if session.shared else None
+        versions = hash_cef(session, declaration, version_key) if session.shared else None
     # Of a file, DuckDB reads committed rows on all cores, and those of a running transaction on one.
-    return versions or versions_of_cef(session, declaration, version_key)
+    return versions or hash_cef(session, declaration, version_key)
 
 
 def _find_changes(sources: Mapping[str, Sequence[_ReadSource]]) -> list[Finding]:

@@ -21,9 +21,8 @@ from pydantic import ConfigDict, Field, model_validator
 
 from assets.cef.generated import SEED, GeneratedDeclaration, Parameters, States, count, divide, find_stride, read_states
 from assets.release.columns import Column
-from assets.release.dataset import Reader
+from assets.release.dataset import Reader, Size
 from assets.release.numbers import DesignRate
-from assets.release.size import Size
 from mechanisms.states import STATES
 from resources.statements import Fragment, quote_literal
 

@@ -17,8 +17,7 @@ from pydantic import Field, model_validator
 from assets.cef.census import DETAILED_COLUMNS, NO_CODE, PERSON_COLUMNS, UNIT_COLUMNS, CensusDeclaration
 from assets.cef.generated import SEED, GeneratedDeclaration, Parameters, States, count, divide, find_stride, read_states
 from assets.release.columns import Column
-from assets.release.dataset import Reader
-from assets.release.size import Size
+from assets.release.dataset import Reader, Size
 from mechanisms.races import RACE_COMBINATIONS, SIX_RACES
 from mechanisms.states import STATES
 from resources.warehouse import Session

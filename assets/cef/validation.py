@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from assets.release.columns import Column, RecordTable
-from assets.release.dataset import DatasetDeclaration
-from assets.release.structure import Rule
+from assets.release.dataset import DatasetDeclaration, Rule
 from mechanisms.refusal import RefusedError
 from resources.statements import Table
 from resources.warehouse import Session
@@ -111,7 +110,7 @@ def structure_offenders(session: Session, declaration: DatasetDeclaration) -> di
     if structure is None:
         return {}
     addresses = dict(zip(declaration.tables, declaration.cef_tables(), strict=True))
-    rules = structure.held({name for records in declaration.tables.values() for name in records.columns})
+    rules = structure.select_rules({name for records in declaration.tables.values() for name in records.columns})
     (offenders,) = session.arrow(structure.statement, **addresses, rules=list(rules)).to_pylist()
     return {rule: offenders[name] for name, rule in rules.items()}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assets.release.contents import content_problems, published_contents
+from assets.release.contents import find_content_problems, read_contents
 from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
@@ -25,6 +25,9 @@ AUTHORIZED_BY_COMMAND = "command that authorizes it"
 """The metadata with the command, of the preflight and of the failure of a charge that only wants an authorization."""
 
 NOBODY = "<your name>"
+
+_LONGEST = 80
+"""The most letters of a parameter's value in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,8 @@ class Assessment:
         return f'stirred launch {name} --authorize "{self.price}" --draw {self.draw_name} --by "{NOBODY}"'
 
     def how_to_authorize(self) -> str:
-        given = {
-            "authorized_loss": self.price,
-            "authorized_draw": self.draw_name,
-            "authorized_by": NOBODY,
-        }
-        lines = [f'      {name}: "{value}"' for name, value in given.items()]
+        fields = {"authorized_loss": self.price, "authorized_draw": self.draw_name, "authorized_by": NOBODY}
+        lines = [f'      {name}: "{value}"' for name, value in fields.items()]
         return "\n".join(["ops:", f"  {'__'.join(self.release.key(CHARGE).path)}:", "    config:", *lines])
 
 
@@ -96,11 +95,11 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     """
     release = method.release
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        if problems := content_problems(session, custody, release.dataset):
+        if problems := find_content_problems(session, custody, release.dataset):
             raise StaleInputError(f"{problems[0]}. Nothing was drawn, and nothing was charged.")
         method.require_chargeable(session)
         draw = method.describe(session, custody)
-        contents = published_contents(session, custody, release.dataset)
+        contents = read_contents(session, custody, release.dataset)
     details = Details(release.dataset.population, contents, draw.made_of)
     reading = ledger.read()
     entry, refusal = None, ""
@@ -121,20 +120,13 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
             f"the draw was withdrawn in ledger entry {withdrawn.sequence} and is never made again; a release under a "
             "new name is a new draw"
         )
-    return Assessment(
-        release,
-        draw,
-        details,
-        entry,
-        why_new(release, details, reading.entries),
-        _budget(
-            reading, details.population, release.dataset.cap, None if entry or refusal else draw.specification.charge
-        ),
-        refusal,
-    )
+    charge = None if entry or refusal else draw.specification.charge
+    budget = _describe_budget(reading, details.population, release.dataset.cap, charge)
+    reason = explain_why_new(release, details, reading.entries)
+    return Assessment(release, draw, details, entry, reason, budget, refusal)
 
 
-def would_leave(dataset: DatasetDeclaration, release: str, loss: Loss | None, reading: Reading) -> tuple[str, str]:
+def predict_budget(dataset: DatasetDeclaration, release: str, loss: Loss | None, reading: Reading) -> tuple[str, str]:
     """What a new charge would leave of the population's cap, and why the ledger would refuse it, as sentences.
 
     Args:
@@ -154,10 +146,10 @@ def would_leave(dataset: DatasetDeclaration, release: str, loss: Loss | None, re
             reading.require_fit(dataset.population, f"{dataset.name}/{release}", loss, dataset.cap)
         except CapExceeded as error:
             refusal = str(error)
-    return _budget(reading, dataset.population, dataset.cap, None if refusal else loss), refusal
+    return _describe_budget(reading, dataset.population, dataset.cap, None if refusal else loss), refusal
 
 
-def _budget(reading: Reading, population: str, cap: Loss, charge: Loss | None) -> str:
+def _describe_budget(reading: Reading, population: str, cap: Loss, charge: Loss | None) -> str:
     try:
         charged = reading.compose(population, cap)
     except DoesNotCompose as error:
@@ -166,16 +158,18 @@ def _budget(reading: Reading, population: str, cap: Loss, charge: Loss | None) -
         f"Population {population} has been charged {format_loss(charged)} of its cap of {format_loss(cap)}; "
         f"{cap.symbol} = {remaining(charged, cap)} remains"
     )
-    beside = warn_of_infinite(reading.count_infinite(population))
+    warning = warn_of_infinite(reading.count_infinite(population))
     if charge is None:
-        return f"{words}. {beside}".rstrip()
+        return f"{words}. {warning}".rstrip()
     if isinstance(charge, InfiniteLoss):
-        return f"{words}. This charge is infinite, and no cap bounds it: it is recorded beside these. {beside}".rstrip()
+        return (
+            f"{words}. This charge is infinite, and no cap bounds it: it is recorded beside these. {warning}".rstrip()
+        )
     after = reading.compose(population, cap, also=[charge])
-    return f"{words} before this charge and {remaining(after, cap)} after it. {beside}".rstrip()
+    return f"{words} before this charge and {remaining(after, cap)} after it. {warning}".rstrip()
 
 
-def why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str:
+def explain_why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str:
     """Why the draw is not one of those that were charged before, as a sentence.
 
     Args:
@@ -229,6 +223,3 @@ def _short(value: Any) -> str:
         return "nothing"
     text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-_LONGEST = 80

@@ -1,10 +1,11 @@
-"""The asset `charge`: reserve the release's loss in the ledger, and commit to its randomness.
+"""The asset `charge`, which reserves the release's loss in the ledger and commits to its randomness, and `preflight`.
 
-All kinds of releases share this stage. Unless the dataset is charged automatically, a new draw needs an authorization
-that names its loss. If it is missing, or the charge exceeds the cap, the stage stops with the price, and nothing
-downstream of it runs.
+Unless the dataset is charged automatically, a new draw needs an authorization that names its loss. If it is missing, or
+the charge exceeds the cap, `charge` stops with the price, and nothing downstream of it runs. `preflight` shows the same
+facts and charges nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +14,13 @@ import pyarrow as pa
 from pydantic import Field
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
-from assets.conventions import KEYED, StageKind, attributes, in_groups, preview, shortened, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import DRAW_ID, KEYED, StageKind, group_digits, preview, shorten_digest, table_schema
 from assets.ledger.view import AUTOMATIC
+from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
-from assets.release.method import CHARGE, Method
+from assets.release.method import CHARGE, PREFLIGHT, Fact, Method
 from assets.release.release import Release
+from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import format_loss, format_number
 from mechanisms.accounting.rounding import LINE_DECIMALS
@@ -26,17 +28,7 @@ from resources.chain import Details, Entry
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
 from resources.statements import Zone
-from resources.warehouse import Warehouse
-
-CODE_VERSION = "2"
-
-_COLUMNS = {
-    "draw_id": "Identifier of the draw: an HMAC of everything it depends on",
-    "commitment": "SHA-256 of the draw's key",
-    "ledger_entry": "Number of the reservation in the ledger",
-    "ledger_hash": "Hash of the reservation",
-}
-
+from resources.warehouse import Recipe, Session, Warehouse
 
 _IDENTIFIERS = frozenset({"draw_id", "commitment", "ledger_hash"})
 
@@ -44,8 +36,8 @@ _IDENTIFIERS = frozenset({"draw_id", "commitment", "ledger_hash"})
 class Authorization(dg.Config):
     """Someone's word that a charge of exactly this size may be made, for one draw.
 
-    The loss says what is decided on. The draw makes it a decision on these records and parameters: where the loss does
-    not depend on the records, the same configuration would otherwise authorize every later draw too.
+    The draw makes it a decision on these records and parameters: where the loss does not depend on the records, the
+    same configuration would otherwise authorize every later draw too.
     """
 
     authorized_loss: str = Field(
@@ -59,15 +51,15 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "charge"]`."""
     release = method.release
 
-    @dg.asset(
-        key=release.key(CHARGE),
-        deps=method.charge_inputs(),
-        group_name=release.schema,
-        description=_description(method),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.CHARGE, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=KEYED),
+    @release_stage(
+        release,
+        CHARGE,
+        StageKind.CHARGE,
+        _description(method),
+        [CEF, *method.charge_follows],
+        kinds={"duckdb", "ledger"},
+        code_version="2",
     )
-    @stated_plainly(StageKind.CHARGE)
     def charge(
         context: dg.AssetExecutionContext,
         config: Authorization,
@@ -78,38 +70,74 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         assessment = assess(method, warehouse, custody, ledger)
         require_authorization(assessment, config)
         entry = charge_draw(assessment, config, context.op_execution_context.run_id, custody, ledger)
-        draw = assessment.draw
+        draw, table = assessment.draw, release.public(CHARGE)
         facts = charge_facts(method, draw, entry)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-            session.create(
-                release.public(CHARGE),
-                "warehouse/all",
-                source=session.register("facts", pa.Table.from_pylist([facts])),
-            )
-            schema = table_schema(session.columns(release.public(CHARGE)), _COLUMNS | dict(method.charge_columns))
+            create_tables(session, {table: charge_recipe(session, facts)})
+            schema = table_schema(session.columns(table), {name: words for name, (_, words) in facts.items()})
         parts = [(line.label, format_number(line.loss, LINE_DECIMALS)) for line in draw.specification.lines]
         now = ledger.read()
         charged = now.compose(release.dataset.population, release.dataset.cap)
-        beside = warn_of_infinite(now.count_infinite(release.dataset.population))
+        warning = warn_of_infinite(now.count_infinite(release.dataset.population))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
                 "loss": format_loss(entry.parse_specification().charge),
-                "charged so far": f"{format_loss(charged)}. {beside}" if beside else format_loss(charged),
+                "charged so far": f"{format_loss(charged)}. {warning}" if warning else format_loss(charged),
                 "left of the cap": f"{remaining(charged, release.dataset.cap)} of {format_loss(release.dataset.cap)}",
                 "authorized by": entry.parse_details().authorization.get("by", "not recorded"),
-                "draw": shortened(draw.draw_id),
+                "draw": shorten_digest(draw.draw_id),
                 "population": entry.parse_details().population,
                 **{
-                    name.replace("_", " "): in_groups(str(value)) if name in _IDENTIFIERS else value
-                    for name, value in facts.items()
+                    name.replace("_", " "): group_digits(str(value)) if name in _IDENTIFIERS else value
+                    for name, (value, _) in facts.items()
                 },
-                "dagster/column_schema": schema,
+                COLUMN_SCHEMA: schema,
             }
             | ({"lines": preview(["line", "loss"], parts)} if parts else {}),
         )
 
     return charge
+
+
+def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "preflight"]`."""
+    release = method.release
+
+    @release_stage(
+        release,
+        PREFLIGHT,
+        StageKind.PLAN,
+        "What the next charge of this release would be: the loss, why it is a new draw, and what remains of the "
+        "budget. Nothing is drawn and nothing is charged.",
+        [CEF, *method.charge_follows],
+        kinds={"duckdb", "ledger"},
+        crossing=KEYED,
+    )
+    def preflight(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
+        assessment = assess(method, warehouse, custody, ledger)
+        version = dg.DataVersion(assessment.draw.draw_id)
+        return dg.MaterializeResult(data_version=version, metadata=preflight_metadata(assessment))
+
+    return preflight
+
+
+def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
+    facts: dict[str, Any] = {"budget": assessment.budget, DRAW_ID: group_digits(assessment.draw.draw_id)}
+    entry = assessment.entry
+    if entry is not None and not assessment.refusal:
+        return {"decision": f"Already charged in ledger entry {entry.sequence}; running it charges nothing.", **facts}
+    facts = {"price": assessment.price, "price, exactly": str(assessment.loss), "why new": assessment.reason, **facts}
+    if assessment.refusal:
+        return {"decision": f"The ledger would refuse it: {assessment.refusal}.", **facts}
+    if not assessment.release.dataset.asks:
+        return {"decision": f"Running it charges {assessment.price} automatically.", **facts}
+    return {
+        "decision": f"Running it needs an authorization of {assessment.price}.",
+        **facts,
+        "how to authorize": dg.MetadataValue.md(f"```yaml\n{assessment.how_to_authorize()}\n```"),
+        AUTHORIZED_BY_COMMAND: assessment.command,
+    }
 
 
 def require_authorization(assessment: Assessment, given: Authorization) -> None:
@@ -189,14 +217,19 @@ def reserve(
         raise
 
 
-def charge_facts(method: Method[Any, Any, Any], draw: Draw[Inputs], entry: Entry) -> dict[str, str | int | float]:
+def charge_facts(method: Method[Any, Any, Any], draw: Draw[Inputs], entry: Entry) -> dict[str, Fact]:
+    """By column, the row of the public table `charge`."""
     return {
-        "draw_id": draw.draw_id,
-        "commitment": entry.commitment,
-        "ledger_entry": entry.sequence,
-        "ledger_hash": entry.hash,
+        "draw_id": (draw.draw_id, "Identifier of the draw: an HMAC of everything it depends on"),
+        "commitment": (entry.commitment, "SHA-256 of the draw's key"),
+        "ledger_entry": (entry.sequence, "Number of the reservation in the ledger"),
+        "ledger_hash": (entry.hash, "Hash of the reservation"),
         **method.charge_facts(draw.inputs),
     }
+
+
+def charge_recipe(session: Session, facts: Mapping[str, Fact]) -> Recipe:
+    return store_rows(session, "facts", pa.Table.from_pylist([{name: value for name, (value, _) in facts.items()}]))
 
 
 def _description(method: Method[Any, Any, Any]) -> str:
@@ -207,6 +240,10 @@ def _description(method: Method[Any, Any, Any]) -> str:
         if dataset.asks
         else "The dataset is charged automatically: a new draw needs no authorization."
     )
+    infinite = (
+        "No cap bounds this release: its loss is infinite (ε = ∞), which dataset "
+        f"{dataset.name} allows. It is recorded beside the charges that the cap bounds."
+    )
     return f"""Reserves the protection loss of the draw in the ledger, before anything is drawn.
 
 {method.charge_description()}
@@ -216,13 +253,4 @@ def _description(method: Method[Any, Any, Any]) -> str:
 The draw id is an HMAC of everything the draw depends on, and the SHA-256 of the draw's key commits to its randomness.
 Materializing this asset again with nothing changed finds the same reservation and charges nothing. If the charge would
 exceed the cap of {format_loss(dataset.cap)} of population {dataset.population}, this asset fails and nothing is drawn.
-{_on_infinite(method)}""".rstrip()
-
-
-def _on_infinite(method: Method[Any, Any, Any]) -> str:
-    if method.release.has_finite_loss:
-        return ""
-    return (
-        "No cap bounds this release: its loss is infinite (ε = ∞), which dataset "
-        f"{method.release.dataset.name} allows. It is recorded beside the charges that the cap bounds."
-    )
+{"" if method.release.has_finite_loss else infinite}""".rstrip()

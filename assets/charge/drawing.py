@@ -7,19 +7,10 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import (
-    DRAW,
-    DRAW_ID,
-    StageKind,
-    attributes,
-    in_groups,
-    public_table_metadata,
-    shortened,
-    table_schema,
-)
-from assets.failures import stated_plainly
-from assets.release.draw import Draw, Inputs, StaleInputError, label_drawn
+from assets.conventions import DRAW_ID, StageKind, group_digits, public_table_metadata, shorten_digest, table_schema
+from assets.release.draw import Draw, Inputs, StaleInputError, label_draw
 from assets.release.method import CHARGE, Method
+from assets.release.stage import COLUMN_SCHEMA, release_stage
 from mechanisms.accounting.losses import format_loss
 from mechanisms.refusal import RefusedError
 from resources.chain import Entry
@@ -28,8 +19,6 @@ from resources.ledger import Ledger, Reading
 from resources.statements import Zone
 from resources.storage import WarehouseError
 from resources.warehouse import Session, Warehouse
-
-CODE_VERSION = "1"
 
 
 class UnchargedDrawError(RefusedError):
@@ -43,17 +32,15 @@ class ReplayError(RefusedError):
 def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
     """The asset `[dataset, release, <draw stage>]`."""
     release = method.release
-    inputs = [release.key(stage) for stage in (*method.draw_follows, CHARGE)]
 
-    @dg.asset(
-        key=release.key(method.draw_stage),
-        deps=[*([release.dataset_key("cef")] if method.draws_from_cef else []), *inputs],
-        group_name=release.schema,
-        description=_description(method),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.DRAW, Zone.PUBLIC, set(method.draw_kinds), crossing=DRAW),
+    @release_stage(
+        release,
+        method.draw_stage,
+        StageKind.DRAW,
+        _description(method),
+        [*method.draw_follows, CHARGE],
+        kinds=method.draw_kinds,
     )
-    @stated_plainly(StageKind.DRAW)
     def drawn(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         draw, entry, version = make_draw(method, warehouse, custody, ledger)
         table = release.public(method.drawn_table)
@@ -62,11 +49,11 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
                 "loss": format_loss(draw.specification.loss),
                 "ledger entry": entry.sequence,
                 "custody": release.custody.value,
-                "draw": shortened(draw.draw_id),
-                "dagster/column_schema": table_schema(session.columns(table), method.drawn_columns),
+                "draw": shorten_digest(draw.draw_id),
+                COLUMN_SCHEMA: table_schema(session.columns(table), method.drawn_columns),
                 **method.draw_metadata(session),
-                DRAW_ID: in_groups(draw.draw_id),
-                "randomness commitment": in_groups(entry.commitment),
+                DRAW_ID: group_digits(draw.draw_id),
+                "randomness commitment": group_digits(entry.commitment),
                 **public_table_metadata(session, table),
             }
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
@@ -91,30 +78,31 @@ def make_draw(
         ReplayError: if a settled draw gives another output than before; nothing is written then.
         WarehouseError: if the key is ephemeral, and what was stored is not what was drawn; the key is kept then.
     """
-    draw_in = _drawn_in_parts if method.draws_in_parts else _drawn_in_session
+    draw_in = _draw_in_parts if method.draws_in_parts else _draw_in_session
     draw, entry, version = draw_in(method, warehouse, custody, ledger)
     ledger.settle(draw.draw_id, version)
     custody.forget(draw.draw_id)
     return draw, entry, version
 
 
-_Drawn = tuple[Draw[Inputs], Entry, str]
-
-
-def _drawn_in_session(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger) -> _Drawn:
+def _draw_in_session(
+    method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger
+) -> tuple[Draw[Inputs], Entry, str]:
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-        draw, entry, settled, stored = _found(method, session, custody, ledger)
+        draw, entry, settled, stored = _find_draw(method, session, custody, ledger)
         if stored:
             return draw, entry, stored
         output = make_output(method, session, draw, custody, ledger)
         return draw, entry, _write(method, session, draw, output, settled)
 
 
-def _drawn_in_parts(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger) -> _Drawn:
+def _draw_in_parts(
+    method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger
+) -> tuple[Draw[Inputs], Entry, str]:
     """Draw in a session that only reads, and store in another."""
     with warehouse.private_folder() as folder:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            draw, entry, settled, stored = _found(method, session, custody, ledger)
+            draw, entry, settled, stored = _find_draw(method, session, custody, ledger)
             if stored:
                 return draw, entry, stored
             output = make_output(method, session, draw, custody, ledger)
@@ -132,7 +120,7 @@ def _drawn_in_parts(method: Method[Any, Any, Any], warehouse: Warehouse, custody
             return draw, entry, _write(method, session, draw, output, settled)
 
 
-def _found(
+def _find_draw(
     method: Method[Any, Any, Any], session: Session, custody: Custody, ledger: Ledger
 ) -> tuple[Draw[Inputs], Entry, Entry | None, str | None]:
     """The draw, its reservation, its settlement, and the version of its stored output if it is the settled one."""
@@ -146,19 +134,14 @@ def _found(
 def _write(
     method: Method[Any, Any, Any], session: Session, draw: Draw[Inputs], output: Any, settled: Entry | None
 ) -> str:
-    """Store and label an output in one transaction; return its version.
-
-    Raises:
-        ReplayError: if the draw is settled with another version; nothing is written then.
-        WarehouseError: if what was stored is not the output, and the key that could make it again would be destroyed.
-    """
+    """Store and label an output in one transaction; return its version. Raises errors as `make_draw`."""
     with session.transaction():
         version = method.write(session, draw, output)
         if settled and settled.output_version != version:
             raise ReplayError(
                 f"{method.release.schema}: draw {draw.draw_id} gives another output than the one that was settled"
             )
-        label_drawn(session, method.release, draw)
+        label_draw(session, method.release, draw)
     # An escrowed draw can be repeated for ever, and the gate `replay` does.
     if not method.release.can_replay and method.stored_version(session, draw) != version:
         raise WarehouseError(
@@ -199,14 +182,13 @@ def make_output(
     """The output of a charged draw, computed from the confidential input and the draw's key.
 
     Raises:
-        UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters.
+        UnchargedDrawError, CustodyError: as `open_charged_key`.
         StaleInputError: if the confidential input has changed since the charge.
-        CustodyError: if the draw's key is gone, or is not the one that was committed to.
     """
-    return method.make(session, draw, charged_key(method, draw, custody, ledger), custody)
+    return method.make(session, draw, open_charged_key(method, draw, custody, ledger), custody)
 
 
-def charged_key(method: Method[Any, Any, Any], draw: Draw[Inputs], custody: Custody, ledger: Ledger) -> bytes:
+def open_charged_key(method: Method[Any, Any, Any], draw: Draw[Inputs], custody: Custody, ledger: Ledger) -> bytes:
     """The key of a charged draw.
 
     The key of a draw is opened only here. It must be the one that the draw's reservation committed to.

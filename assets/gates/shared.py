@@ -1,31 +1,35 @@
-"""The gates that all releases share, combined with those of a release's mechanism.
+"""The gates that all releases share, combined with those of a release's mechanism, and their blocking Dagster checks.
 
-A gate is evaluated on the tables as currently stored. The asset checks and the publication use the same gates: the
-publication evaluates all of them again before it writes a file.
+A gate is evaluated on the tables as they are stored. The publication evaluates all gates again before it writes files.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from itertools import groupby
 from typing import Any
 
-import pyarrow as pa
+import dagster as dg
 
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
-from assets.charge.asset import charge_facts
-from assets.charge.drawing import charged_key
-from assets.confidentiality import leaks
+from assets.charge.asset import charge_facts, charge_recipe
+from assets.charge.drawing import open_charged_key
+from assets.confidentiality import find_leaks, list_deployed_nodes
+from assets.conventions import NO_CONFIG, POOL, check_result
 from assets.ledger.asset import find_cap_problems
-from assets.release.contents import content_problems
-from assets.release.dataset import DatasetDeclaration
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.contents import find_content_problems
+from assets.release.dataset import CEF, DatasetDeclaration
+from assets.release.gate import Gate, ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
+from resources.custody import Custody
+from resources.ledger import Ledger
 from resources.statements import Fragment, Table, Zone
-from resources.warehouse import Recipe, Session
+from resources.warehouse import Recipe, Session, Warehouse, WarehouseError
 
 NAMED_ROWS, LONGEST_ROW = 10, 300
 """How many rows of an altered public table are named, and with how many characters each."""
 
-DATASET_STAGES = ("cef", "composition")
+DATASET_STAGES = (CEF, "composition")
 """The stages of the dataset. Their checks belong to the dataset, not to a release."""
 
 
@@ -35,7 +39,7 @@ def all_gates(method: Method[Any, Any, Any]) -> tuple[Gate[Any], ...]:
     Raises:
         ValueError: if a gate belongs to no stage of the release, or two gates of a stage have the same name.
     """
-    stages = ["cef", *method.stages, "composition"]
+    stages = [CEF, *method.stages, "composition"]
     # The test of the noise reads all noisy measurements, and so tells the shared gates on them their version.
     shared = _shared_gates(method) if method.charges else []
     gates = [*_cef_gates(method.release.dataset), *method.own_gates(), *shared]
@@ -49,14 +53,12 @@ def all_gates(method: Method[Any, Any, Any]) -> tuple[Gate[Any], ...]:
 
 
 def _cef_gates(dataset: DatasetDeclaration) -> list[Gate[Any]]:
-    gates = [
-        Gate("schema_and_keys", "cef", "The CEF has the declared columns, types and keys.", _cef),
-        Gate("as_read", "cef", "The stored CEF is the one that was read from the source.", _as_read),
+    words = "The persons and units of the CEF are consistent with each other."
+    return [
+        Gate("schema_and_keys", CEF, "The CEF has the declared columns, types and keys.", _cef),
+        Gate("as_read", CEF, "The stored CEF is the one that was read from the source.", _as_read),
+        *([Gate[Any]("structure", CEF, words, _structure)] if dataset.structure else []),
     ]
-    if dataset.structure:
-        words = "The persons and units of the CEF are consistent with each other."
-        gates.append(Gate("structure", "cef", words, _structure))
-    return gates
 
 
 def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
@@ -91,10 +93,59 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
     ]
 
 
-def differing(session: Session, first: Table | Fragment, second: Table | Fragment, columns: list[str]) -> int:
+def build_gates(method: Method[Any, Any, Any]) -> list[dg.AssetChecksDefinition]:
+    """A blocking check for every gate of a release, except those that belong to its dataset.
+
+    The gates of a stage are evaluated in one step, on content that stays the same until the last of them is done. What
+    several of them need, such as the version of all noisy measurements, can then be computed once. Each of them is a
+    check of its own all the same, and can be launched alone.
+    """
+    own = [gate for gate in all_gates(method) if gate.stage not in DATASET_STAGES]
+    return [_check_stage(method, stage, list(gates)) for stage, gates in groupby(own, key=lambda gate: gate.stage)]
+
+
+def _check_stage(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate[Any]]) -> dg.AssetChecksDefinition:
+    key = method.release.key(stage)
+
+    @dg.multi_asset_check(
+        name="__".join([*key.path, "gates"]),
+        specs=[dg.AssetCheckSpec(gate.name, asset=key, description=gate.words, blocking=True) for gate in gates],
+        can_subset=True,
+        pool=POOL,
+        config_schema=NO_CONFIG,
+    )
+    def checks(
+        context: dg.AssetCheckExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
+    ) -> Iterator[dg.AssetCheckResult]:
+        names = {check.name for check in context.selected_asset_check_keys}
+        selected = [gate for gate in gates if gate.name in names]
+        release_context = ReleaseContext(
+            method, warehouse, custody, ledger, list_deployed_nodes(context), find_verdicts(context.run.run_id)
+        )
+        faults: list[Exception] = []
+        with ExitStack() as opened:
+            if len(selected) > 1:
+                # If a zone is missing or cannot be read, the gates that read it say so.
+                with suppress(WarehouseError):
+                    release_context = opened.enter_context(release_context.snapshot())
+            for gate in selected:
+                try:
+                    problems = gate.evaluate(release_context)
+                except Exception as fault:
+                    # The other gates are evaluated all the same.
+                    faults.append(fault)
+                else:
+                    yield check_result(problems, gate.name)
+        if faults:
+            raise faults[0]
+
+    return checks
+
+
+def count_differences(session: Session, first: Table | Fragment, second: Table | Fragment, columns: list[str]) -> int:
     """The number of rows by which two tables differ, as multisets over some columns.
 
-    A table that was made again mostly has its rows in the same order, which is found out in a tenth of the time.
+    A table that was made again mostly has its rows in the same order, which takes a tenth of the time to find.
     """
     (same,) = session.row("gates/same_in_order", first=first, second=second, columns=columns)
     if same:
@@ -103,29 +154,16 @@ def differing(session: Session, first: Table | Fragment, second: Table | Fragmen
     return int(rows)
 
 
-def unequal(
-    session: Session,
-    first: Table | Fragment,
-    second: Table | Fragment,
-    columns: list[str],
-    totals: Sequence[str] = (),
+def count_unequal(
+    session: Session, first: Table | Fragment, second: Table | Fragment, columns: list[str], totals: Sequence[str] = ()
 ) -> int:
-    """The number of combinations of values whose counts differ between two tables.
+    """The number of combinations of values of some columns whose counts differ between two tables.
 
     Args:
-        session: a session that reads both.
-        first: a table whose columns `totals` mark the rows that are totals, which are left out.
-        second: the other table.
-        columns: the columns to compare by.
-        totals: the columns that mark totals.
+        totals: the columns that mark, in the first table, the rows that are totals, which are left out.
     """
-    (cells,) = session.row(
-        "gates/differing_margins",
-        first=first,
-        second=second,
-        columns=columns,
-        totals=list(totals),
-    )
+    names = {"first": first, "second": second, "columns": columns, "totals": list(totals)}
+    (cells,) = session.row("gates/differing_margins", **names)
     return int(cells)
 
 
@@ -144,7 +182,7 @@ def differing_table(session: Session, stored: Table, recipe: Recipe) -> list[str
     columns = list(session.columns(stored))
     if columns != session.arrow("warehouse/no_rows", source=again).column_names:
         return [f"{stored}: the columns are not those that its recipe gives"]
-    problems = count_problem(differing(session, stored, again, columns), f"{stored}: differing rows")
+    problems = count_problem(count_differences(session, stored, again, columns), f"{stored}: differing rows")
     if problems and not session.reads_confidential:
         altered = session.rows("gates/altered_rows", {"rows": NAMED_ROWS}, stored=stored, again=again, columns=columns)
         problems += [_named(columns, row) for row in altered]
@@ -164,7 +202,7 @@ def _cef(context: ReleaseContext[Any]) -> list[str]:
 
 def _as_read(context: ReleaseContext[Any]) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        return content_problems(session, context.custody, context.release.dataset)
+        return find_content_problems(session, context.custody, context.release.dataset)
 
 
 def _structure(context: ReleaseContext[Any]) -> list[str]:
@@ -187,9 +225,8 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
             return [f"ledger entry {entry.sequence} belongs to {entry.dataset}/{entry.release}"]
         if entry.parse_details().population != release.dataset.population:
             return [f"ledger entry {entry.sequence} was charged to population {entry.parse_details().population}"]
-        facts = pa.Table.from_pylist([charge_facts(context.method, draw, entry)])
-        shown: Recipe = ("warehouse/all", {}, {"source": session.register("facts", facts)})
-        return differing_table(session, release.public(CHARGE), shown)
+        recipe = charge_recipe(session, charge_facts(context.method, draw, entry))
+        return differing_table(session, release.public(CHARGE), recipe)
 
 
 def _settled(context: ReleaseContext[Any]) -> list[str]:
@@ -212,7 +249,7 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
         if entry is None:
             return [f"draw {draw.draw_id} is not charged, so it cannot be repeated"]
         # A kept verdict does not say that the key still exists.
-        key = charged_key(method, draw, context.custody, context.ledger)
+        key = open_charged_key(method, draw, context.custody, context.ledger)
         again = settled.output_version if settled else None
         if not context.verdicts.holds("replay", draw.draw_id, entry.commitment, again):
             again = method.version_of(draw, method.make(session, draw, key, context.custody))
@@ -232,7 +269,7 @@ def _cap(context: ReleaseContext[Any]) -> list[str]:
 
 
 def _confidentiality(context: ReleaseContext[Any]) -> list[str]:
-    return leaks(context.nodes, context.release.key(PUBLICATION))
+    return find_leaks(context.nodes, context.release.key(PUBLICATION))
 
 
 def _ledger(context: ReleaseContext[Any]) -> list[str]:

@@ -10,21 +10,19 @@ from dataclasses import asdict, fields
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import BLOCKING, StageKind, attributes, check_result, join_names, named, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, check_result, join_names, named, table_schema
 from assets.ledger.comparison import Comparison, compare, list_charges
 from assets.ledger.page import describe_composition, describe_ledger, read_last_replays
 from assets.ledger.population import Population
 from assets.ledger.tables import COLUMNS, make_releases_table, make_totals_table
 from assets.ledger.view import Budget
+from assets.stages import stage, stage_check
 from mechanisms.accounting.losses import Loss, format_loss
 from resources.chain import GENESIS, Entry
 from resources.ledger import Ledger, Reading, of_population
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
-CODE_VERSION = "2"
-COMPOSITION_VERSION = "2"
 LEDGER_KEY = dg.AssetKey(["ledger"])
 LEDGER_GROUP = "ledger"
 """The group of the ledger and of all compositions. They follow every release, and none of them follows from them."""
@@ -64,22 +62,20 @@ def build_ledger(
         declared: the populations of the deployment, whose budgets the page shows.
     """
 
-    @dg.asset(
-        key=LEDGER_KEY,
-        deps=[*charges, *draws],
-        group_name=LEDGER_GROUP,
+    @stage(
+        LEDGER_KEY,
+        LEDGER_GROUP,
+        StageKind.LEDGER,
+        "What was spent, by what, with which randomness, and what is left. The ledger is append-only: each entry "
+        "contains the SHA-256 of the previous one, and an anchor beside the keys holds the last. A reservation counts "
+        "from before its draw; a settlement records the output of the draw. This asset shows the current ledger, and "
+        "fails if an entry was edited, removed or reordered. When a draw was last replayed is what Dagster recorded, "
+        "and not part of the ledger.",
+        [*charges, *draws],
+        code_version="2",
+        kinds={"duckdb", "ledger"},
         automation_condition=WHEN_CHARGED,
-        description=(
-            "What was spent, by what, with which randomness, and what is left. The ledger is append-only: each entry "
-            "contains the SHA-256 of the previous one, and an anchor beside the keys holds the last. A reservation "
-            "counts from before its draw; a settlement records the output of the draw. This asset shows the current "
-            "ledger, and fails if an entry was edited, removed or reordered. When a draw was last replayed is what "
-            "Dagster recorded, and not part of the ledger."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.LEDGER, Zone.PUBLIC, {"duckdb", "ledger"}),
     )
-    @stated_plainly(StageKind.LEDGER)
     def ledger_asset(context: dg.AssetExecutionContext, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         entries = ledger.examine().require_intact()
         rows = _entries_table(entries)
@@ -104,15 +100,13 @@ def build_composition(population: Population) -> dg.AssetsDefinition:
     totals, releases = make_tables(population.name, compare(()))
     names = join_names([dataset.name for dataset in population.datasets])
     cap = format_loss(population.cap)
-    cap = format_loss(population.cap)
     units = " or ".join(dict.fromkeys(dataset.record_name for dataset in population.datasets))
 
-    @dg.asset(
-        key=[population.name, COMPOSITION],
-        deps=[LEDGER_KEY],
-        group_name=LEDGER_GROUP,
-        automation_condition=WHEN_CHARGED,
-        description=f"""All releases from {names} side by side, and their composition.
+    @stage(
+        dg.AssetKey([population.name, COMPOSITION]),
+        LEDGER_GROUP,
+        StageKind.COMPOSITION,
+        f"""All releases from {names} side by side, and their composition.
 
 The releases are shown with all five building blocks of their DP specifications. There is a
 total for each unit and output premetric, within the universes that share all invariants involved: pure ε adds up; zCDP
@@ -122,10 +116,11 @@ for the number of them that a change of the person's characteristics can change.
 belongs to population {population.name}: it bounds the sum of all charges from all its datasets, whatever their unit.
 This sum is an upper bound on the loss. A release without a finite loss (ε = ∞) stands beside all finite totals, and no
 cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
-        code_version=COMPOSITION_VERSION,
-        **attributes(StageKind.COMPOSITION, Zone.PUBLIC, {"duckdb", "ledger", "matplotlib"}),
+        [LEDGER_KEY],
+        code_version="2",
+        kinds={"duckdb", "ledger", "matplotlib"},
+        automation_condition=WHEN_CHARGED,
     )
-    @stated_plainly(StageKind.COMPOSITION)
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         budget = _budget(population.name, population.cap, ledger.examine())
         with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -147,33 +142,23 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
 
 def build_composition_checks(population: Population) -> list[dg.AssetChecksDefinition]:
     """The blocking checks of `composition`: the cap, the chain of the ledger, and the tables that are shown."""
+    key = dg.AssetKey([population.name, COMPOSITION])
 
-    @dg.asset_check(
-        asset=[population.name, COMPOSITION],
-        name="within_cap",
-        description="All charges to the population stay within its cap, and none is infinite unless that is allowed.",
-        **BLOCKING,
+    @stage_check(
+        key,
+        "within_cap",
+        "All charges to the population stay within its cap, and none is infinite unless that is allowed.",
     )
     def within_cap(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(
             find_cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger.examine())
         )
 
-    @dg.asset_check(
-        asset=[population.name, COMPOSITION],
-        name="ledger_intact",
-        description="No ledger entry was edited, removed or reordered.",
-        **BLOCKING,
-    )
+    @stage_check(key, "ledger_intact", "No ledger entry was edited, removed or reordered.")
     def ledger_intact(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(list(ledger.verify()))
 
-    @dg.asset_check(
-        asset=[population.name, COMPOSITION],
-        name="shown_as_charged",
-        description="The tables are those that follow from the current ledger.",
-        **BLOCKING,
-    )
+    @stage_check(key, "shown_as_charged", "The tables are those that follow from the current ledger.")
     def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
         budget = _budget(population.name, population.cap, ledger.examine())
         return check_result(_not_shown(warehouse, make_tables(population.name, budget.comparison)))
@@ -184,22 +169,15 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
 def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
     """The blocking checks of `ledger`: the chain with its anchor, and the table that is shown."""
 
-    @dg.asset_check(
-        asset=LEDGER_KEY,
-        name="ledger_intact",
-        description="No entry was edited, removed or reordered, and the ledger ends where the anchor beside the keys "
-        "says.",
-        **BLOCKING,
+    @stage_check(
+        LEDGER_KEY,
+        "ledger_intact",
+        "No entry was edited, removed or reordered, and the ledger ends where the anchor beside the keys says.",
     )
     def ledger_intact(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(list(ledger.verify()))
 
-    @dg.asset_check(
-        asset=LEDGER_KEY,
-        name="shown_as_charged",
-        description="The table has exactly the entries of the ledger.",
-        **BLOCKING,
-    )
+    @stage_check(LEDGER_KEY, "shown_as_charged", "The table has exactly the entries of the ledger.")
     def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(_not_shown(warehouse, {ENTRIES: _entries_table(ledger.entries())}))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import DRAW_ID, WIDE_ROOM, in_groups, in_one_piece, join_names, plainly, preview
+from assets.conventions import DRAW_ID, WIDE_ROOM, escape_markdown, group_digits, join_digits, join_names, preview
 from assets.ledger.comparison import Charge, Comparison
 from assets.ledger.population import Population
 from assets.ledger.remarks import write_remarks
@@ -146,7 +146,7 @@ def describe_composition(budget: Budget, cap: Loss, title: str) -> dict[str, Any
 def describe_totals(comparison: Comparison) -> dict[str, dg.MetadataValue]:
     """A table of the totals, and for each, what it counts and what it does not count, with the reason."""
     rows = list_total_rows(comparison)
-    counts = [f"- **{row['loss']} for one {row['unit']}** counts {plainly(row['counts'])}" for row in rows]
+    counts = [f"- **{row['loss']} for one {row['unit']}** counts {escape_markdown(row['counts'])}" for row in rows]
     return {"totals": _table(_TOTALS, rows), "what they count": dg.MetadataValue.md("\n".join(counts))}
 
 
@@ -179,10 +179,10 @@ def _describe_charge(charge: Charge) -> str:
         "charged": f"{format_loss(charge.loss)}, exactly {charge.loss}, to {known.population}",
         "recorded at": f"{entry.recorded_at} by run {known.authorization.get('run', 'not recorded')}",
         "authorized by": charge.authorized_by,
-        "draw": in_groups(entry.draw_id),
-        "commitment": in_groups(entry.commitment),
-        "hash of the entry": in_groups(entry.hash),
-        "output": f"{in_groups(str(settled.output_version))} (entry {settled.sequence})" if settled else "none",
+        "draw": group_digits(entry.draw_id),
+        "commitment": group_digits(entry.commitment),
+        "hash of the entry": group_digits(entry.hash),
+        "output": f"{group_digits(str(settled.output_version))} (entry {settled.sequence})" if settled else "none",
     }
     lines = [f"- {name}: {fact}" for name, fact in facts.items()]
     return "\n".join([f"**Entry {entry.sequence}: {describe_draw(charge)}**\n", *lines])
@@ -207,7 +207,7 @@ def read_last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]
         materialization = events[0].asset_materialization if events else None
         at = datetime.fromtimestamp(event.timestamp, UTC)
         if materialization and DRAW_ID in materialization.metadata:
-            replays[in_one_piece(str(materialization.metadata[DRAW_ID].value))] = (
+            replays[join_digits(str(materialization.metadata[DRAW_ID].value))] = (
                 f"{format_minute(at.isoformat())}, {'same output' if evaluation.passed else 'not the same output'}"
             )
     return replays

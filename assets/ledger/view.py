@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from assets.conventions import join_names, shortened
+from assets.conventions import join_names, shorten_digest
 from assets.ledger.comparison import Charge, Comparison, Share, list_charges
 from assets.ledger.population import Population
 from mechanisms.accounting.composition import DoesNotCompose, drop_infinite, fits, warn_of_infinite
@@ -199,8 +199,8 @@ def list_charge_rows(
             "loss": " at\u00a0".join(keep_together(part) for part in format_loss(charge.loss).split(" at ")),
             "total": budget.through(charge).spent,
             "unit": charge.specification.flavor.unit,
-            "draw": shortened(charge.entry.draw_id),
-            "commitment": shortened(charge.entry.commitment),
+            "draw": shorten_digest(charge.entry.draw_id),
+            "commitment": shorten_digest(charge.entry.commitment),
             "custody": charge.custody,
             "authorized by": "automatic" if charge.authorized_by == AUTOMATIC else charge.authorized_by,
             "settled": f"entry {charge.settled.sequence}, {format_minute(charge.settled.recorded_at)}"

@@ -6,9 +6,9 @@ memory bounded.
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,15 +49,15 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
     def distributions(self) -> Mapping[str, Distribution]:
         """The distribution of the noise of each query, by the query's name, in the order of the draw.
 
-        Queries whose noise is no sum are left out; a method that has such queries also defines `query_names`,
-        `perturbed` and `unlikely`.
+        Queries whose noise is no sum are left out; a method that has such queries also defines `query_names`, `perturb`
+        and `unlikely`.
         """
 
     def query_names(self) -> Sequence[str]:
         return list(self.distributions())
 
     @abstractmethod
-    def exact(self, session: Session) -> Iterator[B]:
+    def exact(self, session: Session, /) -> Iterator[B]:
         """The stored exact counts in the order of the draw.
 
         Raises:
@@ -65,7 +65,7 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
         """
 
     @abstractmethod
-    def stored(self, session: Session) -> Iterator[B]:
+    def stored(self, session: Session, /) -> Iterator[B]:
         """The stored measurements in the order of the draw, in batches of the same shapes as those of `exact`.
 
         Raises:
@@ -76,7 +76,7 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
     def store(self, session: Session, batches: Iterator[B]) -> None:
         """Write the measurements, which come in the order of the draw. All batches must be consumed."""
 
-    def perturbed(self, session: Session, key: bytes) -> Iterator[B]:
+    def perturb(self, session: Session, key: bytes) -> Iterator[B]:
         """The noisy counts in the order of the draw: by default, the exact counts plus independent noise.
 
         Args:
@@ -100,13 +100,6 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
             counted[exact.query] = counted[exact.query] + part if exact.query in counted else part
         return find_misfits(counted)
 
-    def surplus(self, session: Session) -> list[str]:
-        """Problems with stored measurements that `stored` does not read; none by default."""
-        return []
-
-    def drawn(self, session: Session, key: bytes) -> Iterable[B]:
-        return _Drawn(self, session, key)
-
     def version_of(self, draw: Draw[Inputs], output: Iterable[B]) -> str:
         hashed = _Hashed(output, self.query_names())
         for _ in hashed:
@@ -124,30 +117,23 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
         except GridError:
             return None
 
-    def not_measured_once(self, session: Session) -> list[str]:
-        try:
-            for _ in self.stored(session):
-                pass
-        except GridError as error:
-            return [str(error)]
-        return self.surplus(session)
+    def find_unmeasured(self, session: Session, /) -> list[str]:
+        return find_gap(self.stored(session))
 
-    def noise_found(self, session: Session) -> tuple[list[str], str]:
+    def check_noise(self, session: Session, /) -> tuple[list[str], str]:
         stored = _Hashed(self.stored(session), self.query_names())
         unlikely = self.unlikely(zip(self.exact(session), stored, strict=True))
         return unlikely, stored.version()
 
 
-@dataclass(frozen=True)
-class _Drawn(Generic[B]):
-    """The output of a draw, computed anew in every iteration."""
-
-    method: BatchedCounts[Any, B]
-    session: Session
-    key: bytes = field(repr=False)
-
-    def __iter__(self) -> Iterator[B]:
-        return self.method.perturbed(self.session, self.key)
+def find_gap(batches: Iterable[Batch]) -> list[str]:
+    """The problem if some declared cell is not stored exactly once, from batches that check it as they are read."""
+    try:
+        for _ in batches:
+            pass
+    except GridError as error:
+        return [str(error)]
+    return []
 
 
 class _Hashed(Generic[B]):

@@ -14,11 +14,15 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from assets.measurement.grid import GridCounts
+from assets.measurement.grid import GridCounts, Query
 from assets.release.columns import ARROW, Column
+from assets.release.gate import Gate
 from assets.release.names import COLUMNS_OF_COUNTS
 from assets.release.release import Release
-from resources.statements import Fragment, Table
+from assets.release.stage import Recipes
+from assets.tabulation.asset import tables_gate
+from mechanisms.sampling.noise import Distribution
+from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 MOST_CELLS = 20_000_000
@@ -84,15 +88,23 @@ class DeclaredTable:
 
 
 class DeclaredCounts(GridCounts[R]):
-    """A method whose cells are those of declared tables.
+    """A method whose cells are those of declared tables, each of which has one query and is published with its noise.
 
-    A mechanism defines `declared_tables` and the budgets of their noise (`queries`, one query for each table).
+    A mechanism defines `declared_tables` and the noise of their cells (`noise_of`). The published table is
+    `product_<name>`.
     """
 
     @property
     @abstractmethod
     def declared_tables(self) -> Sequence[DeclaredTable]:
         """The tables, in an order that does not depend on the order of their declarations."""
+
+    @abstractmethod
+    def noise_of(self, table: DeclaredTable) -> Distribution:
+        """The distribution of the noise of every cell of a table."""
+
+    def queries(self) -> Sequence[Query]:
+        return [Query(table.name, self.noise_of(table), table.size) for table in self.declared_tables]
 
     def build_grid(self) -> pa.Table:
         """All cells, table by table, with the columns `table_name` and `cell`."""
@@ -107,11 +119,11 @@ class DeclaredCounts(GridCounts[R]):
     def described_cells(self) -> Iterable[pa.Table]:
         return [self.grid, *(table.cells() for table in self.declared_tables)]
 
-    def counts_recipe(self, session: Session) -> Recipe:
+    def counts_recipe(self, session: Session, /) -> Recipe:
         tables = [
             {
                 "name": session.register(f"name_{table.name}", pa.table({"table_name": [table.name]})),
-                "cells": _registered_cells(session, table),
+                "cells": session.register(f"cells_{table.name}", table.cells()),
                 "records": table.records,
                 "columns": list(table.columns),
             }
@@ -119,15 +131,20 @@ class DeclaredCounts(GridCounts[R]):
         ]
         return "measurement/declared_counts", {}, {"tables": tables}
 
-    def noisy_table_recipe(self, session: Session, table: DeclaredTable) -> Recipe:
-        """The recipe of a published table: its noisy counts, with the values of their cells."""
-        names = {
-            "cells": _registered_cells(session, table),
-            "measurements": self.measurements_table,
-            "columns": list(table.columns),
+    def table_recipes(self, session: Session) -> Recipes:
+        """By published table, how it is made: its noisy counts, with the values of their cells."""
+        return {
+            self.release.public(f"product_{table.name}"): (
+                "measurement/declared_table",
+                {"table_name": table.name},
+                {
+                    "cells": session.register(f"cells_{table.name}", table.cells()),
+                    "measurements": self.measurements_table,
+                    "columns": list(table.columns),
+                },
+            )
+            for table in self.declared_tables
         }
-        return "measurement/declared_table", {"table_name": table.name}, names
 
-
-def _registered_cells(session: Session, table: DeclaredTable) -> Fragment:
-    return session.register(f"cells_{table.name}", table.cells())
+    def further_gates(self) -> Sequence[Gate[R]]:
+        return [tables_gate(self.table_recipes)]

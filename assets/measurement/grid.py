@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assets.measurement.batches import Batch, BatchedCounts
-from assets.measurement.method import COUNTS, MEASUREMENTS, GridError
+from assets.measurement.batches import Batch, BatchedCounts, find_gap
+from assets.measurement.method import MEASUREMENTS, GridError
+from assets.release.dataset import Size
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.release import Release
-from assets.release.size import Size
 from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution, Perturbation
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session
@@ -84,8 +84,8 @@ class GridCounts(BatchedCounts[R, Batch]):
     The table of counts has the columns `draw_order` (from 0), the columns of the grid, and `count`. The table of
     measurements also has `noise_distribution` and `variance`.
 
-    A mechanism defines `queries`, `build_grid`, `counts_recipe`, `declared_parameters` and `table_gates`; this class
-    defines the other hooks of `BatchedCounts`.
+    A mechanism defines `queries`, `build_grid` and `counts_recipe`; this class defines the other hooks of
+    `BatchedCounts`.
     """
 
     @abstractmethod
@@ -105,14 +105,10 @@ class GridCounts(BatchedCounts[R, Batch]):
         cells = self.build_grid()
         return cells.add_column(0, _ORDER, pa.array(np.arange(len(cells))))
 
-    @abstractmethod
-    def declared_parameters(self) -> Mapping[str, Any]:
-        """The parameters that the draw depends on, apart from the cells."""
-
     @final
     def parameters(self) -> Mapping[str, Any]:
         """The declared parameters, and a hash of what every cell is: with other cells it is another draw."""
-        return {**self.declared_parameters(), "cells": self._cells_version}
+        return {**super().parameters(), "cells": self._cells_version}
 
     def described_cells(self) -> Iterable[pa.Table]:
         """Tables that say what every cell is, in the order of the draw; the grid by default."""
@@ -134,7 +130,7 @@ class GridCounts(BatchedCounts[R, Batch]):
     def numbers(self, size: Size) -> int:
         return sum(query.cells for query in self.measured)
 
-    def require_chargeable(self, session: Session) -> None:
+    def require_chargeable(self, session: Session, /) -> None:
         """Refuse, before the charge, queries that do not make up the grid, and noise that cannot be stored."""
         if sum(query.cells for query in self.measured) != len(self.grid):
             self.release.refuse("the queries have another number of cells than the grid")
@@ -154,10 +150,6 @@ class GridCounts(BatchedCounts[R, Batch]):
         return digest.hexdigest()
 
     @property
-    def counts_table(self) -> Table:
-        return self.release.confidential(COUNTS)
-
-    @property
     def measurements_table(self) -> Table:
         return self.release.public(MEASUREMENTS)
 
@@ -171,16 +163,15 @@ class GridCounts(BatchedCounts[R, Batch]):
             if not isinstance(query.distribution, Perturbation)
         }
 
-    def exact(self, session: Session) -> Iterator[Batch]:
+    def exact(self, session: Session, /) -> Iterator[Batch]:
         yield from self._batches(self._read(session, self.counts_table, self.grid))
 
-    def stored(self, session: Session) -> Iterator[Batch]:
+    def stored(self, session: Session, /) -> Iterator[Batch]:
         yield from self._batches(self.read_measurements(session))
 
     def store(self, session: Session, batches: Iterator[Batch]) -> None:
         counts = pa.concat_arrays([pa.array(batch.values) for batch in batches])
-        made = self._with_noise(self.grid.append_column(_COUNT, counts))
-        table = session.register("drawn", made)
+        table = session.register("drawn", self._with_noise(self.grid.append_column(_COUNT, counts)))
         session.create(self.measurements_table, _IN_ORDER, table=table)
 
     def slices(self, cells: pa.Table) -> Iterator[tuple[Query, pa.Table]]:
@@ -199,15 +190,13 @@ class GridCounts(BatchedCounts[R, Batch]):
         return self._read(session, self.measurements_table, self._with_noise(self.grid))
 
     @final
-    def further_gates(self) -> Sequence[Gate[R]]:
-        complete = Gate[R](
-            "grid_complete", self.counts_stage, "Every declared cell is counted exactly once.", _complete
-        )
-        return [complete, *self.table_gates()]
+    def counts_gates(self) -> Sequence[Gate[R]]:
+        words = "Every declared cell is counted exactly once."
+        return [*super().counts_gates(), Gate("grid_complete", self.counts_stage, words, self._find_uncounted)]
 
-    @abstractmethod
-    def table_gates(self) -> Sequence[Gate[R]]:
-        """The gates that this mechanism adds to those of `NoisyCounts` and `GridCounts`."""
+    def _find_uncounted(self, context: ReleaseContext[R]) -> list[str]:
+        with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            return find_gap(self.exact(session))
 
     def _batches(self, cells: pa.Table) -> Iterator[Batch]:
         for query, part in self.slices(cells):
@@ -221,40 +210,28 @@ class GridCounts(BatchedCounts[R, Batch]):
         )
 
     def _read(self, session: Session, table: Table, expected: pa.Table) -> pa.Table:
-        found, name = in_order(session, table), self.release.schema
-        if sorted(found.column_names) != sorted([*expected.column_names, _COUNT]):
+        cells, name = in_order(session, table), self.release.schema
+        if sorted(cells.column_names) != sorted([*expected.column_names, _COUNT]):
             raise GridError(f"{name}: the columns are not {', '.join([*expected.column_names, _COUNT])}")
-        if found.schema.field(_COUNT).type != pa.int64():
+        if cells.schema.field(_COUNT).type != pa.int64():
             raise GridError(f"{name}: counts are not 64-bit integers")
-        if found[_COUNT].null_count:
-            raise GridError(f"{name}: {found[_COUNT].null_count:,} cells have no count")
-        if len(found) != len(expected):
-            raise GridError(f"{name}: {len(found):,} cells, but {len(expected):,} are declared")
+        if cells[_COUNT].null_count:
+            raise GridError(f"{name}: {cells[_COUNT].null_count:,} cells have no count")
+        if len(cells) != len(expected):
+            raise GridError(f"{name}: {len(cells):,} cells, but {len(expected):,} are declared")
         for column in expected.column_names:
             try:
-                same = pc.equal(found[column].cast(expected.schema.field(column).type), expected[column])
+                same = pc.equal(cells[column].cast(expected.schema.field(column).type), expected[column])
             except pa.ArrowException:
                 raise GridError(
                     f"{name}: column {column} is not of type {expected.schema.field(column).type}"
                 ) from None
-            wrong = len(found) - (pc.sum(same).as_py() or 0)
+            wrong = len(cells) - (pc.sum(same).as_py() or 0)
             if wrong:
                 raise GridError(f"{name}: cells whose {column} is not as declared: {wrong:,}")
-        return found
+        return cells
 
 
 def in_order(session: Session, table: Table) -> pa.Table:
     """Counts or measurements in the order of the draw."""
     return session.arrow(_IN_ORDER, table=table)
-
-
-def _complete(context: ReleaseContext[R]) -> list[str]:
-    method = context.method
-    assert isinstance(method, GridCounts)
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        try:
-            for _ in method.exact(session):
-                pass
-        except GridError as error:
-            return [str(error)]
-    return []

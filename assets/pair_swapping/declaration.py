@@ -14,8 +14,8 @@ from assets.release.columns import Role
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.numbers import SwapRate
+from assets.release.published import Product
 from assets.release.release import ReleaseDeclaration
-from assets.tabulation.declaration import Product
 from mechanisms.pair_swapping.design import PairSwappingDesign
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from assets.charge.drawing import make_output
-from assets.gates.shared import count_problem, differing, differing_table
+from assets.gates.shared import count_differences, count_problem, differing_table
 from assets.pair_swapping.records import SwappedRecords, households_recipe, stage_units
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, PairSwappingRelease
 from assets.release.gate import Gate, ReleaseContext
@@ -112,4 +112,4 @@ def _compare(context: Context, columns: list[str], what: str, selection: SQL | N
         if selection:
             before = session.stage("selected_before", selection, records=before)
             after = session.stage("selected_after", selection, records=after)
-        return count_problem(differing(session, before, after, columns), what)
+        return count_problem(count_differences(session, before, after, columns), what)

@@ -1,34 +1,30 @@
 """Targeted pair swapping as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import dagster as dg
 
 from assets.pair_swapping.gates import find_pair_problems, find_rate_problems, pair_swapping_gates
 from assets.pair_swapping.records import (
     UNIT,
-    VERSION_TABLE,
     SwappedRecords,
     build_households,
-    counted_with,
     draw_records,
-    imputed_record,
     published_tables,
     stored_version,
     write_records,
 )
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
 from assets.pair_swapping.statement import LOSS_SOURCE, WHY, pair_swapping_statement
-from assets.release.columns import described
-from assets.release.draw import Draw, Inputs, StaleInputError, published_version
+from assets.release.columns import describe_columns
+from assets.release.dataset import CEF
+from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version, version_table
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, Method
+from assets.release.method import CHARGE, Fact, Method, release_hook
 from assets.release.plan import Plan
-from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
-from mechanisms.accounting.specification import Specification
 from mechanisms.pair_swapping.design import MECHANISM
 from mechanisms.pair_swapping.pairing import VERSION
 from resources.custody import Custody
@@ -40,17 +36,12 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
     mechanism = MECHANISM
     version = VERSION
     stages = (HOUSEHOLDS, CHARGE, SWAPPED, TABLES)
-    charge_follows = (HOUSEHOLDS,)
-    draws_from_cef = True
-    draw_follows = (HOUSEHOLDS,)
+    draw_follows = (CEF, HOUSEHOLDS)
     draw_stage = SWAPPED
     drawn_table = SWAPPED
     drawn_words = "swapped records"
     drawn_columns: ClassVar[Mapping[str, str]] = {"unit": UNIT.description}
-    charge_columns: ClassVar[Mapping[str, str]] = {
-        "swap_rate": "Share of each state's households that is selected",
-        "loss": "The loss: no finite one",
-    }
+    tables = release_hook(published_tables)
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -61,7 +52,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
                 [SWAPPED],
                 "Products, counted from the swapped records only.",
                 self.table_recipes,
-                described({**release.variables, **release.person_variables}),
+                describe_columns({**release.variables, **release.person_variables}),
             ),
         ]
 
@@ -84,37 +75,31 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
             for product in self.release.declaration.products
         }
 
-    def parameters(self) -> Mapping[str, Any]:
-        return {**self.release.design.as_record(), "imputed": imputed_record(self.release)}
-
-    def counted_with(self) -> Mapping[str, Any]:
-        return counted_with(self.release)
-
     def records_version(self, session: Session, custody: Custody) -> str:
         """The keyed version of all that a draw is made from: the coded households and the CEF."""
         tables = [self.release.confidential(HOUSEHOLDS), *self.release.dataset.cef_tables()]
-        return session.content_version(tables, self.version_key(custody))
+        return session.content_version(tables, self.release.version_key(custody))
 
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:
-        return {HOUSEHOLDS: [self.release.public(VERSION_TABLE)]}
+        return {HOUSEHOLDS: [version_table(self.release, HOUSEHOLDS)]}
 
     def inputs(self, session: Session, custody: Custody) -> Inputs:
-        return Inputs({HOUSEHOLDS: published_version(session, self.release.public(VERSION_TABLE))})
-
-    def specification(self, inputs: Inputs) -> Specification:
-        return self.release.design.specification(self.release.dataset.name)
+        return Inputs({HOUSEHOLDS: read_published_version(session, version_table(self.release, HOUSEHOLDS))})
 
     def plan(self) -> Plan:
         return Plan(
-            self.release.design.specification(self.release.dataset.name),
+            self.release.specification,
             facts={
                 "loss": f"ε = ∞ ({LOSS_SOURCE}). {WHY}",
                 "share of each state's households that is selected": str(self.release.design.swap_rate),
             },
         )
 
-    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
-        return {"swap_rate": str(self.release.design.swap_rate), "loss": str(self.specification(inputs).loss)}
+    def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
+        return {
+            "swap_rate": (str(self.release.design.swap_rate), "Share of each state's households that is selected"),
+            "loss": (str(self.release.specification.loss), "The loss: no finite one"),
+        }
 
     def charge_description(self) -> str:
         return f"ε = ∞ ({LOSS_SOURCE}). {WHY}"
@@ -152,9 +137,6 @@ The result is stored as records of units and persons, without the keys of the re
 
     def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
         return stored_version(session, self.release)
-
-    def tables(self) -> Sequence[PublishedTable]:
-        return published_tables(self.release)
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return pair_swapping_statement(self.release, draw, output_version)

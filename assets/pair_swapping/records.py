@@ -7,34 +7,27 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.conventions import StageKind, attributes, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import StageKind
 from assets.pair_swapping.release import ADULT, HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
-from assets.release.contents import counted_from
-from assets.release.draw import publish_version
-from assets.release.published import PublishedColumn, PublishedTable
-from assets.tabulation.declaration import Product
-from assets.tabulation.dictionary import published_column
+from assets.release.dataset import CEF
+from assets.release.published import Product, PublishedColumn, PublishedTable, describe_column
+from assets.release.stage import build_stage
 from mechanisms.pair_swapping.design import MECHANISM
 from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, Swapped, swap_pairs
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
-from resources.statements import SQL, Fragment, Table, Zone
-from resources.warehouse import Recipe, Session, Warehouse
+from resources.statements import SQL, Fragment, Table
+from resources.warehouse import Recipe, Session
 
 UNIT = PublishedColumn("unit", "integer", "Number of the unit, from 1; the order is by content, not that of any file")
 
 IN_ORDER = SQL("pair_swapping/in_order", "SELECT * FROM {{ households }} ORDER BY block, unit_key")
 _UNITS = SQL("pair_swapping/numbered_units", "SELECT unit, {{ variables | ids }} FROM {{ moved }} ORDER BY unit")
-
-CODE_VERSION = "1"
-VERSION_TABLE = f"{HOUSEHOLDS}_version"
 
 HOUSEHOLD_COLUMNS = {
     "unit_key": "Key of the unit",
@@ -52,44 +45,19 @@ def build_households(
     release: PairSwappingRelease, version_of: Callable[[Session, Custody], str]
 ) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "households"]`; `version_of` keys all that a draw is made from."""
-
-    @dg.asset(
-        key=release.key(HOUSEHOLDS),
-        deps=[release.dataset_key("cef")],
-        group_name=release.schema,
-        description=(
-            "The households that may be swapped, as codes: where they are, who can be their partner, and their values "
-            f"of the key variables ({', '.join(release.design.key)}). Confidential: the charge lets out only a keyed "
-            "version of the records, which becomes part of the draw id."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
+    return build_stage(
+        release,
+        HOUSEHOLDS,
+        StageKind.COUNTS,
+        "The households that may be swapped, as codes: where they are, who can be their partner, and their values of "
+        f"the key variables ({', '.join(release.design.key)}). Confidential: the charge lets out only a keyed version "
+        "of the records, which becomes part of the draw id.",
+        [CEF],
+        lambda session: {release.confidential(HOUSEHOLDS): households_recipe(session, release)},
+        HOUSEHOLD_COLUMNS,
+        version=lambda session, tables, custody: version_of(session, custody),
+        publishes_version=True,
     )
-    @stated_plainly(StageKind.COUNTS)
-    def households(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        table = release.confidential(HOUSEHOLDS)
-        with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-            with session.transaction():
-                name, values, names = households_recipe(session, release)
-                session.create(table, name, values, **names)
-            version = version_of(session, custody)
-            counted = counted_from(session, custody, release.dataset, counted_with(release))
-            schema = table_schema(session.columns(table), HOUSEHOLD_COLUMNS)
-        publish_version(warehouse, custody, release, HOUSEHOLDS, release.public(VERSION_TABLE), version, counted)
-        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={"dagster/column_schema": schema})
-
-    return households
-
-
-def counted_with(release: PairSwappingRelease) -> dict[str, Any]:
-    """The parameters that the coded households follow from."""
-    return {"key": list(release.design.key), "imputed": imputed_record(release)}
-
-
-def imputed_record(release: PairSwappingRelease) -> dict[str, Any] | None:
-    """Which households are imputed, as plain values that are equal if they mean the same."""
-    imputed = release.declaration.imputed
-    return {"column": imputed.column, "values": sorted(imputed.values)} if imputed else None
 
 
 def stage_units(session: Session, release: PairSwappingRelease, *, swapped: bool = False) -> Fragment:
@@ -203,7 +171,7 @@ def published_tables(release: PairSwappingRelease) -> list[PublishedTable]:
     variables = {SWAPPED: release.variables, SWAPPED_PERSONS: release.person_variables}
     records = []
     for name, (title, description, key) in words.items():
-        columns = (published_column(column, declared) for column, declared in variables[name].items())
+        columns = (describe_column(column, declared) for column, declared in variables[name].items())
         records.append(PublishedTable(name, title, description, release.public(name), (UNIT, *columns), key))
     return [*records, *(_describe_product(release, product) for product in release.declaration.products)]
 
@@ -216,7 +184,7 @@ def _describe_product(release: PairSwappingRelease, product: Product) -> Publish
         f"{product.description} Counted from the swapped records; combinations that do not occur have no row.".strip(),
         release.public(product.table),
         (
-            *(published_column(name, variables[name]) for name in product.columns),
+            *(describe_column(name, variables[name]) for name in product.columns),
             PublishedColumn("count", "integer", f"Number of {product.of} after swapping"),
         ),
         product.columns,

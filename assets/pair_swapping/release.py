@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from assets.cef.census import CensusDeclaration
 from assets.pair_swapping.declaration import PairSwappingDeclaration
 from assets.release.columns import Column
 from assets.release.names import find_repeated
+from assets.release.published import Product
 from assets.release.release import Release
-from assets.tabulation.declaration import Product
 from mechanisms.pair_swapping.design import PairSwappingDesign
 
 HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS = "households", "swapped", "swapped_persons"
@@ -65,6 +66,15 @@ class PairSwappingRelease(Release):
     @property
     def has_finite_loss(self) -> bool:
         return False
+
+    @property
+    def counted_with(self) -> Mapping[str, Any]:
+        """What the coded households follow from, with those that are imputed, equal for declarations of one meaning."""
+        imputed = self.declaration.imputed
+        return {
+            "key": list(self.design.key),
+            "imputed": {"column": imputed.column, "values": sorted(imputed.values)} if imputed else None,
+        }
 
     @property
     def key_column(self) -> str:

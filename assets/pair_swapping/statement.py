@@ -1,8 +1,7 @@
 """The part of a certificate that is specific to pair swapping: figures, with the texts of `statement.md`."""
 
-from assets.pair_swapping.records import imputed_record
 from assets.pair_swapping.release import HOUSEHOLDS, PairSwappingRelease
-from assets.release.columns import titles
+from assets.release.columns import title_columns
 from assets.release.draw import Draw, Inputs
 from assets.release.prose import Prose
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Parameter, Statement
@@ -15,9 +14,9 @@ LOSS_SOURCE, WHY = PROSE("loss source"), PROSE("why")
 
 def pair_swapping_statement(release: PairSwappingRelease, draw: Draw[Inputs], output_version: str) -> Statement:
     """The statement of the certificate about the mechanism."""
-    design, imputed = release.design, imputed_record(release)
+    design, imputed = release.design, release.counted_with["imputed"]
     rate = str(design.swap_rate)
-    names = titles({**release.variables, **release.person_variables})
+    names = title_columns({**release.variables, **release.person_variables})
     values: dict[str, str | float | tuple[str, ...]] = {
         "Swap rate": float(design.swap_rate),
         "Key variables": tuple(names[name] for name in design.key),

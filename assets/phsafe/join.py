@@ -8,16 +8,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import StageKind, attributes, preview, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, preview
 from assets.phsafe.release import PERSON_COLUMNS, UNIT_COLUMNS, PHSafeRelease
-from assets.release.contents import with_recodes
+from assets.release.dataset import CEF
+from assets.release.stage import build_stage
 from mechanisms.phsafe.runs import RUNS, Iterated
-from resources.custody import Custody
-from resources.statements import Table, Zone
-from resources.warehouse import Recipe, Session, Warehouse
+from resources.statements import Table
+from resources.warehouse import Recipe, Session
 
-CODE_VERSION = "1"
 JOINED, REPORT = "truncated_join", "truncation_report"
 
 _CODES = {
@@ -78,37 +76,23 @@ def _names(release: PHSafeRelease) -> dict[str, Any]:
 
 
 def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=release.key(JOINED),
-        deps=[release.dataset_key("cef")],
-        group_name=release.schema,
-        description=_join_description(release),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
+    return build_stage(
+        release,
+        JOINED,
+        StageKind.COUNTS,
+        _join_description(release),
+        [CEF],
+        lambda session: {release.confidential(JOINED): join_recipe(session, release)},
+        {},
+        metadata=lambda session, _: _shown_if_synthetic(session, release, release.confidential(REPORT)),
+        finish=lambda session, _: write_report(session, release),
     )
-    @stated_plainly(StageKind.COUNTS)
-    def truncated_join(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-            with session.transaction():
-                write_join(session, release)
-            key = with_recodes(custody.version_key(), release.dataset.recodes((*UNIT_COLUMNS, *PERSON_COLUMNS)))
-            version = session.content_version([release.confidential(JOINED)], key)
-            metadata = _shown_if_synthetic(session, release, release.confidential(REPORT))
-            schema = table_schema(session.columns(release.confidential(JOINED)))
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(version), metadata={**metadata, "dagster/column_schema": schema}
-        )
-
-    return truncated_join
 
 
-def write_join(session: Session, release: PHSafeRelease) -> None:
-    """Write the counts of the truncated join, and the report of what truncation leaves out."""
-    report = release.confidential(REPORT)
-    name, values, names = join_recipe(session, release)
-    session.create(release.confidential(JOINED), name, values, **names)
+def write_report(session: Session, release: PHSafeRelease) -> None:
+    """Write the report of what truncation leaves out; without truncation, there is none."""
+    report, (name, values, names) = release.confidential(REPORT), report_recipe(release)
     if names["truncation"]:
-        name, values, names = report_recipe(release)
         session.create(report, name, values, **names)
     else:
         session.run("warehouse/drop_table", table=report)

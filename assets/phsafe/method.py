@@ -1,33 +1,27 @@
 """PHSafe as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
 
 import dagster as dg
 import pyarrow as pa
 
-from assets.measurement.counts import build_counts
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS
+from assets.measurement.method import COUNTS, MEASUREMENTS, budget_facts, build_counts
 from assets.phsafe.gates import finished_gates, join_gate
 from assets.phsafe.grid import counts_recipe, list_cells, list_queries
 from assets.phsafe.join import JOINED, build_truncated_join
 from assets.phsafe.plan import parameter_tables, phsafe_plan
 from assets.phsafe.postprocessed import build_exact_measurements, build_finished, build_postprocessed
 from assets.phsafe.published import published_tables
-from assets.phsafe.release import PERSON_COLUMNS, UNIT_COLUMNS, PHSafeRelease
+from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.statement import phsafe_statement
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN
-from assets.release.plan import Plan
-from assets.release.published import PublishedTable
+from assets.release.method import CHARGE, PLAN, Fact, release_hook
 from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES
-from mechanisms.accounting.specification import Specification
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION
-from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 CELL_COLUMNS = {
@@ -51,13 +45,9 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     publishes_also_from = (PLAN, "postprocessed")
     charge_follows = (PLAN, COUNTS)
     drawn_columns = CELL_COLUMNS
-    charge_columns: ClassVar[Mapping[str, str]] = {
-        "output_premetric": "How the loss is measured",
-        "unbounded": "Loss for one person added or removed, exact",
-        "bounded": "Loss for one person's record changed, exact; this is charged",
-        "bounded_rounded_up": "Loss for one person's record changed, rounded up",
-        "lines": "Number of measured pairs of a run and a level",
-    }
+    plan = release_hook(phsafe_plan)
+    plan_tables = release_hook(parameter_tables)
+    tables = release_hook(published_tables)
 
     @property
     def charges(self) -> bool:
@@ -67,7 +57,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         release = self.release
         counted = build_counts(
             self,
-            [release.key(JOINED)],
+            [JOINED],
             "The exact counts of every released region, iteration and basis cell, zeros included. The cells follow "
             "from the declaration alone.",
             CELL_COLUMNS,
@@ -83,36 +73,15 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     def build_grid(self) -> pa.Table:
         return list_cells(self.release.design)
 
-    def counts_recipe(self, session: Session) -> Recipe:
+    def counts_recipe(self, session: Session, /) -> Recipe:
         return counts_recipe(session, self.release.confidential(JOINED), self.grid)
 
-    def table_gates(self) -> Sequence[Gate[PHSafeRelease]]:
+    def further_gates(self) -> Sequence[Gate[PHSafeRelease]]:
         return [join_gate(), *(finished_gates(self.release) if self.charges else [])]
 
-    def columns_read(self) -> Collection[str]:
-        return (*UNIT_COLUMNS, *PERSON_COLUMNS)
-
-    def declared_parameters(self) -> Mapping[str, Any]:
-        return self.release.design.as_record()
-
-    def specification(self, inputs: Inputs) -> Specification:
-        return self.release.design.specification(self.release.dataset.name)
-
-    def plan(self) -> Plan:
-        return phsafe_plan(self.release)
-
-    def plan_tables(self) -> Mapping[Table, pa.Table]:
-        return parameter_tables(self.release)
-
-    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
-        design = self.release.design
-        return {
-            "output_premetric": design.bounded.output_premetric,
-            "unbounded": str(design.unbounded),
-            "bounded": str(design.bounded),
-            "bounded_rounded_up": float(design.bounded.round_up()),
-            "lines": len(design.released),
-        }
+    def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
+        design, counted = self.release.design, "measured pairs of a run and a level"
+        return budget_facts(design, len(design.released), "one person", "one person's record", counted)
 
     def charge_description(self) -> str:
         gaussian = self.release.design.noise is Noise.GAUSSIAN
@@ -133,9 +102,6 @@ the exact counts."""
         return f"""Every exact count of {len(design.released)} pairs of a run and a level, plus independent noise:
 {noise}, with the unbounded budget of its run and level. Noisy counts may be negative. The finished tables are computed
 from them."""
-
-    def tables(self) -> Sequence[PublishedTable]:
-        return published_tables(self.release)
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return phsafe_statement(self.release, draw.inputs, output_version)

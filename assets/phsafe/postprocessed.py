@@ -5,8 +5,7 @@
 
 import dagster as dg
 
-from assets.conventions import StageKind, attributes, named, preview, public_table_metadata, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, named, preview
 from assets.measurement.grid import GridCounts
 from assets.measurement.method import COUNTS, MEASUREMENTS
 from assets.phsafe.estimates import estimate_tables
@@ -19,15 +18,13 @@ from assets.phsafe.tables import (
     list_measured_files,
     table_recipes,
 )
+from assets.release.stage import build_stage, store_rows
 from assets.tabulation.asset import build_tables
 from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
 from mechanisms.phsafe.tables import SHELL
 from mechanisms.states import STATES
-from resources.custody import Custody
 from resources.statements import Zone
-from resources.warehouse import Session, Warehouse
-
-CODE_VERSION = "2"
+from resources.warehouse import Session
 
 _COLUMNS = {
     "table_name": "The finished table, PH1 to PH8",
@@ -43,30 +40,17 @@ _COLUMNS = {
 
 def build_postprocessed(method: GridCounts[PHSafeRelease]) -> dg.AssetsDefinition:
     release = method.release
-
-    @dg.asset(
-        key=release.key("postprocessed"),
-        deps=[release.key(MEASUREMENTS)],
-        group_name=release.schema,
-        description=_description(release),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "numpy"}),
+    return build_stage(
+        release,
+        "postprocessed",
+        StageKind.POSTPROCESSING,
+        _description(release),
+        [MEASUREMENTS],
+        lambda session: {release.public(ESTIMATES): store_rows(session, "made", estimate_tables(method, session))},
+        _COLUMNS,
+        kinds={"duckdb", "numpy"},
+        code_version="2",
     )
-    @stated_plainly(StageKind.POSTPROCESSING)
-    def postprocessed(warehouse: Warehouse) -> dg.MaterializeResult:
-        table = release.public(ESTIMATES)
-        with warehouse.session(writes=Zone.PUBLIC) as session:
-            made = estimate_tables(method, session)
-            with session.transaction():
-                session.create(table, "warehouse/all", source=session.register("made", made))
-            version = session.content_version([table])
-            metadata = public_table_metadata(session, table)
-            schema = table_schema(session.columns(table), _COLUMNS)
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(version), metadata={**metadata, "dagster/column_schema": schema}
-        )
-
-    return postprocessed
 
 
 def build_finished(release: PHSafeRelease) -> dg.AssetsDefinition:
@@ -84,32 +68,23 @@ def build_finished(release: PHSafeRelease) -> dg.AssetsDefinition:
 
 def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "exact_measurements"]` of a release that is not private."""
-
-    @dg.asset(
-        key=release.key("exact_measurements"),
-        deps=[release.key(COUNTS)],
-        group_name=release.schema,
-        description=(
-            "The exact counts in the production format, without noise and therefore without its distribution and "
-            "variance, for tuning on synthetic data. Confidential. This release charges, draws and publishes nothing."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.TABULATION, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
+    counts = release.confidential(COUNTS)
+    return build_stage(
+        release,
+        "exact_measurements",
+        StageKind.TABULATION,
+        "The exact counts in the production format, without noise and therefore without its distribution and variance, "
+        "for tuning on synthetic data. Confidential. This release charges, draws and publishes nothing.",
+        [COUNTS],
+        lambda session: {
+            release.confidential(f"exact_{name.lower()}"): file_recipe(session, name, counts, noisy=False)
+            for name in list_measured_files(release.design)
+        },
+        metadata=lambda session, tables: {"tables": ", ".join(map(named, tables))},
+        version=lambda session, tables, custody: session.content_version(tables, custody.version_key()),
+        zone=Zone.CONFIDENTIAL,
+        code_version="2",
     )
-    @stated_plainly(StageKind.TABULATION)
-    def exact_measurements(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        written = [release.confidential(f"exact_{name.lower()}") for name in list_measured_files(release.design)]
-        with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-            with session.transaction():
-                for table, file in zip(written, list_measured_files(release.design), strict=True):
-                    name, values, names = file_recipe(session, file, release.confidential(COUNTS), noisy=False)
-                    session.create(table, name, values, **names)
-            version = session.content_version(written, custody.version_key())
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(version), metadata={"tables": ", ".join(named(table) for table in written)}
-        )
-
-    return exact_measurements
 
 
 def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.MetadataValue]:

@@ -53,6 +53,10 @@ class PHSafeRelease(Release):
             self.refuse("private: only a dataset declared synthetic allows exact counts, for tuning")
 
     @property
+    def columns_read(self) -> tuple[str, ...]:
+        return (*UNIT_COLUMNS, *PERSON_COLUMNS)
+
+    @property
     def products(self) -> tuple[str, ...]:
         """The finished tables to publish: the declared ones, by default all that the released runs allow."""
         return tuple(self.declaration.products) or available_products(self.design)

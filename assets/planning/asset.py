@@ -12,19 +12,17 @@ from typing import Any, Protocol
 
 import dagster as dg
 
-from assets.charge.assessment import would_leave
-from assets.conventions import StageKind, attributes, named, one_click_away, preview, table_schema
-from assets.failures import stated_plainly
+from assets.charge.assessment import predict_budget
+from assets.conventions import StageKind, named, one_click_away, preview, table_schema
 from assets.pictures import picture
 from assets.planning.expectation import Machine, format_expectation, this_machine
 from assets.planning.lines import format_exactly
 from assets.release.method import PLAN, Method
 from assets.release.plan import Cells, Curve, Line, Plan, PlanRequest
+from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
-
-CODE_VERSION = "1"
 
 _MARKS_IN_WORDS = 5
 """The most marks that the words of a chart name."""
@@ -53,14 +51,9 @@ def build_plan(
     """
     release = method.release
 
-    @dg.asset(
-        key=release.key(PLAN),
-        group_name=release.schema,
-        description=_description(release.schema),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "ledger", "matplotlib"}),
+    @release_stage(
+        release, PLAN, StageKind.PLAN, _description(release.schema), kinds={"duckdb", "ledger", "matplotlib"}
     )
-    @stated_plainly(StageKind.PLAN)
     def plan(config: PlanRequest, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         planned = declared = plan_declaration(config)
         if not config.is_empty:
@@ -95,7 +88,7 @@ def plan_metadata(
         metadata["total of what is declared"] = format_total(before)
     try:
         release = planned.method.release
-        metadata["budget"], refusal = would_leave(release.dataset, release.name, plan.loss, ledger.read())
+        metadata["budget"], refusal = predict_budget(release.dataset, release.name, plan.loss, ledger.read())
     except LedgerError as error:
         # What is planned does not depend on it; a charge will be refused.
         metadata["budget"], refusal = f"not known: {error}", ""
@@ -158,8 +151,7 @@ def _store_tables(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[s
     published = method.tables() if method.charges else []
     with warehouse.session(writes=Zone.PUBLIC) as session:
         with session.transaction():
-            for table, source in tables.items():
-                session.create(table, "warehouse/all", source=session.register(table.name, source))
+            create_tables(session, {table: store_rows(session, table.name, rows) for table, rows in tables.items()})
         first = next(iter(tables))
         columns = [column for table in published if table.table == first for column in table.columns]
         descriptions = {column.name: column.description for column in columns}
@@ -167,7 +159,7 @@ def _store_tables(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[s
             "version": session.content_version(list(tables)),
             "tables": ", ".join(map(named, tables)),
             "dagster/row_count": session.count(first),
-            "dagster/column_schema": table_schema(session.columns(first), descriptions),
+            COLUMN_SCHEMA: table_schema(session.columns(first), descriptions),
         }
 
 

@@ -25,9 +25,8 @@ import numpy as np
 
 from assets.cef.generated import GeneratedDeclaration
 from assets.cef.readers import MA1940_SIZES
-from assets.release.dataset import DatasetDeclaration, Reader
+from assets.release.dataset import DatasetDeclaration, Reader, Size
 from assets.release.method import Method
-from assets.release.size import Size, like_2020
 
 SLOPES = Path(__file__).with_name("slopes.json")
 
@@ -39,6 +38,21 @@ _FAR = 10
 _MINUTE, _HOUR = 60, 3600
 _MOST_SECONDS, _MOST_MINUTES = 100, 100
 """Up to these, a duration is stated in seconds, or in minutes."""
+
+_PERSONS_2020, _UNITS_2020 = 331_449_281, 140_498_736
+"""The persons and the housing units of the 2020 Census, in the states and the District of Columbia."""
+
+_PLACES_2020 = {
+    "TABBLKST": 51,
+    "TABBLKCOU": 3_143,
+    "TABTRACTCE": 84_414,
+    "TABBLKGRPCE": 239_780,
+    "TABBLK": 8_132_968,
+    "PLACEFP": 31_617,
+    "AIANNHCE": 704,
+}
+"""Its places, by the column of the census layout that tells them apart. Source: the Census Bureau's tallies of
+geographic entities."""
 
 _REPEATED = 5
 _SORTED, _HASHED, _LOOPED = 2**19, 2**23, 2**18
@@ -293,6 +307,19 @@ def expected_size(dataset: DatasetDeclaration, records: int | None = None) -> Si
     if isinstance(dataset, GeneratedDeclaration):
         return dataset.generated.size
     return Size(sum(MA1940_SIZES.values()), 0) if dataset.reader is Reader.MA1940 else None
+
+
+def like_2020(persons: int) -> Size:
+    """The size of a census in which there are as many housing units and places for each person as in 2020.
+
+    Args:
+        persons: the number of persons, at least 1.
+    """
+
+    def share(number: int) -> int:
+        return max(1, -(-number * persons // _PERSONS_2020))
+
+    return Size(share(_UNITS_2020), persons, {column: share(number) for column, number in _PLACES_2020.items()})
 
 
 def this_machine(home: Path, published: Path, *, in_lake: bool = False) -> Machine:

@@ -18,20 +18,16 @@ import dagster as dg
 import duckdb
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from assets.confidentiality import deployed_nodes
+from assets.confidentiality import list_deployed_nodes
 from assets.conventions import (
     DRAW_ID,
-    NO_CONFIG,
-    POOL,
     StageKind,
-    attributes,
     check_result,
-    in_groups,
-    in_one_piece,
+    group_digits,
+    join_digits,
     markdown_table,
     preview,
 )
-from assets.failures import stated_plainly
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
 from assets.publication import record
@@ -56,10 +52,11 @@ from assets.publication.signature import (
     sign,
     verify,
 )
-from assets.release.gate import ReleaseContext
+from assets.release.gate import ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
-from assets.release.verdicts import verdicts_of
+from assets.release.stage import release_stage
+from assets.stages import stage_check
 from mechanisms.accounting.losses import format_number
 from resources.chain import RESERVE, WITHDRAW, Entry, find, settled_draws
 from resources.custody import Custody
@@ -67,27 +64,25 @@ from resources.ledger import Ledger, of_population
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
 
-CODE_VERSION = "2"
-
 
 def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinition, dg.AssetChecksDefinition]:
     """The asset `[dataset, release, "publication"]`, and the check of its files."""
     release = method.release
 
-    @dg.asset(
-        key=release.key(PUBLICATION),
-        deps=[release.key(stage) for stage in _sources(method)],
-        group_name=release.schema,
-        description=_description(release),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.PUBLICATION, Zone.PUBLIC, {"csv", "parquet", "html"}),
+    @release_stage(
+        release,
+        PUBLICATION,
+        StageKind.PUBLICATION,
+        _description(release),
+        _sources(method),
+        kinds={"csv", "parquet", "html"},
+        code_version="2",
     )
-    @stated_plainly(StageKind.PUBLICATION)
     def publication(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
         release_context = ReleaseContext(
-            method, warehouse, custody, ledger, deployed_nodes(context), verdicts_of(context.run.run_id)
+            method, warehouse, custody, ledger, list_deployed_nodes(context), find_verdicts(context.run.run_id)
         )
         certificate, sums = publish(release_context)
         return dg.MaterializeResult(
@@ -99,9 +94,9 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
                 "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
                 "ledger entry": certificate.ledger.sequence,
                 "files": _preview_files(certificate),
-                DRAW_ID: in_groups(certificate.randomness.draw_id),
-                "randomness commitment": in_groups(certificate.randomness.commitment),
-                CHECKSUMS: in_groups(sums),
+                DRAW_ID: group_digits(certificate.randomness.draw_id),
+                "randomness commitment": group_digits(certificate.randomness.commitment),
+                CHECKSUMS: group_digits(sums),
                 "checks passed": dg.MetadataValue.md(
                     markdown_table(["check", "rule"], [(check.name, check.description) for check in certificate.checks])
                 ),
@@ -132,19 +127,18 @@ def _sources(method: Method[Any, Any, Any]) -> list[str]:
 def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
     key = release.key(PUBLICATION)
 
-    @dg.asset_check(
-        asset=key,
-        name="files_as_published",
-        description="The published files are signed, and are exactly those of the last materialization.",
-        pool=POOL,
-        config_schema=NO_CONFIG,
+    @stage_check(
+        key,
+        "files_as_published",
+        "The published files are signed, and are exactly those of the last materialization.",
+        blocking=False,
     )
     def files_as_published(
         context: dg.AssetCheckExecutionContext, custody: Custody, ledger: Ledger
     ) -> dg.AssetCheckResult:
         event = context.instance.get_latest_materialization_event(key)
         materialization = event.asset_materialization if event else None
-        recorded = in_one_piece(str(materialization.metadata[CHECKSUMS].value)) if materialization else None
+        recorded = join_digits(str(materialization.metadata[CHECKSUMS].value)) if materialization else None
         names = release.dataset.name, release.name
         return check_result(publication_problems(release.published, *names, custody, ledger, recorded))
 

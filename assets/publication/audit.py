@@ -15,7 +15,7 @@ from typing import Any
 import dagster as dg
 
 from assets.charge.drawing import ReplayError, UnchargedDrawError
-from assets.confidentiality import Node
+from assets.confidentiality import Nodes
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_unlike_tables
 from assets.publication.asset import publication_problems
@@ -100,7 +100,7 @@ class DrawRecord:
 
 
 def audit(
-    methods: Sequence[Method[Any, Any, Any]], nodes: Mapping[str, Node], ledger: Ledger, published: Path, made_at: str
+    methods: Sequence[Method[Any, Any, Any]], nodes: Nodes, ledger: Ledger, published: Path, made_at: str
 ) -> dict[str, Any]:
     """Audit the ledger, every release and every publication. Nothing is charged, and no table is changed.
 
@@ -161,7 +161,7 @@ def write_report(record: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
 
 def _audit_release(
     method: Method[Any, Any, Any],
-    nodes: Mapping[str, Node],
+    nodes: Nodes,
     ledger: Ledger,
     entries: Sequence[Entry],
     replays: dict[str, str],

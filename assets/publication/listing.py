@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import dagster as dg
 
-from assets.conventions import plainly
+from assets.conventions import escape_markdown
 from assets.publication.placement import place_file, publications
 from assets.release.release import Release
 
@@ -28,7 +28,7 @@ def link(release: Release, name: str = "") -> dg.MetadataValue:
     path = "/".join((release.dataset.name, release.name, name))
     if release.address:
         address = f"{release.address.rstrip('/')}/{quote(path)}"
-        return dg.MetadataValue.md(f"[{plainly(name or release.name)}](<{address}>)")
+        return dg.MetadataValue.md(f"[{escape_markdown(name or release.name)}](<{address}>)")
     return dg.MetadataValue.path(path)
 
 

@@ -1,5 +1,6 @@
 """What every release has: the values that stages exchange, and the interface that a mechanism implements.
 
-Nothing here imports a stage. `method` is the interface. `release`, `dataset`, `structure`, `columns` and `numbers`
-define declarations. `draw`, `gate`, `published` and `statement` define the values that stages exchange.
+Nothing here imports a shared stage. `method` is the interface, and `stage` makes the assets. `release`, `dataset`,
+`columns` and `numbers` define declarations. `draw`, `gate`, `published` and `statement` define the values that stages
+exchange. `seal` and `contents` prove what is stored.
 """

@@ -24,17 +24,11 @@ from assets.release.recodes import MOST_BANDS, Band, Bands, Coding, GivenBound, 
 
 LONGEST_PATTERN = 1000
 
-
-_INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
-
-
-_DECIMAL = re.compile(r"-?[0-9]{1,14}(\.[0-9]{1,4})?", re.ASCII)
-
-
 _LONGEST_INTEGER = 64
 """The bits of an integer that is longer than any column holds, and that Python might refuse to write as text."""
 
-
+_INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_DECIMAL = re.compile(r"-?[0-9]{1,14}(\.[0-9]{1,4})?", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
@@ -81,7 +75,7 @@ class Role(StrEnum):
 
 
 @contextmanager
-def _named(field: str) -> Iterator[None]:
+def _name_error(field: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
@@ -114,12 +108,10 @@ def _typed(kind: ColumnType, value: object) -> Value:
 
 _Given = int | float | str | bool
 
-
 _GivenValues = Annotated[
     list[_Given] | dict[_Given, str],
     WithJsonSchema({"type": ["array", "object"], "minItems": 1, "minProperties": 1}),
 ]
-
 
 _GivenMerge = Annotated[
     dict[str, list[_Given]],
@@ -194,19 +186,19 @@ class Column(Part):
     def _keep_names_as_given(cls, given: object, info: ValidationInfo) -> object:
         if given is None:
             return given
-        each = {"bands": "band", "merge": "category"}[info.field_name or ""]
+        kind = {"bands": "band", "merge": "category"}[info.field_name or ""]
         if not (isinstance(given, Mapping) and given):
-            raise ValueError(f"it is a nonempty mapping with the name of each {each}")
-        for name, of in given.items():
+            raise ValueError(f"it is a nonempty mapping with the name of each {kind}")
+        for name, values in given.items():
             if not isinstance(name, str) or not name:
-                raise ValueError(f"{shown(name)} is not the name of a {each}; put it in quotes")
-            if each == "band" and not isinstance(of, Mapping | Band):
+                raise ValueError(f"{shown(name)} is not the name of a {kind}; put it in quotes")
+            if kind == "band" and not isinstance(values, Mapping | Band):
                 raise ValueError(f"{shown(name)}: a band has at_least, below, or both")
-            if each == "category" and not (
-                isinstance(of, list | tuple) and of and all(isinstance(code, _Given) for code in of)
+            if kind == "category" and not (
+                isinstance(values, list | tuple) and values and all(isinstance(code, _Given) for code in values)
             ):
                 raise ValueError(f"{shown(name)}: a category has a nonempty list of codes")
-        if len(given) > MOST_BANDS and each == "band":
+        if len(given) > MOST_BANDS and kind == "band":
             raise ValueError(f"at most {MOST_BANDS:,} bands are allowed")
         return given
 
@@ -235,16 +227,8 @@ class Column(Part):
 
     def _check_which_recodes_fit(self) -> None:
         kind, name = self.type, self.type.value
-        declared = [
-            field
-            for field, given in (
-                ("bands", self.bands is not None),
-                ("merge", self.merge is not None),
-                ("top_coded", self.top_coded),
-                ("bottom_coded", self.bottom_coded),
-            )
-            if given
-        ]
+        fields = ("bands", "merge", "top_coded", "bottom_coded")
+        declared = [field for field in fields if getattr(self, field) not in (None, False)]
         if self.everything_else is not None and self.merge is None:
             raise ValueError("everything_else is for a column with merge")
         if not declared:
@@ -292,8 +276,7 @@ class Column(Part):
             raise ValueError("a string column must declare its domain: values or a pattern")
 
     def _check_values(self) -> None:
-        codes = self.codes
-        if len(set(codes)) < len(codes):
+        if len(set(self.codes)) < len(self.codes):
             raise ValueError("a code occurs twice in values")
         lowest, highest = self.bounds
         if lowest is not None and highest is not None and lowest > highest:  # type: ignore[operator]
@@ -310,28 +293,21 @@ class Column(Part):
                 other; a declaration that was accepted does not raise it.
         """
         if self.bands is not None:
-            with _named("bands"):
-                return Bands.ordered(
-                    {name: self._ends(name, band.at_least, band.below) for name, band in self.bands.items()}
-                )
+            with _name_error("bands"):
+                ends = {name: self._type_all(name, (band.at_least, band.below)) for name, band in self.bands.items()}
+                return Bands.ordered({name: (start, end) for name, (start, end) in ends.items()})
         if self.merge is not None:
-            with _named("merge"):
-                return Merge(
-                    {name: self._codes(name, codes) for name, codes in self.merge.items()}, self.everything_else
-                )
+            with _name_error("merge"):
+                codes = {name: self._type_all(name, codes) for name, codes in self.merge.items()}
+                return Merge(codes, self.everything_else)
         if self.top_coded or self.bottom_coded:
             lowest, highest = self.bounds
             return Coding(lowest if self.bottom_coded else None, highest if self.top_coded else None)
         return None
 
-    def _ends(self, name: str, *given: object) -> tuple[Value | None, Value | None]:
-        with _named(name):
-            lowest, highest = (None if end is None else _typed(self.type, end) for end in given)
-        return lowest, highest
-
-    def _codes(self, name: str, given: Sequence[object]) -> tuple[Value, ...]:
-        with _named(name):
-            return tuple(_typed(self.type, code) for code in given)
+    def _type_all(self, name: str, given: Sequence[object]) -> tuple[Value | None, ...]:
+        with _name_error(name):
+            return tuple(None if value is None else _typed(self.type, value) for value in given)
 
     def in_cef(self, name: str) -> "Column":
         """The column as the CEF has it, under the name `name`: an ordinary column, whose domain follows from a recode.
@@ -342,12 +318,12 @@ class Column(Part):
         if recode is None:
             return self
         origin = f"ecoded from {self.source or name}: {recode.in_words}"
-        said = f"{self.description.rstrip('. ')} (r{origin})." if self.description else f"R{origin}."
-        recoded: dict[str, Any] = {"description": said, "source": None, "top_coded": False, "bottom_coded": False}
+        description = f"{self.description.rstrip('. ')} (r{origin})." if self.description else f"R{origin}."
+        recoded: dict[str, Any] = {"description": description} | dict.fromkeys(("top_coded", "bottom_coded"), False)
         if not isinstance(recode, Coding):
             recoded |= {"type": ColumnType.STRING, "values": recode.meanings}
             recoded |= dict.fromkeys(("bands", "merge", "everything_else"))
-        return self.model_copy(update=recoded)
+        return self.model_copy(update=recoded | {"source": None})
 
     @property
     def follows_persons(self) -> bool:
@@ -361,11 +337,8 @@ class Column(Part):
 
     @property
     def labels(self) -> dict[Value, str]:
-        return (
-            {_typed(self.type, code): label for code, label in self.values.items()}
-            if isinstance(self.values, Mapping)
-            else {}
-        )
+        values = self.values if isinstance(self.values, Mapping) else {}
+        return {_typed(self.type, code): label for code, label in values.items()}
 
     @property
     def bounds(self) -> tuple[Value | None, Value | None]:
@@ -404,8 +377,8 @@ class Column(Part):
     def domain_in_words(self) -> str:
         """The domain in words, short enough for a message or a table cell."""
         if self.values is not None:
-            shown = [str(code) for code in self.codes[:12]]
-            return f"[{', '.join(shown)}{', …' if len(self.codes) > len(shown) else ''}]"
+            first = [str(code) for code in self.codes[:12]]
+            return f"[{', '.join(first)}{', …' if len(self.codes) > len(first) else ''}]"
         if self.pattern is not None:
             return f"matching {self.pattern}"
         lowest, highest = self.bounds
@@ -418,11 +391,11 @@ class Column(Part):
         return f"any {self.type.value}"
 
 
-def titles(columns: Mapping[str, Column]) -> dict[str, str]:
+def title_columns(columns: Mapping[str, Column]) -> dict[str, str]:
     return {name: column.title or name.replace("_", " ") for name, column in columns.items()}
 
 
-def described(columns: Mapping[str, Column]) -> dict[str, str]:
+def describe_columns(columns: Mapping[str, Column]) -> dict[str, str]:
     return {name: column.description for name, column in columns.items()}
 
 
@@ -431,7 +404,7 @@ def whole(pattern: str) -> str:
     return rf"\A(?:{pattern})\z"
 
 
-def distinct(columns: dict[str, Column]) -> dict[str, Column]:
+def require_distinct_columns(columns: dict[str, Column]) -> dict[str, Column]:
     """The columns, unless the case of letters, which DuckDB ignores, is all that two names differ in.
 
     Raises:
@@ -445,7 +418,7 @@ def distinct(columns: dict[str, Column]) -> dict[str, Column]:
     return columns
 
 
-def recodes_beside(layout: Mapping[str, Column], columns: dict[str, Column]) -> dict[str, Column]:
+def require_recodes(layout: Mapping[str, Column], columns: dict[str, Column]) -> dict[str, Column]:
     """The columns, unless one is not recoded or has the name of a column of a layout.
 
     Raises:
@@ -457,7 +430,7 @@ def recodes_beside(layout: Mapping[str, Column], columns: dict[str, Column]) -> 
             raise ValueError(f"{name}: the layout has a column {taken[name.casefold()]}; choose another name")
         if column.recode is None:
             raise ValueError(f"{name}: it is not recoded; declare bands, merge, top_coded or bottom_coded")
-    return distinct(columns)
+    return require_distinct_columns(columns)
 
 
 class RecordTable(Part):
@@ -477,7 +450,7 @@ class RecordTable(Part):
     @field_validator("columns")
     @classmethod
     def _check_names(cls, columns: dict[str, Column]) -> dict[str, Column]:
-        return distinct(columns)
+        return require_distinct_columns(columns)
 
     @model_validator(mode="after")
     def _check_key(self) -> Self:

@@ -4,8 +4,8 @@ The charge records them in the ledger. If the records of one dataset are charged
 of its own, the ledger recognizes them. The versions cover the CEF and every source file of records, so that another
 selection of columns from the same file is recognized too. Nobody can test them against guessed records without the key.
 
-Two more versions are kept beside them: that of the whole source, by which a source that has not changed is recognized
-and not read again; and that of the CEF in the order of its rows, which is found out faster than the other one.
+Two more versions are kept: of the whole source, so that an unchanged source is not read again; and of the CEF in the
+order of its rows, which takes less time to compute than its content version.
 
 The seals of stages that count the CEF contain its version as they counted it. A charge follows from counts of the
 current CEF only.
@@ -14,14 +14,14 @@ current CEF only.
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from assets.release.dataset import CEF_TABLES, DatasetDeclaration
+from assets.release.dataset import CEF, CEF_TABLES, DatasetDeclaration
 from assets.release.seal import SealError, require_sealed, seal_stage
 from resources.chain import canonicalize
 from resources.custody import Custody
@@ -31,7 +31,6 @@ from resources.warehouse import Session, Warehouse
 
 CONTENTS = "cef_contents"
 _CEF, _SOURCE, _ORDERED = "cef", "source", "ordered"
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class CefVersions:
     ordered: str
 
 
-def file_versions(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
+def hash_files(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
     """The keyed versions of the source files of a dataset: by table, or by table and field for a geography file.
 
     Returns:
@@ -55,11 +54,11 @@ def file_versions(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[s
     """
     paths = {name: records.path for name, records in dataset.tables.items()}
     paths |= {f"{name}.geography_path": records.geography_path for name, records in dataset.tables.items()}
-    found = {name: _version(root / path, key) for name, path in paths.items() if path is not None}
-    return {name: version for name, version in found.items() if version is not None}
+    versions = {name: _hash_file(root / path, key) for name, path in paths.items() if path is not None}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
-def source_version(dataset: DatasetDeclaration, code_version: str, files: Mapping[str, str], key: bytes) -> str:
+def hash_source(dataset: DatasetDeclaration, code_version: str, files: Mapping[str, str], key: bytes) -> str:
     """The keyed version of everything that a CEF follows from.
 
     Args:
@@ -97,41 +96,40 @@ def publish_contents(
     The stored CEF is not read for it: it may be another one by now.
 
     Args:
-        versions: the keyed versions of its CEF, computed when nobody else could have written it (`ingest`).
-        files: the keyed versions of its source files (`file_versions`).
-        source: the keyed version of all that it was read from (`source_version`); empty to have it read again.
+        versions: of the CEF, computed when no other process could have written it (`ingest`).
+        files: of its source files (`hash_files`).
+        source: of all that it was read from (`hash_source`); empty to have it read again.
     """
     table = _table(dataset)
-    found = {_CEF: versions.content, **files, _SOURCE: source, _ORDERED: versions.ordered}
-    columns = {"content": list(found), "version": list(found.values())}
+    published = {_CEF: versions.content, **files, _SOURCE: source, _ORDERED: versions.ordered}
+    columns = {"content": list(published), "version": list(published.values())}
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-        rows = session.register("contents", pa.table(columns))
-        session.create(table, "warehouse/all", source=rows)
-        seal_stage(session, custody, dataset.name, "cef", [table])
+        session.create(table, "warehouse/all", source=session.register("contents", pa.table(columns)))
+        seal_stage(session, custody, dataset.name, CEF, [table])
 
 
-def published_contents(session: Session, custody: Custody, dataset: DatasetDeclaration) -> tuple[str, ...]:
+def read_contents(session: Session, custody: Custody, dataset: DatasetDeclaration) -> tuple[str, ...]:
     """The keyed versions of the CEF and of its files of records that `publish_contents` wrote.
 
     Raises:
         SealError: if they are missing or were altered.
     """
-    records = (_CEF, *dataset.tables)
-    return tuple(sorted(each for name, each in _published(session, custody, dataset).items() if name in records))
+    published = _published(session, custody, dataset)
+    return tuple(sorted(published[name] for name in (_CEF, *dataset.tables) if name in published))
 
 
-def version_if_unchanged(
+def find_unchanged_version(
     warehouse: Warehouse, custody: Custody, dataset: DatasetDeclaration, source: str
 ) -> str | None:
     """The keyed version of the stored CEF, if it is exactly what was read from the same source; otherwise None.
 
     Args:
-        source: the version of its source as it is now (`source_version`).
+        source: the version of its source as it is now (`hash_source`).
     """
     try:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             published = _published(session, custody, dataset)
-            if published.get(_SOURCE) != source or content_problems(session, custody, dataset):
+            if published.get(_SOURCE) != source or find_content_problems(session, custody, dataset):
                 return None
             left = [name for name in CEF_TABLES if name not in dataset.tables]
             if any(session.columns(Table(Zone.CONFIDENTIAL, dataset.name, name)) for name in left):
@@ -141,14 +139,14 @@ def version_if_unchanged(
         return None
 
 
-def counted_from(
+def compute_basis(
     session: Session, custody: Custody, dataset: DatasetDeclaration, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What the seal of counts says that they follow from: the CEF as it is stored now, and the parameters.
 
     Args:
         session: the session that counts, which reads the confidential zone.
-        parameters: the parameters that the counts follow from (`Method.counted_with`).
+        parameters: the parameters that the counts follow from (`Release.counted_with`).
 
     Raises:
         SealError: if there is no CEF.
@@ -156,18 +154,19 @@ def counted_from(
     return {"cef": _stored_version(session, custody, dataset), "parameters": dict(parameters)}
 
 
-def cef_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
-    """The keyed version of the CEF that `publish_contents` wrote. Raises SealError as `published_contents`."""
+def read_basis(
+    session: Session, custody: Custody, dataset: DatasetDeclaration, parameters: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The same of current counts: the CEF as it was published. Raises SealError as `read_contents`."""
+    return {"cef": read_cef_version(session, custody, dataset), "parameters": dict(parameters)}
+
+
+def read_cef_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
+    """The keyed version of the CEF that `publish_contents` wrote. Raises SealError as `read_contents`."""
     return _published(session, custody, dataset)[_CEF]
 
 
-def _published(session: Session, custody: Custody, dataset: DatasetDeclaration) -> dict[str, str]:
-    table = _table(dataset)
-    require_sealed(session, custody, dataset.name, "cef", [table])
-    return dict(session.rows("warehouse/all", source=table))
-
-
-def content_problems(session: Session, custody: Custody, dataset: DatasetDeclaration) -> list[str]:
+def find_content_problems(session: Session, custody: Custody, dataset: DatasetDeclaration) -> list[str]:
     """The problem if the stored CEF is not the one that was read from the source; empty if it is.
 
     Args:
@@ -176,12 +175,12 @@ def content_problems(session: Session, custody: Custody, dataset: DatasetDeclara
     Raises:
         SealError: if there is no CEF, or the published versions are missing or were altered.
     """
-    if _stored_version(session, custody, dataset) == cef_version(session, custody, dataset):
+    if _stored_version(session, custody, dataset) == read_cef_version(session, custody, dataset):
         return []
     return [f"{dataset.name}: the stored records are not those that were read from the source; materialize cef again"]
 
 
-def versions_of_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVersions:
+def hash_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVersions:
     """The keyed versions of the stored CEF: of its tables and of the recodes that it was made with.
 
     Args:
@@ -194,13 +193,19 @@ def versions_of_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -
 def with_recodes(key: bytes, recodes: Mapping[str, Any]) -> bytes:
     """The key of versions of confidential data that were made with these recodes; the key itself if there are none.
 
-    The data alone are not enough. If another end of a band left a version as it was, everyone who sees both versions,
-    in two certificates or in the event log, would know that no record lies between the two ends.
+    The data alone are not enough. If another end of a band left a version as it was, every reader of both versions, in
+    two certificates or in the event log, would know that no record lies between the two ends.
 
     Args:
         recodes: the recodes of the columns that the data follow from (`DatasetDeclaration.recodes`).
     """
     return hmac.new(key, canonicalize(dict(recodes)), sha256).digest() if recodes else key
+
+
+def _published(session: Session, custody: Custody, dataset: DatasetDeclaration) -> dict[str, str]:
+    table = _table(dataset)
+    require_sealed(session, custody, dataset.name, CEF, [table])
+    return dict(session.rows("warehouse/all", source=table))
 
 
 def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
@@ -220,15 +225,12 @@ def _table(dataset: DatasetDeclaration) -> Table:
     return Table(Zone.PUBLIC, dataset.name, CONTENTS)
 
 
-def _version(path: Path, key: bytes) -> str | None:
+def _hash_file(path: Path, key: bytes) -> str | None:
     """The HMAC of a file's bytes; None if it cannot be read."""
-    digest = hmac.new(key, digestmod=sha256)
     if not path.is_file():
         return None
     try:
         with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+            return file_digest(file, lambda: hmac.new(key, digestmod=sha256)).hexdigest()
     except OSError:
         return None
-    return digest.hexdigest()

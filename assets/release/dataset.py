@@ -5,6 +5,7 @@ This module defines the typed declaration and the rules that it must satisfy ind
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Self
@@ -24,7 +25,6 @@ from assets.release.columns import RecordTable, Role
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName
 from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
-from assets.release.structure import Structure
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD
 from resources.statements import Table, Zone
@@ -36,18 +36,22 @@ class Reader(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     PIPE_SEPARATED = "pipe_separated"
-    """Text separated by `|`, the input files of SafeTab, which have a declaration of their own
-    (`assets.cef.detailed_files`)."""
+    """Text separated by `|`, the input files of SafeTab (`assets.cef.detailed_files`)."""
     MA1940 = "ma1940"
     SYNTHETIC_CENSUS = "synthetic_census"
-    """The generator in `assets.cef.synthetic`, which has a declaration of its own."""
     SYNTHETIC_SURVEY = "synthetic_survey"
-    """The generator in `assets.cef.survey`, which has a declaration of its own."""
 
     @property
     def built_in(self) -> bool:
         """Whether the records do not come from a file of the user."""
         return self not in (Reader.CSV, Reader.PARQUET, Reader.PIPE_SEPARATED)
+
+
+_OTHER_COMPONENTS = {
+    Reader.SYNTHETIC_CENSUS: "a synthetic census is declared by the component SyntheticCensus",
+    Reader.SYNTHETIC_SURVEY: "a synthetic survey is declared by the component SyntheticSurvey",
+    Reader.PIPE_SEPARATED: "files separated by | are declared by the component SafeTabDataset",
+}
 
 
 def _loss(value: object) -> Loss:
@@ -93,6 +97,9 @@ Cap = Annotated[
 ]
 
 
+CEF = "cef"
+"""The stage of a dataset that all its releases begin with."""
+
 CEF_TABLES = ("units", "persons", "households")
 """The names of all tables that the CEF of a dataset can have. Only SafeTab's files have a table of households."""
 
@@ -109,6 +116,62 @@ class UnboundedReleases(StrEnum):
 
     REFUSED = "refused"
     ALLOWED = "allowed"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule that the records of a layout must satisfy together, beyond the rules of single rows and keys.
+
+    Attributes:
+        table: the table whose violating rows are counted, such as `units` or `persons`.
+        column: the column that violates the rule.
+        offence: a description of the violation, without a value of any record.
+        needs: a column that not every dataset of the layout has, in any table. The rule does not apply without it.
+    """
+
+    table: str
+    column: str
+    offence: str
+    needs: str | None = None
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The rules of a layout, which `assets.cef.validation` counts the violations of.
+
+    Attributes:
+        statement: the SQL statement over the dataset's tables that returns one row, with the number of violations of
+            each rule in a column with the rule's name. Its placeholder `rules` lists the rules that apply.
+    """
+
+    statement: str
+    rules: Mapping[str, Rule]
+
+    def select_rules(self, columns: Collection[str]) -> dict[str, Rule]:
+        """The rules that apply to a dataset whose tables have these columns."""
+        return {name: rule for name, rule in self.rules.items() if rule.needs is None or rule.needs in columns}
+
+
+@dataclass(frozen=True)
+class Size:
+    """The expected size of a dataset. It follows from what is public, never from the records.
+
+    Attributes:
+        persons: the number of persons; 0 if the dataset has none.
+        places: by geographic column of the census layout, how many places there are that it tells apart from others.
+    """
+
+    units: int
+    persons: int
+    places: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int:
+        return self.units + self.persons
+
+    def places_of(self, columns: Collection[str]) -> int:
+        """How many places a code of these columns has; no more than there are units. A code of none has one."""
+        return max((self.places.get(column, self.units) for column in columns), default=1)
 
 
 _NAME = TypeAdapter[str](DatasetName)
@@ -159,12 +222,8 @@ class DatasetDeclaration(Declaration):
     @field_validator("reader")
     @classmethod
     def _check_reader(cls, reader: Reader) -> Reader:
-        if reader is Reader.SYNTHETIC_CENSUS:
-            raise ValueError("a synthetic census is declared by the component SyntheticCensus")
-        if reader is Reader.SYNTHETIC_SURVEY:
-            raise ValueError("a synthetic survey is declared by the component SyntheticSurvey")
-        if reader is Reader.PIPE_SEPARATED:
-            raise ValueError("files separated by | are declared by the component SafeTabDataset")
+        if reader in _OTHER_COMPONENTS:
+            raise ValueError(_OTHER_COMPONENTS[reader])
         return reader
 
     @model_validator(mode="before")

@@ -56,10 +56,10 @@ class Declaration(Part):
     @classmethod
     def named(cls, given: Any) -> str:
         """The name of what is declared, as far as it is given; a question mark otherwise."""
-        return given_text(given, "name")
+        return describe_field(given, "name")
 
 
-def given_text(given: Any, field: str) -> str:
+def describe_field(given: Any, field: str) -> str:
     """A field of unchecked attributes for a message."""
     value = given.get(field) if isinstance(given, Mapping) else None
     if value is None:

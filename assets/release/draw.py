@@ -1,7 +1,6 @@
-"""A draw as a value: its inputs, its identifier, and its DP specification.
+"""A draw as a value, the label that ties stored output to it, and the published version of a confidential input.
 
-This module also defines the label that ties stored output to its draw, and the published version of a confidential
-input. `assets.charge` charges and makes draws.
+`assets.charge` charges and makes draws.
 """
 
 from collections.abc import Mapping
@@ -26,13 +25,11 @@ class StaleInputError(RefusedError):
 
 @dataclass(frozen=True)
 class Inputs:
-    """The public description of what a draw is made from.
-
-    A mechanism may add fields that its loss depends on. All fields must be public.
+    """The public description of what a draw is made from. A mechanism may add public fields that its loss depends on.
 
     Attributes:
-        versions: the data version of each input, by the input's name; keyed under the custody if the input is
-            confidential. They become part of the draw id.
+        versions: by the input's name, its data version, which is part of the draw id; keyed under the custody if the
+            input is confidential.
     """
 
     versions: Mapping[str, str]
@@ -56,7 +53,7 @@ class Draw(Generic[I_co]):
     made_of: Mapping[str, Any] = field(default_factory=dict)
 
 
-def label_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> None:
+def label_draw(session: Session, release: Release, draw: Draw[Inputs]) -> None:
     session.create(release.public(DRAWN), "warehouse/label", {"text": draw.draw_id}, column="draw_id")
 
 
@@ -67,24 +64,24 @@ def is_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> bool:
     return session.rows("warehouse/labelled", table=table, column="draw_id") == [(draw.draw_id,)]
 
 
+def version_table(release: Release, stage: str) -> Table:
+    """The public table with the keyed version of a confidential stage."""
+    return release.public(f"{stage}_version")
+
+
 def publish_version(
-    warehouse: Warehouse,
-    custody: Custody,
-    release: Release,
-    stage: str,
-    table: Table,
-    version: str,
-    counted: Mapping[str, Any],
+    warehouse: Warehouse, custody: Custody, release: Release, stage: str, version: str, counted: Mapping[str, Any]
 ) -> None:
     """Write the keyed version of a stage's confidential output to the public zone, sealed, for the charge to read.
 
-    `counted` is what the output was counted from (`assets.release.contents.counted_from`).
+    `counted` is what the output was counted from (`assets.release.contents.compute_basis`).
     """
+    table = version_table(release, stage)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(table, "warehouse/label", {"text": version}, column="version")
         seal_stage(session, custody, release.schema, stage, [table], counted)
 
 
-def published_version(session: Session, table: Table) -> str:
+def read_published_version(session: Session, table: Table) -> str:
     (version,) = session.row("warehouse/labelled", table=table, column="version")
     return str(version)

@@ -3,16 +3,17 @@
 The gates of all releases are in `assets.gates.shared`. Those of one mechanism are in its package.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from assets.confidentiality import Node
+from assets.confidentiality import Nodes
 from assets.release.release import Release
-from assets.release.verdicts import Verdicts
 from mechanisms.refusal import RefusedError
 from resources.custody import Custody
 from resources.ledger import Ledger, Reading
@@ -23,6 +24,51 @@ if TYPE_CHECKING:
     from assets.release.method import Method
 
 R = TypeVar("R", bound=Release)
+
+_RUNS_KEPT = 8
+
+
+class Verdicts:
+    """The verdicts of gates that a run has already reached, so that its publication need not reach them again.
+
+    A gate may keep a verdict only if it follows from values that the gate can name at little cost, and that cannot stay
+    the same when the verdict changes. The replay of a draw follows from the draw id, which covers the exact counts and
+    the parameters, from the commitment to the key, and from the version of the output that the replay gave. A gate that
+    relies on a kept verdict must therefore have read those values again: the draw id from the sealed tables, the
+    settled version in the ledger, and the commitment by opening the key. Whether the stored tables still have the
+    content that these values name is the matter of other gates (`settled`, `counts_as_charged`), which keep none.
+
+    A gate names the values of what it read itself, so a table that was altered while a gate read it, and is restored
+    afterwards, has no verdict. Verdicts are kept in memory, for one run of a process: no database holds them, and the
+    code that reached one is the code that relies on it. Only that a gate passed is kept, and nothing outside a run.
+    """
+
+    def __init__(self, *, in_a_run: bool = False) -> None:
+        self.in_a_run = in_a_run
+        self._kept: set[tuple[str | None, ...]] = set()
+
+    def holds(self, *basis: str | None) -> bool:
+        """Whether a gate found no problem on this basis: its name, and the values that its verdict follows from."""
+        return None not in basis and basis in self._kept
+
+    def keep(self, *basis: str | None) -> None:
+        """Keep that a gate found no problem on this basis. Without a value in it, nothing is kept."""
+        if self.in_a_run and None not in basis:
+            self._kept.add(basis)
+
+
+_runs: OrderedDict[str, Verdicts] = OrderedDict()
+_lock = Lock()
+
+
+def find_verdicts(run_id: str) -> Verdicts:
+    """The verdicts of a run in this process. Those of the last few runs are kept."""
+    with _lock:
+        verdicts = _runs.setdefault(run_id, Verdicts(in_a_run=True))
+        _runs.move_to_end(run_id)
+        while len(_runs) > _RUNS_KEPT:
+            _runs.popitem(last=False)
+        return verdicts
 
 
 @dataclass(frozen=True)
@@ -38,7 +84,7 @@ class ReleaseContext(Generic[R]):
     warehouse: Warehouse
     custody: Custody
     ledger: Ledger
-    nodes: Mapping[str, Node]
+    nodes: Nodes
     verdicts: Verdicts = field(default_factory=Verdicts, compare=False)
 
     @property
@@ -47,9 +93,9 @@ class ReleaseContext(Generic[R]):
 
     @cached_property
     def reading(self) -> Reading:
-        """The ledger as it is when the first gate of this context asks for it: what they say of it is of one moment.
+        """The ledger as it is when the first gate of this context reads it, so that all gates see one state.
 
-        A context that is made of this one (`snapshot`) reads it anew. No key is opened because of it (`charged_key`).
+        A context that is made of this one (`snapshot`) reads it anew. No key is opened because of it.
 
         Raises:
             WarehouseError: if it cannot be read.

@@ -16,35 +16,61 @@ All other stages are assets of the mechanism (`own_assets`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 import dagster as dg
 import pyarrow as pa
 
-from assets.release.contents import cef_version, with_recodes
+from assets.release.contents import read_basis
+from assets.release.dataset import Size
 from assets.release.draw import Draw, Inputs, is_drawn
 from assets.release.gate import Gate
-from assets.release.partitions import Partitions
 from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.release import Release
 from assets.release.seal import require_sealed
-from assets.release.size import Size
 from assets.release.statement import Accuracy, Statement
 from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
 from resources.statements import Table
 from resources.warehouse import Session
 
-PLAN, CHARGE, PUBLICATION = "plan", "charge", "publication"
+PLAN, PREFLIGHT, CHARGE, PUBLICATION = "plan", "preflight", "charge", "publication"
 """The names of the stages that every release has."""
 
+DRAW = "draw"
+"""The metadata of the stage that keeps the keys of partitions, and of each partition of the last of the stages, that
+shows which draw they are made from."""
+
+Fact = tuple[str | int | float, str]
+"""A value that the charge's row shows, and the description of its column."""
+
+T = TypeVar("T")
 R = TypeVar("R", bound=Release)
 I = TypeVar("I", bound=Inputs)  # noqa: E741 - the draw's inputs
 O = TypeVar("O")  # noqa: E741 - the draw's output
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The partitions of a release some of whose stages are made in parts, each in a run of its own.
+
+    Attributes:
+        keys_from: the stage that keeps their keys, before all partitions.
+        stages: the partitioned stages, each after those before it.
+    """
+
+    name: str
+    keys_from: str
+    stages: Sequence[str]
+
+    @property
+    def definition(self) -> dg.DynamicPartitionsDefinition:
+        return dg.DynamicPartitionsDefinition(name=self.name)
 
 
 class Method(ABC, Generic[R, I, O]):
@@ -80,22 +106,13 @@ class Method(ABC, Generic[R, I, O]):
     """Whether the output is made in parts (`in_parts`), in files, before the session that stores it is opened."""
 
     draw_follows: ClassVar[Sequence[str]] = ()
-    """The stages of the release that the draw reads, in addition to the charge."""
-
-    draws_from_cef: ClassVar[bool] = False
-    """Whether the draw reads the CEF directly."""
+    """The stages that the draw reads besides the charge; `cef` if it reads the records."""
 
     closing_stage: ClassVar[str] = "tables"
     """The last stage before the publication, whose asset has the gate on paths from confidential data."""
 
-    charge_follows: ClassVar[Sequence[str]]
-    """The stages that the charge depends on."""
-
-    charge_columns: ClassVar[Mapping[str, str]] = {}
-    """Descriptions of the columns that `charge_facts` adds to the charge's row, by name."""
-
     publishes_also_from: Sequence[str] = ()
-    """The stages that a publication reads, in addition to charge, draw and closing stage."""
+    """The stages that a publication reads besides charge, draw and closing stage."""
 
     def __init__(self, release: R) -> None:
         self.release = release
@@ -109,6 +126,11 @@ class Method(ABC, Generic[R, I, O]):
     @abstractmethod
     def stages(self) -> Sequence[str]:
         """The names of all stages of the release except the publication, in the order in which gates are evaluated."""
+
+    @property
+    def charge_follows(self) -> Sequence[str]:
+        """The stages that the charge depends on besides the CEF: by default, all before it."""
+        return self.stages[: self.stages.index(CHARGE)]
 
     @property
     def partitions(self) -> Partitions | None:
@@ -128,25 +150,12 @@ class Method(ABC, Generic[R, I, O]):
     def own_gates(self) -> Sequence[Gate[R]]:
         """The gates that this mechanism adds to the shared ones."""
 
-    @abstractmethod
     def parameters(self) -> Mapping[str, Any]:
         """All declared parameters that the draw depends on, as plain exact values. They become part of the draw id.
 
         Two declarations with the same meaning must give equal values: sort everything whose order has no meaning.
         """
-
-    def columns_read(self) -> Collection[str]:
-        """The variables of the CEF that the draw follows from; by default all. Their recodes name the draw too."""
-        return [name for records in self.release.dataset.tables.values() for name in records.variables]
-
-    def counted_with(self) -> Mapping[str, Any]:
-        """The parameters that the `charged_tables` follow from; none by default. A charge with others is refused."""
-        return {}
-
-    @final
-    def version_key(self, custody: Custody) -> bytes:
-        """The key of versions of the confidential data that the draw follows from."""
-        return with_recodes(custody.version_key(), self.release.dataset.recodes(self.columns_read()))
+        return {**self.release.counted_with, **self.release.design.as_record()}
 
     @abstractmethod
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:
@@ -156,14 +165,9 @@ class Method(ABC, Generic[R, I, O]):
     def inputs(self, session: Session, custody: Custody) -> I:
         """The inputs of the draw, read from the `charged_tables`."""
 
-    @abstractmethod
     def specification(self, inputs: I) -> Specification:
         """The DP specification of a draw from these inputs. Its loss is charged."""
-
-    @final
-    def charge_inputs(self) -> list[dg.AssetKey]:
-        """The assets that the charge reads, and with it whoever states what it would be."""
-        return [self.release.dataset_key("cef"), *(self.release.key(stage) for stage in self.charge_follows)]
+        return self.release.specification
 
     @final
     def describe(self, session: Session, custody: Custody) -> Draw[I]:
@@ -173,31 +177,24 @@ class Method(ABC, Generic[R, I, O]):
             SealError: if one of the `charged_tables` is not as its stage sealed it, or was made from another
                 CEF or with other parameters.
         """
-        counted = {"cef": cef_version(session, custody, self.release.dataset), "parameters": dict(self.counted_with())}
+        release = self.release
+        counted = read_basis(session, custody, release.dataset, release.counted_with)
         for stage, tables in self.charged_tables().items():
-            require_sealed(session, custody, self.release.schema, stage, tables, counted)
+            require_sealed(session, custody, release.schema, stage, tables, counted)
         inputs = self.inputs(session, custody)
-        recodes = self.release.dataset.recodes(self.columns_read())
+        recodes = release.dataset.recodes(release.columns_read)
         made_of = {
             "mechanism": self.mechanism,
             "version": self.version,
             "parameters": {
                 **self.parameters(),
-                "custody": self.release.custody.value,
+                "custody": release.custody.value,
                 **({"recodes": recodes} if recodes else {}),
             },
             "inputs": dict(inputs.versions),
         }
-        draw_id = custody.draw_id(
-            {
-                "dataset": self.release.dataset.name,
-                "release": self.release.name,
-                "stage": self.draw_stage,
-                "partition": None,
-                **made_of,
-            }
-        )
-        return Draw(draw_id, self.specification(inputs), inputs, made_of)
+        named = {"dataset": release.dataset.name, "release": release.name, "stage": self.draw_stage, "partition": None}
+        return Draw(custody.draw_id(named | made_of), self.specification(inputs), inputs, made_of)
 
     @abstractmethod
     def plan(self) -> Plan:
@@ -211,12 +208,13 @@ class Method(ABC, Generic[R, I, O]):
         """The public tables that the stage `plan` stores, from the declaration alone; none by default."""
         return {}
 
-    def require_chargeable(self, session: Session) -> None:
+    def require_chargeable(self, session: Session, /) -> None:
         """Raise an error if a later stage could not be carried out, before anything is charged; nothing by default."""
 
-    @abstractmethod
-    def charge_facts(self, inputs: I) -> Mapping[str, str | int | float]:
-        """Public facts that the charge's row contains in addition to draw id, commitment and ledger entry."""
+    def charge_facts(self, inputs: I) -> Mapping[str, Fact]:
+        """Public facts that the charge's row contains besides draw id, commitment and ledger entry; by default its
+        loss."""
+        return {"exact_loss": (str(self.specification(inputs).charge), "The loss that is charged, exact")}
 
     @abstractmethod
     def charge_description(self) -> str:
@@ -227,7 +225,7 @@ class Method(ABC, Generic[R, I, O]):
         """What is drawn, in Markdown, for the draw's page."""
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
-        """Public metadata that the draw's page shows in addition to draw id, ledger entry and columns."""
+        """Public metadata that the draw's page shows besides draw id, ledger entry and columns."""
         return {}
 
     @abstractmethod
@@ -276,7 +274,7 @@ class Method(ABC, Generic[R, I, O]):
 
     @final
     def take_version(self, session: Session, draw: Draw[I], version: str) -> None:
-        """Take the content hash of the stored output from somebody who has just read all of it in this session."""
+        """Take the content hash of the stored output from a gate that has just read all of it in this session."""
         session.compute_once(self._version_name(draw), lambda: version)
 
     def _version_name(self, draw: Draw[I]) -> tuple[str, str, str]:
@@ -293,3 +291,21 @@ class Method(ABC, Generic[R, I, O]):
     @abstractmethod
     def statement(self, draw: Draw[I], output_version: str) -> Statement:
         """The statement of the certificate about the mechanism. `output_version` is the version that was settled."""
+
+
+def release_hook(function: Callable[[Any], T]) -> Callable[[Any], T]:
+    """A hook without arguments that calls a function of the release."""
+
+    def hook(method: Method[Any, Any, Any]) -> T:
+        return function(method.release)
+
+    return hook
+
+
+def session_hook(function: Callable[[Session, Any], T]) -> Callable[[Any, Session], T]:
+    """A hook whose argument is a session that calls a function of the session and the release."""
+
+    def hook(method: Method[Any, Any, Any], session: Session) -> T:
+        return function(session, method.release)
+
+    return hook

@@ -44,7 +44,6 @@ _RESERVED_SCHEMAS = frozenset(
     {"information_schema", "pg_catalog", "main", "temp", "system", "confidential", "public", "ledger", "preflight"}
 )
 
-
 N = TypeVar("N", bound=str)
 
 
@@ -60,6 +59,12 @@ def require_distinct_products(products: list[N]) -> list[N]:
     return products
 
 
+def is_too_long(path: str) -> bool:
+    """Whether a path, or one of its parts, has more bytes than Linux allows."""
+    encoded = os.fsencode(path)
+    return len(encoded) > LONGEST_PATH or max(map(len, encoded.split(b"/"))) > LONGEST_FILE
+
+
 def _not_reserved(name: str) -> str:
     if name in _RESERVED_SCHEMAS:
         raise ValueError(f"{name} is a name that the databases, assets or jobs use themselves; choose another one")
@@ -73,8 +78,7 @@ def _not_ours(name: str) -> str:
 
 
 def _possible_path(path: str) -> str:
-    longest = max(len(os.fsencode(part)) for part in path.split("/"))
-    if len(os.fsencode(path)) > LONGEST_PATH or longest > LONGEST_FILE:
+    if is_too_long(path):
         raise ValueError(f"a path has at most {LONGEST_PATH} bytes, and each part of it {LONGEST_FILE}")
     return path
 

@@ -15,17 +15,12 @@ from pydantic import BeforeValidator, WithJsonSchema
 EXPONENT = r"[1-9](\.[0-9]+)?[eE]-[0-9]{1,3}"
 """A number in scientific notation, which YAML may read as text."""
 
-
 FRACTION = r"^[0-9]+(\.[0-9]+|/[0-9]+)?$"
-
 LARGEST_NUMBER = 10**9
-
 LARGEST_DENOMINATOR = 10**12
-
-LEAST_DELTA = Fraction(1, 10**100)
-
 LARGEST_DENOMINATOR_OF_A_RATE = 10**9
 LARGEST_DENOMINATOR_OF_A_DESIGN = 10**6
+LEAST_DELTA = Fraction(1, 10**100)
 
 _LONGEST_TEXT = 250
 _LONGEST_SHOWN = 40
@@ -40,15 +35,12 @@ def shown(value: object) -> str:
 
 
 def exact_fraction(value: object) -> Fraction:
-    """Convert a number from YAML to the fraction that was written.
+    """Convert a number from YAML, or a text such as `1/2`, `0.5` or `40`, to the fraction that was written.
 
     A float stands for the shortest decimal number that is read as it, so 0.1 becomes one tenth.
 
-    Args:
-        value: an integer, a float, a decimal, a fraction, or a text such as `1/2`, `0.5` or `40`.
-
     Raises:
-        ValueError: if the value is none of these, or not finite, or a text that is negative; if its size is more than
+        ValueError: if the value is no number, not finite, or a text that is negative; if its size is more than
             `LARGEST_NUMBER`, or its denominator more than `LARGEST_DENOMINATOR`.
     """
     number = _fraction(value)
@@ -91,11 +83,7 @@ def exact_delta(value: object) -> Fraction:
 
 
 def positive_fraction(value: object) -> Fraction:
-    """Convert a number greater than 0 from YAML to the fraction that was written.
-
-    Raises:
-        ValueError: as `exact_fraction`, and if the number is not greater than 0.
-    """
+    """As `exact_fraction`; raises ValueError if the number is not greater than 0, too."""
     number = exact_fraction(value)
     if number <= 0:
         raise ValueError(f"{shown(value)} is not greater than 0")
@@ -123,11 +111,7 @@ def _margin(value: object) -> Fraction:
 
 
 def exact_swap_rate(value: object) -> Fraction:
-    """Convert a swap rate from YAML to the fraction that was written.
-
-    Raises:
-        ValueError: as `exact_fraction`, and if it is not strictly between 0 and 1, or finer than a billionth.
-    """
+    """As `exact_fraction`; raises ValueError if it is not strictly between 0 and 1, or finer than a billionth, too."""
     rate = exact_fraction(value)
     if not 0 < rate < 1:
         raise ValueError(f"the swap rate must be strictly between 0 and 1 (at 0 and 1, ε is infinite), not {rate}")
@@ -146,12 +130,8 @@ def _design_rate(value: object) -> Fraction:
 
 
 def _schema(number: dict[str, Any], text: str, description: str) -> WithJsonSchema:
-    return WithJsonSchema(
-        {
-            "anyOf": [{"type": "number", **number}, {"type": "string", "pattern": text}],
-            "description": description,
-        }
-    )
+    alternatives = [{"type": "number", **number}, {"type": "string", "pattern": text}]
+    return WithJsonSchema({"anyOf": alternatives, "description": description})
 
 
 _ANY_TEXT = r"^[0-9]+(\.[0-9]+|/0*[1-9][0-9]*)?$"

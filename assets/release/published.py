@@ -1,13 +1,16 @@
-"""Published tables and their columns, as described in the data dictionary."""
+"""Published tables: how they are declared, and how the data dictionary describes them and their columns."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, Self
 
-from assets.release.names import LONGEST_FILE, LONGEST_PATH, OURS
+import dagster as dg
+from pydantic import Field, model_validator
+
+from assets.release.columns import Column, title_columns
+from assets.release.names import LONGEST_FILE, LONGEST_PATH, OURS, ProductName, find_repeated, is_too_long
 from assets.release.release import Release
 from resources.statements import Table
 
@@ -21,7 +24,6 @@ FIELD_TYPES = {
 }
 """By declared type, the type of the Table Schema field, and the DuckDB types that files preserve exactly."""
 
-
 ESTIMATE, STANDARD_ERROR, LOWER, UPPER = ERRORS = ("estimate", "standard_error", "lower", "upper")
 """The columns that every table with errors has, whatever its mechanism."""
 
@@ -29,7 +31,38 @@ CONFIDENCE = 0.9
 """The confidence of every published interval."""
 
 LIST = "integers"
-"""The type that CSV cannot represent: a table with such a column is written as Parquet only."""
+"""A list of integers, which CSV cannot represent: a table with such a column is written as Parquet only."""
+
+
+class Product(dg.Model, dg.Resolvable):
+    """The declaration of a table of counts to publish. A mechanism may add fields."""
+
+    name: ProductName
+    title: str = Field(default="", description="The product's name in words.")
+    description: str = Field(default="", description="What readers should know about the product.")
+    of: Literal["units", "persons"] = Field(
+        default="units", description="What is counted: units (in swapping, the swapped records), or persons."
+    )
+    geography: list[str] = Field(default_factory=list, description="The geographic columns, coarsest first.")
+    dimensions: list[str] = Field(default_factory=list, description="The other columns to tabulate by.")
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if not self.columns:
+            raise ValueError(f"product {self.name}: at least one column is required in geography or dimensions")
+        if repeated := find_repeated(self.columns):
+            raise ValueError(f"product {self.name}: column {repeated[0]} is named twice")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns to tabulate by, geography first."""
+        return (*self.geography, *self.dimensions)
+
+    @property
+    def table(self) -> str:
+        """The name of the product's table in the warehouse."""
+        return f"product_{self.name}"
 
 
 @dataclass(frozen=True)
@@ -37,15 +70,11 @@ class PublishedColumn:
     """A column of a published table, as described in the data dictionary.
 
     Attributes:
-        type: integer, string, boolean, date, decimal, or integers for a list of integers.
-        title: the name of the column in words; "" if it has no other name.
-        values: the values that may occur, each with its label ("" if it has none); empty if they are not listed.
+        type: one of `FIELD_TYPES`; any other raises ValueError.
+        values: the values that may occur, each with its label or ""; empty if they are not listed.
         required: whether every row has a value.
-        total: the name of the column that marks rows with totals over this one, which have no value in it; "" if there
-            are none.
-
-    Raises:
-        ValueError: if the type is not one of these six.
+        total: the column that marks rows with totals over this one, which have no value in it; "" if there are none.
+        title: the name of the column in words; "" if it has no other name.
     """
 
     name: str
@@ -67,9 +96,7 @@ class PublishedTable:
 
     Attributes:
         name: the stem of the file names.
-        table: its address in the warehouse.
-        interval: by which method the 90% interval of each estimate is made, as a sentence; "" if the table has no
-            errors.
+        interval: by which method the 90% interval of each estimate is made, as a sentence; "" if there are no errors.
 
     Raises:
         ValueError: if the name is not valid in a file name, a key column is not among the columns, a table with lists
@@ -109,15 +136,18 @@ class PublishedTable:
         return any(column.type == LIST for column in self.columns)
 
 
+def describe_column(name: str, column: Column, total: str = "") -> PublishedColumn:
+    """A declared column as a column of a published table. `total` is as for `PublishedColumn`."""
+    values: Mapping[Any, str] = {code: column.labels.get(code, "") for code in column.codes}
+    required = not column.nullable and not total
+    title = title_columns({name: column})[name]
+    return PublishedColumn(name, column.type.value, column.description, values, required, total, title)
+
+
 def error_columns(
     kind: str, estimate: str, standard_error: str, *, optional: Collection[str] = ()
 ) -> tuple[PublishedColumn, ...]:
-    """The columns of an estimate and its errors.
-
-    Args:
-        kind: the type of estimate and interval; standard errors are decimals.
-        optional: those of the columns that may be empty.
-    """
+    """The columns of an estimate and its errors, which are decimals. `optional` names those that may be empty."""
     described = {
         ESTIMATE: (kind, estimate),
         STANDARD_ERROR: ("decimal", standard_error),
@@ -145,8 +175,7 @@ def require_placeable(release: Release, tables: Sequence[PublishedTable]) -> Non
             if name in OURS:
                 release.refuse(f"products: {name} is the name of a file or folder that every publication has")
     for table in tables:
-        path = os.fsencode(release.folder.with_name(f".{release.name}.arriving") / f"{table.name}.parquet")
-        if len(path) > LONGEST_PATH or max(map(len, path.split(b"/"))) > LONGEST_FILE:
+        if is_too_long(str(release.folder.with_name(f".{release.name}.arriving") / f"{table.name}.parquet")):
             release.refuse(
                 f"products: {table.name}: its path in the folder of publications would be too long; a path has at most "
                 f"{LONGEST_PATH:,} bytes, and each part of it {LONGEST_FILE}"

@@ -79,7 +79,7 @@ class Bands:
 
     @property
     def in_words(self) -> str:
-        return _meanings(self.meanings)
+        return _join_meanings(self.meanings)
 
     def record(self) -> dict[str, Any]:
         """The recode as plain values that are equal if and only if it means the same."""
@@ -116,15 +116,15 @@ class Merge:
 
     @property
     def meanings(self) -> dict[str, str]:
-        said = {category: _listed(codes) for category, codes in self.categories.items()}
+        meanings = {category: _list_codes(codes) for category, codes in self.categories.items()}
         if self.everything_else is not None:
-            own = said.get(self.everything_else)
-            said[self.everything_else] = "any other value" if own is None else f"{own}, and any other value"
-        return said
+            own = meanings.get(self.everything_else)
+            meanings[self.everything_else] = "any other value" if own is None else f"{own}, and any other value"
+        return meanings
 
     @property
     def in_words(self) -> str:
-        return _meanings(self.meanings)
+        return _join_meanings(self.meanings)
 
     def record(self) -> dict[str, Any]:
         """The recode as plain values that are equal if and only if it means the same."""
@@ -180,12 +180,12 @@ def _in_words(start: Any, end: Any, with_end: bool = False) -> str:
     return f"{start}" if last == start else f"{start} to {last}"
 
 
-def _meanings(meanings: Mapping[str, str]) -> str:
+def _join_meanings(meanings: Mapping[str, str]) -> str:
     more = len(meanings) - _MOST_NAMED
-    said = [f"{name} is {meaning}" for name, meaning in list(meanings.items())[:_MOST_NAMED]]
-    return "; ".join([*said, *([f"and {more:,} more"] if more > 0 else [])])
+    sentences = [f"{name} is {meaning}" for name, meaning in list(meanings.items())[:_MOST_NAMED]]
+    return "; ".join([*sentences, *([f"and {more:,} more"] if more > 0 else [])])
 
 
-def _listed(codes: tuple[Any, ...]) -> str:
+def _list_codes(codes: tuple[Any, ...]) -> str:
     more = len(codes) - _MOST_NAMED
     return ", ".join(map(str, codes[:_MOST_NAMED])) + (f" and {more:,} more" if more > 0 else "")

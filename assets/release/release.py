@@ -4,6 +4,7 @@ The package of each mechanism adds its fields in `declaration`, where the design
 rules that a release must satisfy before anything runs.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -12,12 +13,14 @@ import dagster as dg
 from pydantic import Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.release.dataset import DatasetDeclaration
-from assets.release.declaration import Declaration, given_text
+from assets.release.contents import with_recodes
+from assets.release.dataset import CEF, DatasetDeclaration
+from assets.release.declaration import Declaration, describe_field
 from assets.release.names import ReleaseName
 from assets.release.publisher import UNDECLARED, Publisher
+from mechanisms.accounting.specification import Specification
 from mechanisms.refusal import RefusedError
-from resources.custody import CustodyMode
+from resources.custody import Custody, CustodyMode
 from resources.statements import Table, Zone
 
 
@@ -47,7 +50,7 @@ class ReleaseDeclaration(Declaration):
 
     @classmethod
     def named(cls, given: Any) -> str:
-        return f"{given_text(given, 'dataset')}/{given_text(given, 'name')}"
+        return f"{describe_field(given, 'dataset')}/{describe_field(given, 'name')}"
 
     @field_validator("schedule")
     @classmethod
@@ -121,8 +124,11 @@ class Release:
 
     @property
     def custody(self) -> CustodyMode:
-        """Whether the draw's key can be derived again."""
         return self.declaration.custody
+
+    @property
+    def can_replay(self) -> bool:
+        return self.custody is CustodyMode.ESCROWED
 
     def refuse(self, reason: str) -> NoReturn:
         """Reject the declaration. Always raises DeclarationError."""
@@ -142,8 +148,24 @@ class Release:
             )
 
     @property
-    def can_replay(self) -> bool:
-        return self.custody is CustodyMode.ESCROWED
+    def specification(self) -> Specification:
+        """The DP specification of every draw, in mechanisms whose loss follows from the declaration alone."""
+        specification: Specification = self.design.specification(self.dataset.name)
+        return specification
+
+    @property
+    def counted_with(self) -> Mapping[str, Any]:
+        """The parameters that the tables which the charge reads follow from, as plain values; none by default."""
+        return {}
+
+    @property
+    def columns_read(self) -> Collection[str]:
+        """The variables of the CEF that the draw follows from; by default all. Their recodes name the draw too."""
+        return [name for records in self.dataset.tables.values() for name in records.variables]
+
+    def version_key(self, custody: Custody) -> bytes:
+        """The key of versions of the confidential data that the draw follows from."""
+        return with_recodes(custody.version_key(), self.dataset.recodes(self.columns_read))
 
     @property
     def schema(self) -> str:
@@ -157,15 +179,8 @@ class Release:
         return Table(Zone.CONFIDENTIAL, self.schema, name)
 
     def key(self, stage: str) -> dg.AssetKey:
-        return dg.AssetKey([self.dataset.name, self.name, stage])
-
-    @property
-    def composition_key(self) -> dg.AssetKey:
-        return dg.AssetKey([self.dataset.population, "composition"])
-
-    def dataset_key(self, stage: str) -> dg.AssetKey:
-        """The asset key of a stage that all releases of the dataset share."""
-        return dg.AssetKey([self.dataset.name, stage])
+        """The asset key of a stage; `cef` is that of the dataset."""
+        return dg.AssetKey([self.dataset.name, *([] if stage == CEF else [self.name]), stage])
 
     @property
     def folder(self) -> Path:

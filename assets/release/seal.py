@@ -26,64 +26,33 @@ class SealError(RefusedError, ValueError):
 
 
 MadeOf = Mapping[str, Any] | None
-"""What sealed tables follow from, in addition to what they contain: plain values."""
-
-
-def seal_of(session: Session, custody: Custody, tables: Sequence[Table], made_of: MadeOf = None) -> str:
-    """The seal of tables as they are stored now, 64 hexadecimal digits.
-
-    Args:
-        made_of: what else they follow from, as plain values: for counts of the CEF, `counted_from`.
-    """
-    return custody.seal(
-        {
-            "tables": [str(table) for table in tables],
-            "content": session.content_version(tables, custody.seal_key()),
-            "made_of": dict(made_of or {}),
-        }
-    )
+"""What sealed tables follow from besides their content, as plain values: of counts of the CEF, `compute_basis`."""
 
 
 def seal_stage(
-    session: Session,
-    custody: Custody,
-    schema: str,
-    stage: str,
-    tables: Sequence[Table],
-    made_of: MadeOf = None,
+    session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> None:
     """Seal the public tables of a stage, in the transaction in which they were written.
 
     Args:
         session: a session that writes the public zone.
-        made_of: as for `seal_of`.
     """
-    row = pa.table({"seal": [seal_of(session, custody, tables, made_of)]})
+    row = pa.table({"seal": [_compute_seal(session, custody, tables, made_of)]})
     session.create(_label(schema, stage), "warehouse/all", source=session.register("seal", row))
 
 
 def is_sealed(
-    session: Session,
-    custody: Custody,
-    schema: str,
-    stage: str,
-    tables: Sequence[Table],
-    made_of: MadeOf = None,
+    session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> bool:
     """Whether all tables exist and are exactly those that the stage sealed."""
     label = _label(schema, stage)
     if list(session.columns(label)) != ["seal"] or not all(session.columns(table) for table in tables):
         return False
-    return session.rows("warehouse/all", source=label) == [(seal_of(session, custody, tables, made_of),)]
+    return session.rows("warehouse/all", source=label) == [(_compute_seal(session, custody, tables, made_of),)]
 
 
 def require_sealed(
-    session: Session,
-    custody: Custody,
-    schema: str,
-    stage: str,
-    tables: Sequence[Table],
-    made_of: MadeOf = None,
+    session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> None:
     """Refuse tables that are not exactly those that a stage sealed.
 
@@ -97,6 +66,17 @@ def require_sealed(
             f"{schema}: the stored tables of stage {stage} are not those that the stage wrote{source} (their seal does "
             f"not match); materialize {stage} again"
         )
+
+
+def _compute_seal(session: Session, custody: Custody, tables: Sequence[Table], made_of: MadeOf) -> str:
+    """64 hexadecimal digits."""
+    return custody.seal(
+        {
+            "tables": [str(table) for table in tables],
+            "content": session.content_version(tables, custody.seal_key()),
+            "made_of": dict(made_of or {}),
+        }
+    )
 
 
 def _label(schema: str, stage: str) -> Table:

@@ -6,6 +6,7 @@ other; a component hands the records of the one to the other.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -19,43 +20,27 @@ from resources.statements import Table
 from resources.warehouse import Session
 
 
+@dataclass(frozen=True)
 class WithheldRecords(ABC):
-    """The withheld records of a release, one row for each."""
+    """The withheld records of a release, one row for each.
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The release, as `dataset/release`."""
+    Attributes:
+        name: the release, as `dataset/release`.
+        asset: the asset that makes the records.
+        table: their confidential table, which has no keys.
+        parameters: what the records are made with, as exact plain values.
+        kept_together: sets of columns: the counts of records by the columns of a set are those of the dataset's own
+            records.
+        unit: what a record is, as the specification calls it.
+    """
 
-    @property
-    @abstractmethod
-    def asset(self) -> dg.AssetKey:
-        """The asset that makes the records."""
-
-    @property
-    @abstractmethod
-    def table(self) -> Table:
-        """Their confidential table, which has no keys."""
-
-    @property
-    @abstractmethod
-    def columns(self) -> Mapping[str, Column]:
-        """Its columns."""
-
-    @property
-    @abstractmethod
-    def parameters(self) -> Mapping[str, Any]:
-        """What the records are made with, as exact plain values."""
-
-    @property
-    @abstractmethod
-    def kept_together(self) -> tuple[tuple[str, ...], ...]:
-        """Sets of columns: the counts of records by the columns of a set are those of the dataset's own records."""
-
-    @property
-    @abstractmethod
-    def unit(self) -> str:
-        """What a record is, as the specification calls it."""
+    name: str
+    asset: dg.AssetKey
+    table: Table
+    columns: Mapping[str, Column]
+    parameters: Mapping[str, Any]
+    kept_together: tuple[tuple[str, ...], ...]
+    unit: str
 
     @abstractmethod
     def specification(self, tables: Loss) -> Specification:

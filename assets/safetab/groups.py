@@ -8,15 +8,15 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.conventions import StageKind, attributes, preview, public_table_metadata, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, preview, public_table_metadata, table_schema
 from assets.gates.shared import differing_table
 from assets.publication.asset import publication_problems
 from assets.publication.signature import identity
-from assets.release.contents import cef_version
+from assets.release.contents import read_basis
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import PUBLICATION
 from assets.release.seal import SealError, seal_stage
+from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage
 from assets.safetab.method import SafeTabPMethod
 from assets.safetab.release import GROUPS, SafeTabHRelease
 from assets.safetab.tables import T1
@@ -26,8 +26,6 @@ from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session, Warehouse
-
-CODE_VERSION = "1"
 
 GROUP_COLUMNS = {
     "number": "Number of the group in the order of the draw",
@@ -46,37 +44,35 @@ class DetailError(RefusedError, ValueError):
 
 
 def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=release.key(GROUPS),
-        deps=[release.detail.key(PUBLICATION)],
-        group_name=release.schema,
-        description=f"The groups with a published total in {release.dataset.name}/{release.detail.name}, and the "
-        "detail that this total allows. Read from the signed publication, so nothing is spent on them.",
-        code_version=CODE_VERSION,
-        **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "parquet"}),
+    @release_stage(
+        release,
+        GROUPS,
+        StageKind.POSTPROCESSING,
+        f"The groups with a published total in {release.dataset.name}/{release.detail.name}, and the detail that this "
+        "total allows. Read from the signed publication, so nothing is spent on them.",
+        [release.detail.key(PUBLICATION)],
+        kinds={"duckdb", "parquet"},
     )
-    @stated_plainly(StageKind.POSTPROCESSING)
     def population_groups(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         table = release.public(GROUPS)
         with warehouse.session(writes=Zone.PUBLIC) as session:
             totals = read_published_totals(session, release, custody, ledger)
-            name, values, names = groups_recipe(session, release, totals)
+            recipe = groups_recipe(session, release, totals)
             with session.transaction():
-                session.create(table, name, values, **names)
-                of = {"cef": cef_version(session, custody, release.dataset), "parameters": dict(release.counted_with)}
-                seal_stage(session, custody, release.schema, GROUPS, [table], of)
-            rows = session.rows("safetab/groups_by_detail", table=table)
-            return dg.MaterializeResult(
-                data_version=dg.DataVersion(session.content_version([table])),
-                metadata={
-                    **public_table_metadata(session, table),
-                    "groups": preview(
-                        ["region type", "level", "detail", "groups"],
-                        [(kind, level, f"T3: {t3}, T4: {t4}", f"{groups:,}") for kind, level, t3, t4, groups in rows],
-                    ),
-                    "dagster/column_schema": table_schema(session.columns(table), GROUP_COLUMNS),
-                },
-            )
+                create_tables(session, {table: recipe})
+                counted = read_basis(session, custody, release.dataset, release.counted_with)
+                seal_stage(session, custody, release.schema, GROUPS, [table], counted)
+            rows = [
+                (kind, level, f"T3: {t3}, T4: {t4}", f"{groups:,}")
+                for kind, level, t3, t4, groups in session.rows("safetab/groups_by_detail", table=table)
+            ]
+            metadata = {
+                **public_table_metadata(session, table),
+                "groups": preview(["region type", "level", "detail", "groups"], rows),
+                COLUMN_SCHEMA: table_schema(session.columns(table), GROUP_COLUMNS),
+            }
+            version = dg.DataVersion(session.content_version([table]))
+        return dg.MaterializeResult(data_version=version, metadata=metadata)
 
     return population_groups
 

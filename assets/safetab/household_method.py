@@ -7,15 +7,13 @@ import dagster as dg
 import numpy as np
 
 from assets.measurement.batches import Batch
-from assets.measurement.counts import build_counts
-from assets.measurement.method import MEASUREMENTS, parameters_gate
+from assets.measurement.method import MEASUREMENTS, build_counts, parameters_gate
+from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN
-from assets.release.published import PublishedTable
+from assets.release.method import CHARGE, PLAN, release_hook, session_hook
 from assets.release.release import Release
 from assets.release.statement import Statement
-from assets.safetab.counted import SafeTabMethod
 from assets.safetab.counting import COUNT_COLUMNS, require_households_in_groups
 from assets.safetab.gates import find_farthest
 from assets.safetab.groups import build_groups, groups_gate
@@ -28,6 +26,7 @@ from assets.safetab.households import (
     read_stored_batches,
     write_measurements,
 )
+from assets.safetab.method import SafeTabMethod
 from assets.safetab.published import column_descriptions, household_products
 from assets.safetab.release import COUNTS, GROUPS, SafeTabHRelease
 from assets.safetab.statement import household_statement
@@ -43,10 +42,12 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     mechanism = MECHANISM_H
     stages = (PLAN, GROUPS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PLAN, GROUPS)
-    charge_follows = (PLAN, GROUPS, COUNTS)
     draw_follows = (GROUPS, COUNTS)
     drawn_columns = COLUMNS
     counted_in = GROUPS
+    exact = session_hook(read_exact_batches)
+    stored = session_hook(read_stored_batches)
+    tables = release_hook(household_products)
 
     @property
     def reads_publications_of(self) -> Sequence[Release]:
@@ -58,7 +59,7 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
             build_groups(release),
             build_counts(
                 self,
-                [release.dataset_key("cef"), release.key(GROUPS)],
+                [CEF, GROUPS],
                 "The exact counts of households of every group by type and tenure. Cells without households are left "
                 "out.",
                 COUNT_COLUMNS,
@@ -78,17 +79,11 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     def distributions(self) -> Mapping[str, Uncapped]:
         return {line.label: line.noise for line in self.release.design.measured}
 
-    def exact(self, session: Session) -> Iterator[Batch]:
-        return read_exact_batches(session, self.release)
-
-    def stored(self, session: Session) -> Iterator[Batch]:
-        return read_stored_batches(session, self.release)
-
     def store(self, session: Session, batches: Iterator[Batch]) -> None:
         write_measurements(session, self.release, batches)
 
-    def perturbed(self, session: Session, key: bytes) -> Iterator[Batch]:
-        for batch in super().perturbed(session, key):
+    def perturb(self, session: Session, key: bytes) -> Iterator[Batch]:
+        for batch in super().perturb(session, key):
             yield batch if self.release.design.negative_counts else replace(batch, values=np.maximum(batch.values, 0))
 
     def unlikely(self, pairs: Iterable[tuple[Batch, Batch]]) -> list[str]:
@@ -115,9 +110,6 @@ and cost nothing here."""
     def draw_description(self) -> str:
         return """For every published group, the exact count of every measured cell of its table of household types and
 of its table of tenures, plus independent noise; empty cells and groups without households too."""
-
-    def tables(self) -> Sequence[PublishedTable]:
-        return household_products(self.release)
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return household_statement(self.release, draw.inputs, output_version)

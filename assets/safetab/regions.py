@@ -4,52 +4,42 @@ Every group of every region is measured, whether anyone lives there or not. The 
 """
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 
-from assets.conventions import INVARIANT, StageKind, attributes, preview, public_table_metadata, table_schema
-from assets.failures import stated_plainly
-from assets.release.contents import counted_from
-from assets.release.seal import seal_stage
+from assets.conventions import StageKind, preview, public_table_metadata
+from assets.release.dataset import CEF
+from assets.release.stage import build_stage
 from assets.safetab.counting import REGION_COLUMNS, RecordsError, find_empty_run, regions_recipe
 from assets.safetab.release import REGIONS, SafeTabPRelease
 from mechanisms.safetab.regions import RegionType
-from resources.custody import Custody
-from resources.statements import Zone
-from resources.warehouse import Session, Warehouse
-
-CODE_VERSION = "1"
+from resources.statements import Table
+from resources.warehouse import Session
 
 
 def build_regions(release: SafeTabPRelease) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=release.key(REGIONS),
-        deps=[release.dataset_key("cef")],
-        group_name=release.schema,
-        description="The regions of every measured type in which there is at least one unit, housing unit or group "
-        "quarters. The list is an invariant of every SafeTab release: it is published exactly.",
-        code_version=CODE_VERSION,
-        **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
-    )
-    @stated_plainly(StageKind.INVARIANTS)
-    def regions(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        table = release.public(REGIONS)
-        with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-            name, values, names = regions_recipe(session, release)
-            with session.transaction():
-                session.create(table, name, values, **names)
-                counted = counted_from(session, custody, release.dataset, release.counted_with)
-                seal_stage(session, custody, release.schema, REGIONS, [table], counted)
-            return dg.MaterializeResult(
-                data_version=dg.DataVersion(session.content_version([table])),
-                metadata={
-                    **public_table_metadata(session, table),
-                    "regions by type": preview(["region type", "regions", "groups"], _count_groups(session, release)),
-                    "dagster/column_schema": table_schema(session.columns(table), REGION_COLUMNS),
-                },
-            )
+    table = release.public(REGIONS)
 
-    return regions
+    def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
+        return {
+            **public_table_metadata(session, table),
+            "regions by type": preview(["region type", "regions", "groups"], _count_groups(session, release)),
+        }
+
+    return build_stage(
+        release,
+        REGIONS,
+        StageKind.INVARIANTS,
+        "The regions of every measured type in which there is at least one unit, housing unit or group quarters. The "
+        "list is an invariant of every SafeTab release: it is published exactly.",
+        [CEF],
+        lambda session: {table: regions_recipe(session, release)},
+        REGION_COLUMNS,
+        metadata=describe,
+        sealed=[table],
+    )
 
 
 def read_regions(session: Session, release: SafeTabPRelease) -> dict[RegionType, list[str]]:

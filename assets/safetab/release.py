@@ -48,6 +48,10 @@ class SafeTabRelease(Release):
                 )
         require_known_states(self, self.design.states)
 
+    @property
+    def columns_read(self) -> list[str]:
+        return [name for columns in columns_read(self.dataset, self.counted).values() for name in columns]
+
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """The measured region types and levels, in the order of the draw."""

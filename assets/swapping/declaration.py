@@ -29,8 +29,8 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import find_repeated
 from assets.release.numbers import FRACTION, Epsilon, SwapRate, exact_fraction, exact_swap_rate, shown
+from assets.release.published import Product
 from assets.release.release import ReleaseDeclaration
-from assets.tabulation.declaration import Product
 from mechanisms.accounting.specification import PERSON_RECORD
 from mechanisms.swapping.design import Case, Rates, SecondStir, SwappingDesign
 from mechanisms.swapping.response import Response

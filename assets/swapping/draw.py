@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from assets.release.draw import Draw, Inputs, StaleInputError, published_version
+from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version
 from assets.swapping.records import (
     CEF_CHANGED,
     HOLDING,
@@ -21,7 +21,6 @@ from assets.swapping.records import (
     read_contingency,
     stage_records,
     stored_stirring,
-    version_key,
 )
 from assets.swapping.release import SwappingRelease
 from assets.swapping.unique import UniqueRecords, count_strata, stored_unique
@@ -68,7 +67,7 @@ class SwappingInputs(Inputs):
 def read_inputs(session: Session, release: SwappingRelease, version_key: bytes) -> SwappingInputs:
     """The inputs from the stored tables. All versions are keyed."""
     versions = {
-        "records": published_version(session, release.public(RECORDS)),
+        "records": read_published_version(session, release.public(RECORDS)),
         "holding": session.content_version([holding_table(release)], version_key),
         "swap": session.content_version([release.public(SWAPPING)], version_key),
     }
@@ -99,7 +98,7 @@ def draw_cells(
     """The draw's output. Raises StaleInputError if the CEF has changed, or the charged loss does not follow from it."""
     records = read_contingency(session, release, stage_records(session, release))
     with ThreadPoolExecutor(1) as executor:
-        version = executor.submit(cells_version, records, version_key(release, custody))
+        version = executor.submit(cells_version, records, release.version_key(custody))
         cells = _swap(session, release, draw.inputs, key, records)
         if version.result() != draw.inputs.versions["records"]:
             raise StaleInputError(CEF_CHANGED.format(release=release.schema))

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from assets.cef.validation import row_findings
-from assets.gates.shared import count_problem, differing, differing_table, unequal
+from assets.gates.shared import count_differences, count_problem, count_unequal, differing_table
 from assets.release.columns import RecordTable
-from assets.release.draw import published_version
+from assets.release.draw import read_published_version
 from assets.release.gate import Gate, ReleaseContext
 from assets.swapping.draw import CELLS, SWAPPED, decoding_names
 from assets.swapping.invariants import invariant_recipes
@@ -24,7 +24,6 @@ from assets.swapping.records import (
     stage_records,
     stored_stirring,
     swap_variables,
-    version_key,
 )
 from assets.swapping.release import SwappingRelease
 from assets.swapping.tables import stage_counted, table_recipes
@@ -82,8 +81,8 @@ def _check_margins(context: Context) -> list[str]:
         for table, recipe in invariant_recipes(session, release, records, margins).items():
             problems += differing_table(session, release.public(table), recipe)
         if not problems:
-            version = cells_version(read_contingency(session, release, records), version_key(release, context.custody))
-            if published_version(session, release.public(RECORDS)) != version:
+            version = cells_version(read_contingency(session, release, records), release.version_key(context.custody))
+            if read_published_version(session, release.public(RECORDS)) != version:
                 problems.append(f"{release.public(RECORDS)} is not the version of the records in the CEF")
     return problems
 
@@ -124,7 +123,7 @@ def _check_swapping(session: Session, release: SwappingRelease) -> list[str]:
 
 
 def _compare_margin(session: Session, release: SwappingRelease, margin: str, columns: list[str]) -> list[str]:
-    cells = unequal(session, release.public(SWAPPED), release.public(margin), columns)
+    cells = count_unequal(session, release.public(SWAPPED), release.public(margin), columns)
     return count_problem(cells, f"cells of {release.public(margin)} with another count in the swapped data")
 
 
@@ -132,7 +131,7 @@ def _check_multisets(session: Session, release: SwappingRelease) -> list[str]:
     """Every stratum of the swapped data has the same multiset of swap values as in the CEF."""
     columns = swap_variables(release)
     original = session.stage("original", "gates/counts", records=stage_records(session, release), columns=columns)
-    return count_problem(unequal(session, release.public(SWAPPED), original, columns), "differing cells")
+    return count_problem(count_unequal(session, release.public(SWAPPED), original, columns), "differing cells")
 
 
 def _check_count(session: Session, release: SwappingRelease) -> list[str]:
@@ -167,7 +166,7 @@ def _check_exempt(session: Session, release: SwappingRelease) -> list[str]:
         session.stage(name, "swapping/fitting", values, table=table, conditions=conditions)
         for name, table in (("before", original), ("after", release.public(SWAPPED)))
     )
-    return count_problem(unequal(session, after, before, columns), "cells of exempt records with another count")
+    return count_problem(count_unequal(session, after, before, columns), "cells of exempt records with another count")
 
 
 def _check_values(session: Session, release: SwappingRelease) -> list[str]:
@@ -175,7 +174,7 @@ def _check_values(session: Session, release: SwappingRelease) -> list[str]:
     # Products are made from the values, but the settlement is of the codes, so the two must agree.
     again = session.stage("again", "swapping/decoded", **decoding_names(release, release.public(CELLS)))
     columns = list(session.columns(release.public(SWAPPED)))
-    rows = differing(session, release.public(SWAPPED), again, columns)
+    rows = count_differences(session, release.public(SWAPPED), again, columns)
     return count_problem(rows, "records whose values are not those of their codes")
 
 
@@ -185,7 +184,7 @@ def _check_products(session: Session, release: SwappingRelease) -> list[str]:
     for product in release.declaration.products:
         stored, columns = release.public(product.table), list(product.columns)
         records = stage_counted(session, release, product, release.public(SWAPPED))
-        cells = unequal(session, stored, records, columns, list(product.flags.values()))
+        cells = count_unequal(session, stored, records, columns, list(product.flags.values()))
         problems += count_problem(cells, f"{product.name}: differing cells")
     return problems
 
@@ -202,6 +201,6 @@ def _check_products_by_invariants(session: Session, release: SwappingRelease) ->
             margins.append((release.public(SWAPPING), swap_variables(release)))
         for margin, variables in margins:
             shared = [name for name in product.columns if name in (*variables, *release.person_variables)]
-            cells = unequal(session, release.public(product.table), margin, shared, list(product.flags.values()))
+            cells = count_unequal(session, release.public(product.table), margin, shared, list(product.flags.values()))
             problems += count_problem(cells, f"{product.name}: cells that differ from {margin}")
     return problems

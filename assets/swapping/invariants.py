@@ -10,11 +10,12 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import INVARIANT, StageKind, attributes, named, table_schema
-from assets.failures import stated_plainly
-from assets.release.columns import ARROW, described
-from assets.release.contents import counted_from
+from assets.conventions import StageKind, named, table_schema
+from assets.release.columns import ARROW, describe_columns
+from assets.release.contents import compute_basis
+from assets.release.dataset import CEF
 from assets.release.seal import seal_stage
+from assets.release.stage import COLUMN_SCHEMA, release_stage
 from assets.swapping.records import (
     COMPOSITIONS,
     HOLDING,
@@ -27,7 +28,6 @@ from assets.swapping.records import (
     read_contingency,
     stage_margins,
     stage_records,
-    version_key,
 )
 from assets.swapping.release import MOST_HOLDING_VALUES, SwappingRelease
 from assets.swapping.unique import percent, require_few_unique
@@ -35,8 +35,6 @@ from mechanisms.refusal import RefusedError
 from resources.custody import Custody
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
-
-CODE_VERSION = "1"
 
 
 class TooManyHoldingValuesError(RefusedError):
@@ -53,35 +51,26 @@ _OWN_COLUMNS = {
 
 
 def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=release.key("invariants"),
-        deps=[release.dataset_key("cef")],
-        group_name=release.schema,
-        description=_description(release),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
-    )
-    @stated_plainly(StageKind.INVARIANTS)
+    @release_stage(release, "invariants", StageKind.INVARIANTS, _description(release), [CEF])
     def invariants(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
             with session.transaction():
-                write_invariants(session, release, version_key(release, custody))
-                counted = counted_from(session, custody, release.dataset, counted_with(release))
+                write_invariants(session, release, release.version_key(custody))
+                counted = compute_basis(session, custody, release.dataset, release.counted_with)
                 seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
-            version = session.content_version(invariant_tables(release))
-            return dg.MaterializeResult(
-                data_version=dg.DataVersion(version),
-                metadata={
-                    "holding margin": named(holding_table(release)),
-                    "holding combinations": session.count(holding_table(release)),
-                    "swap margin": named(release.public(SWAPPING)),
-                    "swap combinations": session.count(release.public(SWAPPING)),
-                    "dagster/column_schema": table_schema(
-                        session.columns(holding_table(release)) | session.columns(release.public(SWAPPING)),
-                        described(release.variables) | _OWN_COLUMNS,
-                    ),
-                },
-            )
+            holding, swapping = holding_table(release), release.public(SWAPPING)
+            metadata: dict[str, Any] = {
+                "holding margin": named(holding),
+                "holding combinations": session.count(holding),
+                "swap margin": named(swapping),
+                "swap combinations": session.count(swapping),
+                COLUMN_SCHEMA: table_schema(
+                    session.columns(holding) | session.columns(swapping),
+                    describe_columns(release.variables) | _OWN_COLUMNS,
+                ),
+            }
+            version = dg.DataVersion(session.content_version(invariant_tables(release)))
+        return dg.MaterializeResult(data_version=version, metadata=metadata)
 
     return invariants
 
@@ -132,11 +121,6 @@ def _holding_values_recipe(session: Session, release: SwappingRelease, swapping:
         "held": list(variables),
     }
     return "swapping/holding_values", {"combinations": design.combinations}, names
-
-
-def counted_with(release: SwappingRelease) -> dict[str, Any]:
-    """The parameters that the invariants follow from: all but the swap rate."""
-    return {name: value for name, value in release.design.as_record().items() if name != "swap_rate"}
 
 
 def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> None:

@@ -1,17 +1,17 @@
 """Permutation swapping as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import dagster as dg
 
 from assets.conventions import lineage
-from assets.release.columns import described
+from assets.release.columns import describe_columns
+from assets.release.dataset import CEF
 from assets.release.draw import Draw
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, Method
-from assets.release.plan import Plan
+from assets.release.method import CHARGE, Fact, Method, release_hook
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.swapping.draw import (
@@ -25,7 +25,7 @@ from assets.swapping.draw import (
     write_cells,
 )
 from assets.swapping.gates import swapping_gates
-from assets.swapping.invariants import build_invariants, counted_with, invariant_tables
+from assets.swapping.invariants import build_invariants, invariant_tables
 from assets.swapping.plan import swapping_plan
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import describe_charge, describe_further_steps, describe_rate, swapping_statement
@@ -34,6 +34,7 @@ from assets.swapping.unique import require_few_stored
 from assets.swapping.utility import build_utility
 from assets.swapping.withheld import build_strata, build_withheld, withheld_gates
 from assets.tabulation.asset import TABLES, build_tables
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 from mechanisms.swapping import permutation
 from mechanisms.swapping.design import SwapLosses
@@ -47,9 +48,7 @@ from resources.warehouse import Session
 class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
     mechanism = MECHANISM
     version = permutation.VERSION
-    charge_follows = ("invariants",)
-    draws_from_cef = True
-    draw_follows = ("invariants",)
+    draw_follows = (CEF, "invariants")
     draw_stage = "swapped"
     drawn_table = SWAPPED
     drawn_words = "swapped data"
@@ -58,21 +57,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         "count": "Number of swapped records in the cell",
     }
     publishes_also_from = ("invariants",)
-    charge_columns: ClassVar[Mapping[str, str]] = {
-        "swap_rate": "p, the probability with which a record is selected",
-        "strata": "Number of strata",
-        "largest_stratum": "b, the size of the largest stratum with two distinct records; 0 if there is none",
-        "unique_on_holding": "Number of records that are the only one with their values of the holding variables",
-        "unique_on_swap": "Number of records that are the only one with their values of match and swap variables",
-        "epsilon_exact": "ε that is charged, exact; by Theorem 1 for a plain swap",
-        "epsilon": "ε that is charged, rounded up",
-        "exempt_records": "Number of records that are exempt",
-        "largest_stratum_of_second_stir": "b of the second stir",
-        "epsilon_in_finer_universes": "ε if more counts are held fixed, for information",
-        "epsilon_evaluated": "ε from the ratio in the proof of Theorem 1, for information",
-        "smallest_epsilon": "Smallest ε attainable for b at any swap rate",
-        "smallest_epsilon_at_swap_rate": "Swap rate that attains the smallest ε",
-    }
+    plan = release_hook(swapping_plan)
 
     @property
     def stages(self) -> Sequence[str]:
@@ -97,7 +82,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
                 ["swapped", *(["invariants"] if release.has_persons_following else [])],
                 describe_tables(release),
                 lambda session: table_recipes(session, release),
-                described({**release.variables, **release.person_variables}),
+                describe_columns({**release.variables, **release.person_variables}),
                 lambda session: {**preview_products(session, self.release), **self._lineage_of_tables(session)},
             ),
             *build_utility(self),
@@ -106,53 +91,54 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
     def own_gates(self) -> Sequence[Gate[SwappingRelease]]:
         return withheld_gates(self.release) if self.release.declaration.withheld else swapping_gates(self.release)
 
-    def parameters(self) -> Mapping[str, Any]:
-        return self.release.design.as_record()
-
-    def columns_read(self) -> Collection[str]:
-        return self.release.columns_read
-
-    def counted_with(self) -> Mapping[str, Any]:
-        return counted_with(self.release)
-
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:
         return {"invariants": invariant_tables(self.release)}
 
     def inputs(self, session: Session, custody: Custody) -> SwappingInputs:
-        return read_inputs(session, self.release, self.version_key(custody))
+        return read_inputs(session, self.release, self.release.version_key(custody))
 
     def specification(self, inputs: SwappingInputs) -> Specification:
         return self.release.design.specification(self.release.dataset.name, inputs.loss)
-
-    def plan(self) -> Plan:
-        return swapping_plan(self.release)
 
     def require_chargeable(self, session: Session) -> None:
         require_few_stored(session, self.release)
         require_readable(session, self.release)
 
-    def charge_facts(self, inputs: SwappingInputs) -> dict[str, str | int | float]:
-        facts: dict[str, str | int | float] = {
-            "swap_rate": self._rates(inputs),
-            "strata": inputs.strata,
-            "largest_stratum": inputs.largest_stratum,
-            "unique_on_holding": inputs.unique.holding,
-            "unique_on_swap": inputs.unique.swap,
+    def charge_facts(self, inputs: SwappingInputs) -> dict[str, Fact]:
+        facts: dict[str, Fact] = {
+            "swap_rate": (self._rates(inputs), "p, the probability with which a record is selected"),
+            "strata": (inputs.strata, "Number of strata"),
+            "largest_stratum": (
+                inputs.largest_stratum,
+                "b, the size of the largest stratum with two distinct records; 0 if there is none",
+            ),
+            "unique_on_holding": (
+                inputs.unique.holding,
+                "Number of records that are the only one with their values of the holding variables",
+            ),
+            "unique_on_swap": (
+                inputs.unique.swap,
+                "Number of records that are the only one with their values of match and swap variables",
+            ),
         }
-        if inputs.losses is not None:
-            return facts | self._extended_facts(inputs.losses)
-        b, swap_rate = inputs.largest_stratum, self.release.design.plain_rate
+        b, swap_rate, losses = inputs.largest_stratum, self.release.design.plain_rate, inputs.losses
+        if losses is not None:
+            return facts | _loss_facts(losses.charged) | _facts_of_extensions(losses)
         if swap_rate is None:
             raise ValueError(f"{self.release.schema}: a swap that is not plain has losses of its own")
-        smallest = smallest_attainable(b) if b else (0.0, 0.0)
-        loss = theorem_1(b, swap_rate)
-        return facts | {
-            "epsilon_exact": str(loss),
-            "epsilon": float(loss.round_up()),
-            "epsilon_evaluated": evaluated(b, swap_rate),
-            "smallest_epsilon": round(smallest[0], 4),
-            "smallest_epsilon_at_swap_rate": round(smallest[1], 6),
-        }
+        smallest, at_rate = smallest_attainable(b) if b else (0.0, 0.0)
+        return (
+            facts
+            | _loss_facts(theorem_1(b, swap_rate))
+            | {
+                "epsilon_evaluated": (
+                    evaluated(b, swap_rate),
+                    "ε from the ratio in the proof of Theorem 1, for information",
+                ),
+                "smallest_epsilon": (round(smallest, 4), "Smallest ε attainable for b at any swap rate"),
+                "smallest_epsilon_at_swap_rate": (round(at_rate, 6), "Swap rate that attains the smallest ε"),
+            }
+        )
 
     def _rates(self, inputs: SwappingInputs) -> str:
         rates = self.release.design.swap_rate
@@ -162,19 +148,6 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         if first is None or first.lowest is None:
             return "none"
         return str(first.lowest) if first.lowest == first.highest else f"{first.lowest} to {first.highest}"
-
-    def _extended_facts(self, losses: SwapLosses) -> dict[str, str | int | float]:
-        facts: dict[str, str | int | float] = {
-            "epsilon_exact": str(losses.charged),
-            "epsilon": float(losses.charged.round_up()),
-        }
-        if losses.first.exempt:
-            facts["exempt_records"] = losses.first.exempt
-        if losses.second is not None:
-            facts["largest_stratum_of_second_stir"] = losses.second.largest_stratum
-        if losses.finer is not None:
-            facts["epsilon_in_finer_universes"] = float(losses.finer.round_up())
-        return facts
 
     def charge_description(self) -> str:
         if self.release.design.plain_rate is None:
@@ -203,7 +176,7 @@ selected records.{describe_further_steps(design)}
 The result is stored as the saturated contingency table [n_mhs], which has neither keys nor an order of records."""
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
-        columns, cef = session.columns(self.release.public(SWAPPED)), self.release.dataset_key("cef")
+        columns, cef = session.columns(self.release.public(SWAPPED)), self.release.key(CEF)
         known = [name for name in columns if name in self.release.variables]
         return {"dagster/column_lineage": lineage({name: [(cef, name)] for name in known})}
 
@@ -224,8 +197,8 @@ The result is stored as the saturated contingency table [n_mhs], which has neith
         return swapped_version(draw.inputs, output)
 
     def write(self, session: Session, draw: Draw[SwappingInputs], output: Contingency) -> str:
-        with ThreadPoolExecutor(1) as beside:
-            version = beside.submit(self.version_of, draw, output)
+        with ThreadPoolExecutor(1) as pool:
+            version = pool.submit(self.version_of, draw, output)
             write_cells(session, self.release, output)
             return version.result()
 
@@ -237,3 +210,22 @@ The result is stored as the saturated contingency table [n_mhs], which has neith
 
     def statement(self, draw: Draw[SwappingInputs], output_version: str) -> Statement:
         return swapping_statement(self.release, draw.inputs, output_version)
+
+
+def _loss_facts(loss: PureLoss) -> dict[str, Fact]:
+    return {
+        "epsilon_exact": (str(loss), "ε that is charged, exact; by Theorem 1 for a plain swap"),
+        "epsilon": (float(loss.round_up()), "ε that is charged, rounded up"),
+    }
+
+
+def _facts_of_extensions(losses: SwapLosses) -> dict[str, Fact]:
+    facts: dict[str, Fact] = {}
+    if losses.first.exempt:
+        facts["exempt_records"] = losses.first.exempt, "Number of records that are exempt"
+    if losses.second is not None:
+        facts["largest_stratum_of_second_stir"] = losses.second.largest_stratum, "b of the second stir"
+    if losses.finer is not None:
+        finer = float(losses.finer.round_up())
+        facts["epsilon_in_finer_universes"] = finer, "ε if more counts are held fixed, for information"
+    return facts

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.release.contents import with_recodes
 from assets.release.draw import StaleInputError
 from assets.swapping.release import SwappingRelease
 from mechanisms.refusal import RefusedError
@@ -21,7 +20,6 @@ from mechanisms.swapping.design import Case, SwapLosses
 from mechanisms.swapping.loss import EXEMPT, Stir, loss_of_stir, rates_of_sizes
 from mechanisms.swapping.moved import expected_selected
 from mechanisms.swapping.permutation import Contingency, count_cells
-from resources.custody import Custody
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Session
 
@@ -116,10 +114,6 @@ def read_contingency(
     holding, swap, count = count_cells(keys)
     strata = session.arrow(_STRATA_BY_CODE, holding=names["holding"])["stratum"].to_numpy()
     return Contingency(strata[holding], holding, swap, count)
-
-
-def version_key(release: SwappingRelease, custody: Custody) -> bytes:
-    return with_recodes(custody.version_key(), release.dataset.recodes(release.columns_read))
 
 
 def cells_version(table: Contingency, key: bytes | None) -> str:

@@ -7,6 +7,7 @@ The rules are checked before anything runs. Those that need no dataset are in `a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from assets.release.columns import Column
 from assets.release.names import COLUMNS_OF_SWAPPED, find_repeated
@@ -149,8 +150,13 @@ class SwappingRelease(Release):
         return self.dataset.persons.variables if self.dataset.persons else {}
 
     @property
+    def counted_with(self) -> dict[str, Any]:
+        """All but the swap rate; of a withheld swap, all."""
+        record = self.design.as_record()
+        return {name: value for name, value in record.items() if name != "swap_rate" or self.declaration.withheld}
+
+    @property
     def columns_read(self) -> tuple[str, ...]:
-        """The variables of the dataset that a draw follows from."""
         return (*self.variables, *self.person_variables)
 
     @property

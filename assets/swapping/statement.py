@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from assets.release.columns import titles
+from assets.release.columns import title_columns
 from assets.release.prose import Prose, conjoin
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, EvaluatedLoss, Parameter, Statement
 from assets.swapping.draw import SwappingInputs
@@ -74,7 +74,7 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
 
 def variable_words(release: SwappingRelease) -> dict[str, str]:
     """The variables in the words of the data dictionary, or by their names if the words do not tell them apart."""
-    words = titles({**release.variables, **release.person_variables})
+    words = title_columns({**release.variables, **release.person_variables})
     if len(set(words.values())) < len(words):
         return {name: name for name in words}
     return words

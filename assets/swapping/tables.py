@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from assets.conventions import preview
-from assets.release.published import PublishedColumn, PublishedTable, error_columns
+from assets.release.published import PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.swapping.declaration import ESTIMATED, SwappedProduct, name_products
 from assets.swapping.draw import CELLS, SWAPPED
 from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING, holding_table, read_groups, swap_variables
 from assets.swapping.release import SwappingRelease
-from assets.tabulation.dictionary import published_column
 from mechanisms.refusal import RefusedError
 from mechanisms.swapping.uncertainty import (
     Contributions,
@@ -247,14 +246,14 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
     kinds = (kind,) if release.has_persons_following else ()
     title = "Saturated contingency table"
     description = f"The number of {unit}s after swapping for each combination of values that occurs."
-    variables = (published_column(name, column) for name, column in release.variables.items())
+    variables = (describe_column(name, column) for name, column in release.variables.items())
     columns = (*kinds, *variables, _count_column(f"{unit}s"))
     key = (*(column.name for column in kinds), *release.variables)
     tables.append(PublishedTable(SATURATED, title, description, release.public(SATURATED), columns, key))
     if kinds:
         title = f"Persons by kind of {unit}"
         description = f"The persons in each {unit} of a kind; {SATURATED} has the number of {unit}s of each kind."
-        variables = (published_column(name, column) for name, column in release.person_variables.items())
+        variables = (describe_column(name, column) for name, column in release.person_variables.items())
         persons = PublishedColumn("persons", "integer", f"Number of such persons in each {unit} of the kind")
         columns, key = (kind, *variables, persons), ("household_type", *release.person_variables)
         tables.append(
@@ -279,7 +278,7 @@ def _describe_product(release: SwappingRelease, product: SwappedProduct) -> Publ
         f"agree. {note}".strip(),
         release.public(product.table),
         (
-            *(published_column(name, variables[name], product.flags.get(name, "")) for name in product.columns),
+            *(describe_column(name, variables[name], product.flags.get(name, "")) for name in product.columns),
             *(_flag_column(name, flag) for name, flag in product.flags.items()),
             _count_column(counted),
             *(() if reason else _error_columns(counted)),

@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.conventions import StageKind, attributes, named, preview
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, named, preview
 from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION, blank, picture, png, shades
+from assets.release.dataset import CEF
 from assets.release.method import Method
 from assets.release.release import DeclarationError
+from assets.release.stage import release_stage
 from assets.swapping.declaration import ExperimentDeclaration, SwappedProduct, name_products
 from assets.swapping.draw import SWAPPED, SwappingInputs, cells_table, decoding_names, stage_decoded
 from assets.swapping.records import read_contingency, stage_records
@@ -37,7 +38,6 @@ from resources.warehouse import Session, Warehouse
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CODE_VERSION = "1"
 STRATA = (2, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 """The values of b in the chart of ε against the swap rate, as in Figure 2 of Bailie, Gong and Meng."""
 
@@ -79,19 +79,16 @@ def build_utility(method: Method[SwappingRelease, SwappingInputs, Any]) -> list[
 
 
 def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=release.key("utility"),
-        deps=[release.dataset_key("cef"), release.key("swapped")],
-        group_name=release.schema,
-        description=(
-            "The error of each product: MAPE, the mean over its cells of |true − swapped| / true. Confidential, "
-            "because it depends on the true counts; never published. The chart shows ε by Theorem 1 against the swap "
-            "rate p; marks show the smallest ε for each b, ½ ln(b + 1), and this release."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "matplotlib"}),
+    @release_stage(
+        release,
+        "utility",
+        StageKind.UTILITY,
+        "The error of each product: MAPE, the mean over its cells of |true − swapped| / true. Confidential, because it "
+        "depends on the true counts; never published. The chart shows ε by Theorem 1 against the swap rate p; marks "
+        "show the smallest ε for each b, ½ ln(b + 1), and this release.",
+        [CEF, "swapped"],
+        kinds={"duckdb", "matplotlib"},
     )
-    @stated_plainly(StageKind.UTILITY)
     def utility(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         table = release.confidential("utility")
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
@@ -131,18 +128,15 @@ def _experiment(
     release = method.release
     rates = ", ".join(str(rate) for rate in sorted(experiment.swap_rates))
 
-    @dg.asset(
-        key=release.key("experiment"),
-        deps=[release.dataset_key("cef"), release.key("invariants")],
-        group_name=release.schema,
-        description=(
-            f"MAPE of {experiment.product} over {experiment.draws} draws at each of the swap rates {rates}. The draws "
-            "are not charged, so this is possible only on a synthetic dataset."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "numba", "matplotlib"}),
+    @release_stage(
+        release,
+        "experiment",
+        StageKind.UTILITY,
+        f"MAPE of {experiment.product} over {experiment.draws} draws at each of the swap rates {rates}. The draws are "
+        "not charged, so this is possible only on a synthetic dataset.",
+        [CEF, "invariants"],
+        kinds={"duckdb", "numba", "matplotlib"},
     )
-    @stated_plainly(StageKind.UTILITY)
     def experiment_asset(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         if not release.dataset.synthetic:
             raise DeclarationError(f"{release.schema}: only a dataset declared synthetic allows an experiment")

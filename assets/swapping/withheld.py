@@ -9,20 +9,20 @@ take part, and the parameters. So the same records and parameters give the same 
 they are counted, whatever else the dataset contains.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import dagster as dg
 
-from assets.conventions import INVARIANT, StageKind, attributes, named, table_schema
-from assets.failures import stated_plainly
-from assets.gates.shared import count_problem, differing, differing_table, unequal
-from assets.release.columns import Column, described
-from assets.release.contents import cef_version, counted_from
+from assets.conventions import StageKind, named
+from assets.gates.shared import count_differences, count_problem, count_unequal, differing_table
+from assets.release.columns import describe_columns
+from assets.release.contents import read_basis
+from assets.release.dataset import CEF
 from assets.release.draw import StaleInputError
 from assets.release.gate import Gate, ReleaseContext
-from assets.release.seal import require_sealed, seal_stage
+from assets.release.seal import require_sealed
+from assets.release.stage import build_stage, release_stage
 from assets.release.withheld import WithheldRecords
 from assets.swapping.draw import stage_decoded
 from assets.swapping.records import (
@@ -44,51 +44,28 @@ from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.loss import StirLoss, loss_of_stir
 from mechanisms.swapping.permutation import VERSION, stir
 from resources.custody import Custody
-from resources.statements import Fragment, Table, Zone
+from resources.statements import Fragment, Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
 STRATA, WITHHELD = "invariant_strata", "withheld_records"
-CODE_VERSION = "1"
 _MECHANISM = "withheld permutation swapping"
 
 
 def build_strata(release: SwappingRelease) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=release.key("invariants"),
-        deps=[release.dataset_key("cef")],
-        group_name=release.schema,
-        description=(
-            f"The number of {release.design.unit}s in each stratum. It is all that this release makes public: both "
-            "specifications of tables that are counted from the swapped records hold it fixed."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
+    table = release.public(STRATA)
+    return build_stage(
+        release,
+        "invariants",
+        StageKind.INVARIANTS,
+        f"The number of {release.design.unit}s in each stratum. It is all that this release makes public: both "
+        "specifications of tables that are counted from the swapped records hold it fixed.",
+        [CEF],
+        lambda session: {table: strata_recipe(session, release)},
+        describe_columns(release.variables),
+        metadata=lambda session, _: {"table": named(table), "strata": session.count(table)},
+        finish=lambda session, _: require_few_alone(session, release, table),
+        sealed=[table],
     )
-    @stated_plainly(StageKind.INVARIANTS)
-    def invariants(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        table = release.public(STRATA)
-        with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-            with session.transaction():
-                write_strata(session, release)
-                counted = counted_from(session, custody, release.dataset, release.design.as_record())
-                seal_stage(session, custody, release.schema, "invariants", [table], counted)
-            return dg.MaterializeResult(
-                data_version=dg.DataVersion(session.content_version([table])),
-                metadata={
-                    "table": named(table),
-                    "strata": session.count(table),
-                    "dagster/column_schema": table_schema(session.columns(table), described(release.variables)),
-                },
-            )
-
-    return invariants
-
-
-def write_strata(session: Session, release: SwappingRelease) -> None:
-    """Write the sizes of the strata. Raises UniqueRecordsError if more records are alone in theirs than declared."""
-    name, values, names = strata_recipe(session, release)
-    session.create(release.public(STRATA), name, values, **names)
-    require_few_alone(session, release, release.public(STRATA))
 
 
 def strata_recipe(session: Session, release: SwappingRelease) -> Recipe:
@@ -98,33 +75,29 @@ def strata_recipe(session: Session, release: SwappingRelease) -> Recipe:
 
 def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "swapped"]` of a withheld swap, in the confidential zone."""
-    design = release.design
+    design, table = release.design, release.confidential(WITHHELD)
 
-    @dg.asset(
-        key=release.key("swapped"),
-        deps=[release.dataset_key("cef"), release.key("invariants")],
-        group_name=release.schema,
-        description=f"""One draw of the Permutation Swapping Algorithm, which stays in the confidential zone.
+    @release_stage(
+        release,
+        "swapped",
+        StageKind.COUNTS,
+        f"""One draw of the Permutation Swapping Algorithm, which stays in the confidential zone.
 
 Among the {design.unit}s that agree on {", ".join(design.match) or "nothing"}, each is selected with
 {describe_rate(design)}, and the selected ones exchange {", ".join(design.swap)}.{describe_further_steps(design)}
 
 Nothing is charged here, because nothing leaves the zone. A release that counts tables from these records adds noise to
 them and is charged.""",
-        code_version=CODE_VERSION,
-        **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "numba"}),
+        [CEF, "invariants"],
+        kinds={"duckdb", "numba"},
     )
-    @stated_plainly(StageKind.COUNTS)
     def swapped(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        table = release.confidential(WITHHELD)
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
             swap_loss(session, release, custody)
             with session.transaction():
                 session.create(table, "warehouse/all", source=stage_withheld(session, release, custody))
-            return dg.MaterializeResult(
-                data_version=dg.DataVersion(withheld_version(session, release, custody)),
-                metadata={"table": named(table)},
-            )
+            version = dg.DataVersion(withheld_version(session, release, custody))
+        return dg.MaterializeResult(data_version=version, metadata={"table": named(table)})
 
     return swapped
 
@@ -138,7 +111,7 @@ def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> S
         RatesError: if a stratum has no rate.
     """
     strata = release.public(STRATA)
-    counted = {"cef": cef_version(session, custody, release.dataset), "parameters": release.design.as_record()}
+    counted = read_basis(session, custody, release.dataset, release.counted_with)
     require_sealed(session, custody, release.schema, "invariants", [strata], counted)
     require_few_alone(session, release, strata)
     groups = read_groups(session, release, strata, "stratum")
@@ -187,7 +160,7 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
 def count_not_as_drawn(session: Session, release: SwappingRelease, custody: Custody) -> int:
     """The rows by which the stored records differ from those that the custody's key gives for the stored CEF."""
     again = stage_withheld(session, release, custody)
-    return differing(session, release.confidential(WITHHELD), again, list(release.variables))
+    return count_differences(session, release.confidential(WITHHELD), again, list(release.variables))
 
 
 def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
@@ -206,7 +179,9 @@ def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
                     session.stage(name, "gates/counts", records=table, columns=columns)
                     for name, table in tables.items()
                 )
-                problems += count_problem(unequal(session, after, before, columns), "cells of a margin that differ")
+                problems += count_problem(
+                    count_unequal(session, after, before, columns), "cells of a margin that differ"
+                )
         return problems
 
     def check_draw(context: ReleaseContext[Any]) -> list[str]:
@@ -229,33 +204,18 @@ class WithheldSwap(WithheldRecords):
 
     release: SwappingRelease
 
-    @property
-    def name(self) -> str:
-        return f"{self.release.dataset.name}/{self.release.name}"
-
-    @property
-    def asset(self) -> dg.AssetKey:
-        return self.release.key("swapped")
-
-    @property
-    def table(self) -> Table:
-        return self.release.confidential(WITHHELD)
-
-    @property
-    def columns(self) -> Mapping[str, Column]:
-        return self.release.variables
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return self.release.design.as_record()
-
-    @property
-    def kept_together(self) -> tuple[tuple[str, ...], ...]:
-        return self.release.design.holding, tuple(swap_variables(self.release))
-
-    @property
-    def unit(self) -> str:
-        return self.release.design.unit
+    @classmethod
+    def from_release(cls, release: SwappingRelease) -> Self:
+        return cls(
+            name=f"{release.dataset.name}/{release.name}",
+            asset=release.key("swapped"),
+            table=release.confidential(WITHHELD),
+            columns=release.variables,
+            parameters=release.design.as_record(),
+            kept_together=(release.design.holding, tuple(swap_variables(release))),
+            unit=release.design.unit,
+            release=release,
+        )
 
     def specification(self, tables: Loss) -> Specification:
         return self.release.design.specification_of_noise_after(self.release.dataset.title, tables)

@@ -1,22 +1,20 @@
 """A hypercube as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
 from assets.measurement.batches import Batch
-from assets.measurement.counts import build_counts
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS
-from assets.release.contents import cef_version
+from assets.measurement.method import COUNTS, MEASUREMENTS, build_counts
+from assets.release.contents import read_cef_version
+from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN
-from assets.release.plan import Plan
-from assets.release.published import PublishedTable
+from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
 from assets.release.statement import Statement
 from assets.table_builder.counting import categories, counts_recipe, list_cells, table_name
 from assets.table_builder.gates import hypercube_gates
@@ -31,7 +29,6 @@ from mechanisms.accounting.losses import format_loss
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 from mechanisms.table_builder.hypercube import MECHANISM, VERSION, Consistency
 from resources.custody import Custody
-from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 
@@ -60,21 +57,20 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     mechanism = MECHANISM
     version = VERSION
     stages = (PLAN, COUNTS, CHARGE, MEASUREMENTS, TABLES)
-    charge_follows = (PLAN, COUNTS)
     publishes_also_from = (PLAN,)
     drawn_columns = CELL_COLUMNS
-    charge_columns: ClassVar[Mapping[str, str]] = {
-        "unbounded": "Loss for one record added or removed, exact",
-        "bounded": "Loss for one record changed, exact; this is charged",
-        "measured_tables": "Number of measured tables",
-    }
+    build_grid = release_hook(list_cells)
+    counts_recipe = session_hook(counts_recipe)
+    plan = release_hook(hypercube_plan)
+    plan_tables = release_hook(planned_tables)
+    tables = release_hook(published_tables)
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
         return [
             build_counts(
                 self,
-                [release.dataset_key("cef"), *([release.withheld.asset] if release.withheld else [])],
+                [CEF, *([release.withheld.asset] if release.withheld else [])],
                 "The exact cells of every measured table of the hypercube, zeros included. Which cells there are "
                 "follows from the declaration alone.",
                 CELL_COLUMNS,
@@ -99,9 +95,9 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             Query(table_name(table), noise_of(design, table), self.release.cells_of(table)) for table in design.tables
         ]
 
-    def perturbed(self, session: Session, key: bytes) -> Iterator[Batch]:
+    def perturb(self, session: Session, key: bytes) -> Iterator[Batch]:
         if self.release.design.p_table is None:
-            yield from super().perturbed(session, key)
+            yield from super().perturb(session, key)
         else:
             yield from perturbed_cells(session, self.release, self.exact(session), key)
 
@@ -109,53 +105,29 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         design = self.release.design
         return super().unlikely(pairs) if design.p_table is None else unlikely_results(design, pairs)
 
-    def build_grid(self) -> pa.Table:
-        return list_cells(self.release)
-
     def described_cells(self) -> Iterable[pa.Table]:
         return [pa.table({name: values}) for name, values in categories(self.release)]
-
-    def counts_recipe(self, session: Session) -> Recipe:
-        return counts_recipe(session, self.release)
 
     def require_countable(self, session: Session, custody: Custody) -> None:
         if self.release.withheld:
             self.release.withheld.require_current(session, custody)
 
-    def columns_read(self) -> Collection[str]:
-        return self.release.columns_read
-
-    def counted_with(self) -> Mapping[str, Any]:
-        return self.release.counted_with
-
-    def declared_parameters(self) -> Mapping[str, Any]:
-        return {**self.release.counted_with, **self.release.design.as_record()}
-
-    def table_gates(self) -> Sequence[Gate[HypercubeRelease]]:
+    def further_gates(self) -> Sequence[Gate[HypercubeRelease]]:
         return [*hypercube_gates(self.release), tables_gate(self._table_recipes)]
 
     def inputs(self, session: Session, custody: Custody) -> HypercubeInputs:
         """With cell consistency the noise follows from which records there are, and not from their counts alone."""
         release, versions = self.release, dict(super().inputs(session, custody).versions)
         if release.design.consistency is Consistency.CELL:
-            versions[RECORDS] = cef_version(session, custody, release.dataset)
+            versions[RECORDS] = read_cef_version(session, custody, release.dataset)
         return HypercubeInputs(versions, release.withheld.own_loss(session, custody) if release.withheld else None)
 
-    def specification(self, inputs: Inputs) -> Specification:
-        return self.release.specification
-
-    def plan(self) -> Plan:
-        return hypercube_plan(self.release)
-
-    def plan_tables(self) -> Mapping[Table, pa.Table]:
-        return planned_tables(self.release)
-
-    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
-        design = self.release.design
+    def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
+        design, bounded = self.release.design, self.release.specification.charge
         return {
-            "unbounded": str(design.unbounded),
-            "bounded": str(self.release.specification.charge),
-            "measured_tables": len(design.tables),
+            "unbounded": (str(design.unbounded), "Loss for one record added or removed, exact"),
+            "bounded": (str(bounded), "Loss for one record changed, exact; this is charged"),
+            "measured_tables": (len(design.tables), "Number of measured tables"),
         }
 
     def charge_description(self) -> str:
@@ -178,9 +150,6 @@ id depends on the data, through a keyed version of the exact cells.{others}"""
     def draw_description(self) -> str:
         return """Every exact cell of every measured table plus independent noise of the table's distribution, empty
 cells too. Noisy cells may be negative. A hypercube is drawn once: whoever asks the same of it gets the same answer."""
-
-    def tables(self) -> Sequence[PublishedTable]:
-        return published_tables(self.release)
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         inputs = draw.inputs

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from assets.release.columns import described
-from assets.release.published import ERRORS, PublishedColumn, PublishedTable, error_columns
+from assets.release.columns import describe_columns
+from assets.release.published import ERRORS, PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.table_builder.asking import CATEGORIES, HYPERCUBE, P_TABLE, TABLES
 from assets.table_builder.declaration import SubTableDeclaration
 from assets.table_builder.plan import CATEGORY_COLUMNS, OPTIONAL, P_TABLE_COLUMNS, TABLE_COLUMNS
 from assets.table_builder.release import HypercubeRelease
-from assets.tabulation.dictionary import published_column
 from mechanisms.table_builder.hypercube import Margins
 
 _ADDING_UP = {
@@ -47,7 +46,7 @@ def published_tables(release: HypercubeRelease) -> tuple[PublishedTable, ...]:
 
 
 def column_descriptions(release: HypercubeRelease) -> dict[str, str]:
-    return described(release.columns) | {
+    return describe_columns(release.columns) | {
         column.name: column.description for column in _hypercube(release).columns if column.name not in release.columns
     }
 
@@ -84,7 +83,7 @@ def _hypercube(release: HypercubeRelease) -> PublishedTable:
             PublishedColumn("table_name", "string", "The measured table: its variables"),
             PublishedColumn("cell", "integer", "Number of the cell in its table"),
             *(
-                published_column(name, release.columns[name], f"{name}_total" if totals else "")
+                describe_column(name, release.columns[name], f"{name}_total" if totals else "")
                 for name in release.cube.variables
             ),
             *(
@@ -114,7 +113,7 @@ def _product(release: HypercubeRelease, product: SubTableDeclaration) -> Publish
         product.title or product.name.replace("_", " "),
         "Built from the hypercube, at no further loss." + (f" Counted are only {counted}." if counted else ""),
         release.public(f"product_{product.name}"),
-        (*(published_column(name, release.columns[name]) for name in product.by), *_figures(release)),
+        (*(describe_column(name, release.columns[name]) for name in product.by), *_figures(release)),
         tuple(product.by),
         interval=interval(release),
     )

@@ -9,7 +9,7 @@ from math import ceil
 
 from assets.measurement.grid import DISTRIBUTIONS
 from assets.measurement.method import COUNTS
-from assets.release.columns import titles
+from assets.release.columns import title_columns
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
@@ -102,7 +102,7 @@ def _equivalents(release: HypercubeRelease, besides: Specification | None) -> tu
 def _words(release: HypercubeRelease) -> dict[str, str]:
     """The columns read in the words of the data dictionary, or by their names if the words do not tell them apart."""
     columns = release.known_columns
-    words = titles({name: columns[name] for name in release.columns_read})
+    words = title_columns({name: columns[name] for name in release.columns_read})
     return words if len(set(words.values())) == len(words) else {name: name for name in words}
 
 

@@ -1,1 +1,1 @@
-"""The stage `tables` that all mechanisms share: published tables are declared, described, made and checked here."""
+"""The stage `tables` that all mechanisms share: published tables are made and checked here."""

@@ -11,12 +11,12 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.conventions import StageKind, attributes, named, preview
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, named, preview
 from assets.pictures import picture
+from assets.release.stage import release_stage
 from assets.topdown.histograms import read_counts, stage_level
 from assets.topdown.measurements import BATCH, read_answers
-from assets.topdown.release import ACCURACY, TopDownRelease
+from assets.topdown.release import ACCURACY, HISTOGRAMS, TopDownRelease
 from assets.topdown.spine import count_places, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
@@ -25,8 +25,6 @@ from resources.statements import SQL, Fragment, Zone
 from resources.warehouse import Session, Warehouse
 
 _RECORDS_COUNTED = SQL("topdown/records_counted", "SELECT coalesce(sum(count), 0)::BIGINT FROM {{ counts }}")
-
-CODE_VERSION = "1"
 
 RAW, POST_PROCESSED = "raw", "post-processed"
 """The sources that are compared with the truth: the noisy measurements, and the estimates made from them."""
@@ -89,15 +87,14 @@ class Figure:
 
 
 def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=release.key("accuracy"),
-        deps=[release.key("histograms"), release.key(release.estimated)],
-        group_name=release.schema,
-        description=_DESCRIPTION,
-        code_version=CODE_VERSION,
-        **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "numpy", "matplotlib"}),
+    @release_stage(
+        release,
+        "accuracy",
+        StageKind.UTILITY,
+        _DESCRIPTION,
+        [HISTOGRAMS, release.estimated],
+        kinds={"duckdb", "numpy", "matplotlib"},
     )
-    @stated_plainly(StageKind.UTILITY)
     def accuracy(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         table = release.confidential(ACCURACY)
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:

@@ -11,9 +11,10 @@ from hashlib import sha256
 
 import dagster as dg
 
-from assets.conventions import PARTITIONS_POOL, StageKind, attributes, public_table_metadata, table_schema
-from assets.failures import stated_plainly
-from assets.release.partitions import DRAW, Partitions
+from assets.conventions import PARTITIONS_POOL, StageKind, public_table_metadata, table_schema
+from assets.measurement.method import MEASUREMENTS
+from assets.release.method import DRAW, Partitions
+from assets.release.stage import release_stage
 from assets.topdown.estimation import Scope, estimate_level, keep_states, unite_states
 from assets.topdown.release import ESTIMATES, TopDownRelease, level_of_states
 from assets.topdown.spine import pluralize, read_states
@@ -22,8 +23,6 @@ from mechanisms.topdown.design import words
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
-
-CODE_VERSION = "2"
 
 RETRIES = 2
 """How often a level is estimated again after one of the estimating processes was killed, or ran out of memory."""
@@ -52,20 +51,17 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
     above = release.levels[depth - 1] if depth else level
     by_state = release.is_by_state(level)
 
-    @dg.asset(
-        key=release.key(stage),
-        deps=[
-            release.key("noisy_measurements"),
-            *([release.key(release.estimates(above))] if depth else []),
-        ],
-        group_name=f"{release.schema}__levels",
-        description=_description(release, depth),
-        code_version=CODE_VERSION,
-        partitions_def=state_partitions(release).definition if by_state else None,
-        **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "numba", "highs"})
-        | ({"pool": PARTITIONS_POOL} if by_state else {}),
+    @release_stage(
+        release,
+        stage,
+        StageKind.POSTPROCESSING,
+        _description(release, depth),
+        [MEASUREMENTS, *([release.estimates(above)] if depth else [])],
+        group=f"{release.schema}__levels",
+        code_version="2",
+        kinds={"duckdb", "numba", "highs"},
+        **({"partitions_def": state_partitions(release).definition, "pool": PARTITIONS_POOL} if by_state else {}),
     )
-    @stated_plainly(StageKind.POSTPROCESSING)
     def estimates(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         scope = Scope(level, context.partition_key if by_state else "")
 
@@ -112,19 +108,17 @@ def _keep_partitions(instance: dg.DagsterInstance, release: TopDownRelease, stat
 
 
 def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
-    levels = [level for level in release.levels if release.is_by_state(level)]
+    stages = [release.estimates(level) for level in release.levels if release.is_by_state(level)]
 
-    @dg.asset(
-        key=release.key(ESTIMATES),
-        deps=[release.key(release.estimates(level)) for level in levels],
-        group_name=f"{release.schema}__levels",
-        description=_UNITED.format(
-            levels=", ".join(f"`{release.estimates(level)}`" for level in levels), finest=words(release.finest)
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "sql"}),
+    @release_stage(
+        release,
+        ESTIMATES,
+        StageKind.POSTPROCESSING,
+        _UNITED.format(levels=", ".join(f"`{stage}`" for stage in stages), finest=words(release.finest)),
+        stages,
+        group=f"{release.schema}__levels",
+        code_version="2",
     )
-    @stated_plainly(StageKind.POSTPROCESSING)
     def estimates(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             made = unite_states(session, custody, release)

@@ -1,23 +1,18 @@
 """TopDown as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
 import hmac
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import dagster as dg
 
 from assets.conventions import preview
-from assets.measurement.counts import build_counts
-from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts
+from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, build_counts
+from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
-from assets.release.gate import Gate
-from assets.release.method import CHARGE
-from assets.release.partitions import Partitions
-from assets.release.plan import Plan
-from assets.release.published import PublishedTable
-from assets.release.size import Size
+from assets.release.method import CHARGE, Fact, Partitions, release_hook, session_hook
 from assets.release.statement import Accuracy, Statement
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
@@ -47,7 +42,6 @@ from assets.topdown.statement import topdown_statement
 from assets.topdown.tables import build_redistricting
 from assets.topdown.uncertainty import build_uncertainty, describe_errors
 from mechanisms.accounting.rounding import LINE_DECIMALS
-from mechanisms.accounting.specification import Specification
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
 from resources.custody import Custody
 from resources.statements import Table, Zone
@@ -62,14 +56,12 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     draw_follows = (HISTOGRAMS,)
     draws_in_parts = True
     drawn_columns = COLUMNS
-    charge_columns: ClassVar[Mapping[str, str]] = {
-        "output_premetric": "How the loss is measured",
-        "rho": "Loss for any change of one person's record, exact; this is charged",
-        "rho_rounded_up": "Loss for any change of one person's record, rounded up",
-        "persons_rho": "ρ of the measurements of persons, exact",
-        "units_rho": "ρ of the measurements of units for a change of one unit, exact; a move may change two units",
-        "lines": "Number of measured combinations of histogram, level and query",
-    }
+    further_gates = release_hook(topdown_gates)
+    plan = release_hook(topdown_plan)
+    tables = release_hook(published_tables)
+    require_chargeable = session_hook(require_feasible)
+    find_unmeasured = session_hook(find_unmeasured)
+    check_noise = session_hook(find_wrong_noise)
 
     def __init__(self, release: TopDownRelease) -> None:
         super().__init__(release)
@@ -94,7 +86,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             build_spine(release),
             build_counts(
                 self,
-                [release.dataset_key("cef"), release.key(SPINE)],
+                [CEF, SPINE],
                 f"The exact counts of every {words(release.finest)}: {cells}, without zeros.",
                 reads=[Zone.PUBLIC],
             ),
@@ -106,23 +98,16 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             *([build_replicates(release), build_uncertainty(release)] if release.declaration.replicates else []),
         ]
 
-    def further_gates(self) -> Sequence[Gate[TopDownRelease]]:
-        return topdown_gates(self.release)
-
-    @property
-    def counts_table(self) -> Table:
-        return self.release.confidential(HISTOGRAMS)
-
     def counts_recipe(self, session: Session) -> Recipe:
         return histograms_recipe(self.release)
 
     def counts_version(self, session: Session, custody: Custody) -> str:
-        return session.sorted_version(self.counts_table, self.version_key(custody))
+        return session.sorted_version(self.counts_table, self.release.version_key(custody))
 
     def require_countable(self, session: Session, custody: Custody) -> None:
         require_possible(session, self.release)
 
-    def drawn(self, session: Session, key: bytes) -> Drawing:
+    def perturb(self, session: Session, key: bytes) -> Drawing:
         return Drawing(self.release, session, key)
 
     def in_parts(self, draw: Draw[Inputs], output: Drawing, folder: Path) -> Drawing:
@@ -141,37 +126,18 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         except (GridError, SpineError):
             return None
 
-    def not_measured_once(self, session: Session) -> list[str]:
-        return find_unmeasured(session, self.release)
-
-    def noise_found(self, session: Session) -> tuple[list[str], str]:
-        return find_wrong_noise(session, self.release)
-
-    def columns_read(self) -> Collection[str]:
-        # All other columns are the layout's own, which are never recoded.
-        return [column for code in self.release.spine.values() for column in code.columns]
-
-    def parameters(self) -> Mapping[str, Any]:
-        return self.release.design.as_record()
-
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:
         return {**super().charged_tables(), INVARIANTS: self._places}
 
     def inputs(self, session: Session, custody: Custody) -> Inputs:
         # The content that the seal of these tables covers too, so that a session computes it once.
         content = session.content_version(self._places, custody.seal_key())
-        places = hmac.new(self.version_key(custody), content.encode(), sha256).hexdigest()
+        places = hmac.new(self.release.version_key(custody), content.encode(), sha256).hexdigest()
         return Inputs({**super().inputs(session, custody).versions, PLACES: places})
 
     @property
     def _places(self) -> list[Table]:
         return [self.release.public(SPINE), self.release.public(INVARIANTS)]
-
-    def specification(self, inputs: Inputs) -> Specification:
-        return self.release.design.specification(self.release.dataset.name)
-
-    def plan(self) -> Plan:
-        return topdown_plan(self.release)
 
     def numbers(self, size: Size) -> int:
         finest = self.release.spine[self.release.finest]
@@ -180,20 +146,21 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             level: size.places_of(finest.columns if code.prefix else code.columns)
             for level, code in self.release.spine.items()
         }
-        return sum(each.marginal.size * places[each.level] for each in self.release.design.measured)
+        return sum(measured.marginal.size * places[measured.level] for measured in self.release.design.measured)
 
-    def require_chargeable(self, session: Session) -> None:
-        require_feasible(session, self.release)
-
-    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
+    def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design = self.release.design
+        loss, changes = design.loss, "Loss for any change of one person's record"
         return {
-            "output_premetric": design.loss.output_premetric,
-            "rho": str(design.loss),
-            "rho_rounded_up": float(design.loss.round_up()),
-            "persons_rho": str(design.persons),
-            "units_rho": str(design.units),
-            "lines": len(design.measured),
+            "output_premetric": (loss.output_premetric, "How the loss is measured"),
+            "rho": (str(loss), f"{changes}, exact; this is charged"),
+            "rho_rounded_up": (float(loss.round_up()), f"{changes}, rounded up"),
+            "persons_rho": (str(design.persons), "ρ of the measurements of persons, exact"),
+            "units_rho": (
+                str(design.units),
+                "ρ of the measurements of units for a change of one unit, exact; a move may change two units",
+            ),
+            "lines": (len(design.measured), "Number of measured combinations of histogram, level and query"),
         }
 
     def charge_description(self) -> str:
@@ -210,23 +177,20 @@ list in the order of the query's cells."""
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
         places = count_places(session, self.release)
-        answers = {each: places[each.level] * each.marginal.size for each in self.release.design.measured}
+        answers = {query: places[query.level] * query.marginal.size for query in self.release.design.measured}
         rows = [
             (
-                f"{each.histogram}, {words(each.level)}",
-                each.query,
-                str(each.loss.round_up(LINE_DECIMALS)),
-                f"{float(each.variance) ** 0.5:,.2f}",
+                f"{query.histogram}, {words(query.level)}",
+                query.query,
+                str(query.loss.round_up(LINE_DECIMALS)),
+                f"{float(query.variance) ** 0.5:,.2f}",
             )
-            for each in answers
+            for query in answers
         ]
         return {
             "answers": sum(answers.values()),
             "measured": preview(["histogram", "query", "ρ", "σ"], rows),
         }
-
-    def tables(self) -> Sequence[PublishedTable]:
-        return published_tables(self.release)
 
     def errors(self, session: Session) -> Accuracy | None:
         return describe_errors(session, self.release) if self.release.declaration.replicates else None

@@ -4,24 +4,23 @@ This module expands the estimated histograms of the finest level to records. The
 `mechanisms.topdown.schema`. `tables` aggregates the records.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 import dagster as dg
 import numpy as np
 import pyarrow as pa
 
 from assets.cef.census import GROUP_QUARTERS_TYPES, HISPANIC, RACES
-from assets.conventions import StageKind, attributes, preview, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, preview
+from assets.release.stage import build_stage
 from assets.topdown.release import SPINE, TopDownRelease
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import CODES
-from mechanisms.topdown.schema import PERSONS, Schema
-from resources.statements import Fragment, Zone
-from resources.warehouse import Session, Warehouse
-
-CODE_VERSION = "2"
+from mechanisms.topdown.schema import Schema
+from resources.statements import Fragment, Table
+from resources.warehouse import Recipe, Session
 
 RECORD_COLUMNS = {
     "record": "Number of the record, from 1; the order is by place and codes, not that of any file",
@@ -54,55 +53,48 @@ ATTRIBUTE_WORDS = {
 
 
 def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=release.key("microdata"),
-        deps=[release.key(release.estimated)],
-        group_name=release.schema,
-        description=(
-            "The privacy-protected microdata: one record for each estimated person and housing unit, with the "
-            f"{words(release.finest)} and the codes of its cell. They are not records of real people: they contain "
-            "exactly the information of the estimated histograms. Made from public data only."
-        ),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.TABULATION, Zone.PUBLIC, {"duckdb", "sql"}),
+    def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
+        rows = {table.name: session.count(table) for table in tables}
+        return {
+            "tables": preview(["table", "records"], [(name, f"{count:,}") for name, count in rows.items()]),
+            "dagster/row_count": sum(rows.values()),
+        }
+
+    # The records follow from these tables, which are smaller.
+    sources = [release.public(release.estimates(release.finest)), release.public(SPINE)]
+    return build_stage(
+        release,
+        "microdata",
+        StageKind.TABULATION,
+        "The privacy-protected microdata: one record for each estimated person and housing unit, with the "
+        f"{words(release.finest)} and the codes of its cell. They are not records of real people: they contain exactly "
+        "the information of the estimated histograms. Made from public data only.",
+        [release.estimated],
+        lambda session: microdata_recipes(release),
+        RECORD_COLUMNS,
+        metadata=describe,
+        version=lambda session, tables, _: session.content_version(sources),
+        code_version="2",
     )
-    @stated_plainly(StageKind.TABULATION)
-    def microdata(warehouse: Warehouse) -> dg.MaterializeResult:
-        tables = {name: release.public(name) for name in SCHEMAS}
-        with warehouse.session(writes=Zone.PUBLIC) as session:
-            with session.transaction():
-                write_microdata(session, release)
-            # The records follow from these tables, which are smaller.
-            version = session.content_version(
-                [release.public(release.estimates(release.finest)), release.public(SPINE)]
-            )
-            rows = {name: session.count(table) for name, table in tables.items()}
-            schema = table_schema(session.columns(tables[PERSONS.name]), RECORD_COLUMNS)
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(version),
-            metadata={
-                "tables": preview(["table", "records"], [(name, f"{count:,}") for name, count in rows.items()]),
-                "dagster/row_count": sum(rows.values()),
-                "dagster/column_schema": schema,
-            },
-        )
-
-    return microdata
 
 
-def write_microdata(session: Session, release: TopDownRelease) -> None:
-    for name, schema in SCHEMAS.items():
-        sizes = [attribute.size for attribute in schema.attributes]
-        inner = [prod(sizes[position:]) for position in range(1, len(sizes) + 1)]
-        names = [attribute.name for attribute in schema.attributes]
-        session.create(
-            release.public(name),
-            "topdown/records",
-            {"histogram": name, "finest": release.finest, "codes": [list(INPUT_CODES[name]) for name in names]},
-            estimates=release.public(release.estimates(release.finest)),
-            spine=release.public(SPINE),
-            attributes=list(zip(names, inner, sizes, strict=True)),
-        )
+def microdata_recipes(release: TopDownRelease) -> dict[Table, Recipe]:
+    return {release.public(name): _records_recipe(release, schema) for name, schema in SCHEMAS.items()}
+
+
+def _records_recipe(release: TopDownRelease, schema: Schema) -> Recipe:
+    sizes = [attribute.size for attribute in schema.attributes]
+    inner = [prod(sizes[position:]) for position in range(1, len(sizes) + 1)]
+    names = [attribute.name for attribute in schema.attributes]
+    return (
+        "topdown/records",
+        {"histogram": schema.name, "finest": release.finest, "codes": [list(INPUT_CODES[name]) for name in names]},
+        {
+            "estimates": release.public(release.estimates(release.finest)),
+            "spine": release.public(SPINE),
+            "attributes": list(zip(names, inner, sizes, strict=True)),
+        },
+    )
 
 
 def register_codes(session: Session, schema: Schema) -> Fragment:

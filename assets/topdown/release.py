@@ -131,6 +131,11 @@ class TopDownRelease(Release):
         return self.declaration.codes
 
     @property
+    def columns_read(self) -> list[str]:
+        """Those of the spine; all others are the layout's own, which are never recoded."""
+        return [column for code in self.spine.values() for column in code.columns]
+
+    @property
     def products(self) -> tuple[str, ...]:
         """What is published besides the spine: the declared products, by default all that the design allows."""
         return tuple(self.declaration.products) or self._allowed_products

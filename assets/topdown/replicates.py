@@ -24,12 +24,12 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.conventions import StageKind, attributes, public_table_metadata, table_schema
-from assets.failures import stated_plainly
+from assets.conventions import StageKind, public_table_metadata, table_schema
 from assets.gates.shared import count_problem
 from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
 from assets.release.seal import is_sealed, seal_stage
+from assets.release.stage import release_stage
 from assets.topdown.estimation import (
     SECONDS_BETWEEN_REPORTS,
     Report,
@@ -53,8 +53,6 @@ _APPEND = SQL("topdown/append", "INSERT INTO {{ table }} FROM {{ rows }}")
 
 VERSION = 1
 """Increase it when the same estimates would give other replicates."""
-
-CODE_VERSION = "1"
 
 COLUMNS = {
     "replicate": "Number of the replicate, from 1",
@@ -91,15 +89,14 @@ class Basis:
 
 
 def build_replicates(release: TopDownRelease) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=release.key(REPLICATES),
-        deps=[release.key(release.estimated)],
-        group_name=release.schema,
-        description=_DESCRIPTION.format(replicates=release.declaration.replicates, finest=words(release.finest)),
-        code_version=CODE_VERSION,
-        **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "numba", "highs"}),
+    @release_stage(
+        release,
+        REPLICATES,
+        StageKind.POSTPROCESSING,
+        _DESCRIPTION.format(replicates=release.declaration.replicates, finest=words(release.finest)),
+        [release.estimated],
+        kinds={"duckdb", "numba", "highs"},
     )
-    @stated_plainly(StageKind.POSTPROCESSING)
     def replicates(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         def report(done: int, declared: int) -> None:
             context.log.info(f"{done:,} of {declared:,} replicates")

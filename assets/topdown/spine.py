@@ -86,10 +86,12 @@ def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
     return "topdown/spine", {"levels": list(levels)}, {"places": places, "levels": list(levels)}
 
 
-def write_spine(session: Session, release: TopDownRelease) -> None:
-    """Write the table `spine`. Raises SpineError if the codes do not form a tree."""
-    name, values, names = spine_recipe(session, release)
-    session.create(release.public(SPINE), name, values, **names)
+def require_nameable(session: Session, release: TopDownRelease) -> None:
+    """Refuse partitions whose keys, the codes of states in the stored spine, cannot be part of the names of tables.
+
+    Raises:
+        SpineError: if there are such codes.
+    """
     if release.declaration.partitions:
         codes = read_codes(session, release, level_of_states(release.levels)).to_pylist()
         if not all(_CODE.fullmatch(code) for code in codes) or len({code.lower() for code in codes}) < len(codes):

@@ -8,13 +8,12 @@ import click
 import dagster as dg
 import yaml
 
-from assets.charge.assessment import would_leave
-from assets.charge.preflight import PREFLIGHT
+from assets.charge.assessment import predict_budget
 from assets.conventions import ZONE
 from assets.gates.shared import all_gates
 from assets.planning.asset import format_lines, format_total
 from assets.planning.expectation import UnknownError, expectation, format_expectation
-from assets.release.method import PLAN
+from assets.release.method import PLAN, PREFLIGHT
 from assets.release.plan import PlanRequest
 from orchestration.cli.printing import print_json, print_table
 from orchestration.components.release import ReleaseComponent, dataset_of, release_definitions
@@ -99,7 +98,7 @@ def _assess(deployment: Deployment, planned: PlannedDeclaration) -> tuple[str, s
     """What remains of the cap, and why a charge would be refused."""
     try:
         release = planned.method.release
-        return would_leave(release.dataset, release.name, planned.plan.loss, deployment.ledger.read())
+        return predict_budget(release.dataset, release.name, planned.plan.loss, deployment.ledger.read())
     except LedgerError as error:
         return f"What remains is not known: {error}", ""
 

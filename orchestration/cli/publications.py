@@ -111,14 +111,14 @@ def verify(folder: Path, key: Path) -> None:
 @as_json
 def audit(to: Path | None, as_json: bool) -> None:
     """Ask everything again that can be proved, and write a report. Charges nothing and changes nothing."""
-    from assets.confidentiality import nodes_of
+    from assets.confidentiality import list_nodes
     from assets.publication import audit as audits
     from orchestration import definitions
     from orchestration.deployment import Deployment
     from orchestration.jobs import now
 
     deployment = Deployment()
-    nodes = nodes_of(definitions.deployment(deployment.tree, deployment.home).resolve_all_asset_specs())
+    nodes = list_nodes(definitions.deployment(deployment.tree, deployment.home).resolve_all_asset_specs())
     methods = definitions.declared_methods(deployment.tree, deployment.published)
     record = audits.audit(methods, nodes, deployment.ledger, deployment.published, now())
     _, page = audits.write_report(record, to or deployment.home / "audit")

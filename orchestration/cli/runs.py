@@ -12,9 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND
-from assets.charge.preflight import PREFLIGHT
-from assets.conventions import DRAW_ID, in_one_piece
-from assets.release.method import CHARGE, PUBLICATION
+from assets.conventions import DRAW_ID, join_digits
+from assets.release.method import CHARGE, PREFLIGHT, PUBLICATION
 from mechanisms.accounting.losses import format_loss
 from orchestration.cli import REFUSED, UNAUTHORIZED
 from orchestration.cli.printing import print_json, terminal
@@ -151,7 +150,7 @@ def _run_preflight(release: str, components: "Sequence[ReleaseComponent]", *, qu
     if not outcome.success or None in preflights:
         reasons = (step.words for step in steps if step.kind in ("refused", "failed"))
         raise click.ClickException(f"{next(reasons, _explain_failure(outcome))}\nThe log is {outcome.log}")
-    return [{**preflight, DRAW_ID: in_one_piece(str(preflight[DRAW_ID]))} for preflight in preflights if preflight]
+    return [{**preflight, DRAW_ID: join_digits(str(preflight[DRAW_ID]))} for preflight in preflights if preflight]
 
 
 def _explain_failure(outcome: RunOutcome) -> str:

@@ -12,11 +12,10 @@ from typing import Any, ClassVar, Self
 import dagster as dg
 from pydantic import BaseModel
 
-from assets.charge.asset import build_charge
+from assets.charge.asset import build_charge, build_preflight
 from assets.charge.drawing import build_draw
-from assets.charge.preflight import build_preflight
 from assets.conventions import OWNERS
-from assets.gates.asset import build_gates
+from assets.gates.shared import build_gates
 from assets.planning.asset import build_plan
 from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration

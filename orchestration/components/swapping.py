@@ -39,4 +39,4 @@ class PermutationSwapping(ReleaseComponent):
         return {"swap_rate": rate_for(method.release, request.largest_stratum, total)}
 
     def withheld_records(self, dataset: DatasetDeclaration, published: Path) -> WithheldSwap | None:
-        return WithheldSwap(self.release(dataset, published)) if self.declaration.withheld else None
+        return WithheldSwap.from_release(self.release(dataset, published)) if self.declaration.withheld else None

@@ -9,9 +9,8 @@ from typing import Any, Self
 import dagster as dg
 import pyarrow as pa
 
-from assets.charge.preflight import PREFLIGHT
 from assets.release.dataset import DatasetDeclaration
-from assets.release.method import Method
+from assets.release.method import PREFLIGHT, Method
 from assets.release.release import DeclarationError
 from assets.table_builder.asking import least_variance, read_publication
 from assets.table_builder.declaration import (

@@ -9,7 +9,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from assets.charge.assessment import would_leave
+from assets.charge.assessment import predict_budget
 from assets.ledger.population import Population
 from assets.ledger.remarks import write_remarks
 from assets.ledger.view import Budget, list_budgets, list_charge_rows, list_total_rows
@@ -66,7 +66,7 @@ def show_charge(population: Population, release: str, loss: Loss, entries: Seque
         release: the name of the release, within the population's first dataset.
         entries: those of an intact ledger.
     """
-    words, refusal = would_leave(population.datasets[0], release, loss, Reading(tuple(entries), ()))
+    words, refusal = predict_budget(population.datasets[0], release, loss, Reading(tuple(entries), ()))
     if refusal:
         st.error(escape(f"It would be refused: {refusal}."))
     else:

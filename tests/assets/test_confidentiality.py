@@ -5,16 +5,17 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.confidentiality import Node, leaks, nodes_of
+from assets.confidentiality import find_leaks, list_nodes
 from orchestration.definitions import defs
 from tests.deployments import Deployment, small_deployment
 
 PUBLICATION = dg.AssetKey("publication")
 
 
-def node(zone: str | None, *parents: str, kind: str = "", crossing: str | None = None) -> Node:
+def node(zone: str | None, *parents: str, kind: str = "", crossing: str | None = None) -> dg.AssetSpec:
     tags = {"zone": zone, "stage_kind": kind, "crossing": crossing}
-    return Node({name: value for name, value in tags.items() if value}, parents)
+    deps = [dg.AssetKey.from_user_string(parent) for parent in parents]
+    return dg.AssetSpec("node", deps=deps, tags={name: value for name, value in tags.items() if value})
 
 
 SOUND = {
@@ -40,11 +41,11 @@ KEYED = {
 
 
 def test_a_path_through_a_charged_draw_or_an_invariant_is_no_leak() -> None:
-    assert leaks(SOUND, PUBLICATION) == []
+    assert find_leaks(SOUND, PUBLICATION) == []
 
 
 def test_a_charge_may_see_a_keyed_version() -> None:
-    assert leaks(KEYED, PUBLICATION) == []
+    assert find_leaks(KEYED, PUBLICATION) == []
 
 
 @pytest.mark.parametrize(
@@ -80,8 +81,8 @@ def test_a_charge_may_see_a_keyed_version() -> None:
         ),
     ],
 )
-def test_only_a_charge_may_cross_with_a_keyed_version(changed: dict[str, Node], leak: str) -> None:
-    assert leak in leaks(KEYED | changed, PUBLICATION)
+def test_only_a_charge_may_cross_with_a_keyed_version(changed: dict[str, dg.AssetSpec], leak: str) -> None:
+    assert leak in find_leaks(KEYED | changed, PUBLICATION)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +124,8 @@ def test_only_a_charge_may_cross_with_a_keyed_version(changed: dict[str, Node], 
         ({"publication": node("public")}, "publication descends from no draw: the graph is incomplete"),
     ],
 )
-def test_any_other_path_is_found(changed: dict[str, Node], leak: str) -> None:
-    assert any(problem.startswith(leak) for problem in leaks(SOUND | changed, PUBLICATION))
+def test_any_other_path_is_found(changed: dict[str, dg.AssetSpec], leak: str) -> None:
+    assert any(problem.startswith(leak) for problem in find_leaks(SOUND | changed, PUBLICATION))
 
 
 def test_every_leak_is_named_and_not_only_the_first() -> None:
@@ -133,34 +134,34 @@ def test_every_leak_is_named_and_not_only_the_first() -> None:
         "tables": node("public", "swapped", "utility"),
         "swapped": node("public", "cef", kind="draw", crossing="draw"),
     }
-    assert len(leaks(leaky, PUBLICATION)) == 3
+    assert len(find_leaks(leaky, PUBLICATION)) == 3
 
 
 def test_the_walk_over_a_cyclic_graph_ends() -> None:
-    assert leaks(SOUND | {"tables": node("public", "swapped", "publication")}, PUBLICATION) == []
+    assert find_leaks(SOUND | {"tables": node("public", "swapped", "publication")}, PUBLICATION) == []
 
 
 def test_a_publication_outside_the_graph_is_a_leak() -> None:
-    assert "publication is not in the graph" in leaks({}, PUBLICATION)
+    assert "publication is not in the graph" in find_leaks({}, PUBLICATION)
 
 
 def test_nothing_leaks_in_this_deployment() -> None:
-    nodes = nodes_of(defs().resolve_all_asset_specs())
+    nodes = list_nodes(defs().resolve_all_asset_specs())
     publications = [key for key, found in nodes.items() if found.tags.get("stage_kind") == "publication"]
     assert publications
     for key in publications:
-        assert leaks(nodes, dg.AssetKey.from_user_string(key)) == []
+        assert find_leaks(nodes, dg.AssetKey.from_user_string(key)) == []
 
 
 def test_every_asset_of_this_deployment_states_its_zone_and_its_kind_of_stage() -> None:
-    for found in nodes_of(defs().resolve_all_asset_specs()).values():
+    for found in list_nodes(defs().resolve_all_asset_specs()).values():
         assert found.tags["zone"] in {"confidential", "public"}
         assert found.tags["stage_kind"]
 
 
 def test_only_draws_invariants_and_charges_of_this_deployment_cross() -> None:
     """Every asset that may leave the confidential zone is listed here, so that a new one is a deliberate decision."""
-    nodes = nodes_of(defs().resolve_all_asset_specs())
+    nodes = list_nodes(defs().resolve_all_asset_specs())
     crossing = [found.tags for found in nodes.values() if "crossing" in found.tags]
     crossings = {(tags["stage_kind"], tags["crossing"]) for tags in crossing}
     assert crossings == {
@@ -171,7 +172,7 @@ def test_only_draws_invariants_and_charges_of_this_deployment_cross() -> None:
     }
     confidential = {key for key, found in nodes.items() if found.tags["zone"] == "confidential"}
     for key, found in nodes.items():
-        if found.tags["zone"] == "public" and confidential & set(found.parents):
+        if found.tags["zone"] == "public" and confidential & {dep.asset_key.to_user_string() for dep in found.deps}:
             assert "crossing" in found.tags, f"{key} reads confidential assets"
 
 

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.conventions import MOST_ROWS, ROOM, in_groups, in_one_piece, preview
+from assets.conventions import MOST_ROWS, ROOM, group_digits, join_digits, preview
 
 LETTERS = 20
 """Two columns with words of this length fit; with twice the length they do not."""
@@ -34,5 +34,5 @@ def test_a_long_table_is_one_click_away() -> None:
 
 def test_a_hash_in_groups_is_the_same_hash() -> None:
     digest = "0123456789abcdef" * 4
-    assert in_groups(digest) == " ".join(["0123456789abcdef"] * 4)
-    assert in_one_piece(in_groups(digest)) == digest
+    assert group_digits(digest) == " ".join(["0123456789abcdef"] * 4)
+    assert join_digits(group_digits(digest)) == digest

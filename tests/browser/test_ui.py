@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import TimeoutError, expect
 
-from assets.conventions import in_groups
+from assets.conventions import group_digits
 from tests.browser.deployment import IN_A_BROWSER, PATIENCE, ROOT, Site, cut, deployed, group
 
 SWAPPING, S_DHC, TOPDOWN = "ma1940/tenure_by_county", "two_states/s_dhc", "two_states/redistricting"
@@ -73,8 +73,8 @@ def test_the_mechanisms_page_shows_draw_commitment_entry_and_loss(site: Site) ->
     publish(site, SWAPPING)
     certificate = json.loads(site.certificate(SWAPPING).with_suffix(".json").read_text())
     page.goto(f"{site.address}/assets/{SWAPPING}/swapped")
-    expect(page.get_by_text(in_groups(certificate["randomness"]["draw_id"]))).to_be_visible()
-    expect(page.get_by_text(in_groups(certificate["randomness"]["commitment"]))).to_be_visible()
+    expect(page.get_by_text(group_digits(certificate["randomness"]["draw_id"]))).to_be_visible()
+    expect(page.get_by_text(group_digits(certificate["randomness"]["commitment"]))).to_be_visible()
     expect(page.get_by_text("ledger entry", exact=True)).to_be_visible()
     expect(page.get_by_text("ε = 12.4850", exact=True)).to_be_visible()
     expect(page.get_by_text("One draw of the Permutation Swapping Algorithm", exact=False)).to_be_visible()

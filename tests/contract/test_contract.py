@@ -129,7 +129,7 @@ def test_nothing_is_charged_that_was_counted_with_other_parameters_or_from_other
     method = earlier.context.method
     counted = before_draw(method)[:-1]
     earlier.run(*counted)
-    with patch.object(type(method), "counted_with", lambda self: {"other": "parameters"}):
+    with patch.object(type(method.release), "counted_with", property(lambda self: {"other": "parameters"})):
         assert "wrote from the current records and declaration" in earlier.refusal(CHARGE)
     public = earlier.context.warehouse.path(Zone.PUBLIC)
     shutil.copy(public, tmp_path / "earlier.duckdb")
@@ -412,7 +412,7 @@ def test_the_test_of_the_noise_reads_the_version_that_the_settled_output_has(
     with published.context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = method.describe(session, published.context.custody)
         version = method.read_version(session, draw)
-        assert version == method.noise_found(session)[1]
+        assert version == method.check_noise(session)[1]
     settled = published.context.ledger.read().find_settlement(draw.draw_id)
     assert settled is not None
     assert (version == settled.output_version) is not altered
@@ -429,7 +429,7 @@ def test_the_test_of_the_noise_reads_the_version_that_the_settled_output_has(
 def test_a_gate_that_would_not_be_checked_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate[Any], complaint: str
 ) -> None:
-    monkeypatch.setattr(LaplaceMethod, "table_gates", lambda self: [gate])
+    monkeypatch.setattr(LaplaceMethod, "further_gates", lambda self: [gate])
     with pytest.raises(ValueError, match=complaint):
         KINDS["laplace tables"].build(tmp_path / "release")
 

@@ -44,7 +44,7 @@ HEADERS = {
         *("REGIONCE", "DIVISIONCE", "PLACEFP", "AIANNHCE"),
     ],
 }
-HELD = STRUCTURE.held({**UNIT_COLUMNS, **PERSON_COLUMNS})
+HELD = STRUCTURE.select_rules({**UNIT_COLUMNS, **PERSON_COLUMNS})
 """The rules of a census without detailed codes; those about these codes are tested in `test_detailed_codes`."""
 PLACE = ["01", "001", "020100", "1003", "1", "3", "6", "01000", "9999"]
 

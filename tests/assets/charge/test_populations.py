@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from assets.ledger.population import group_populations
@@ -65,7 +66,7 @@ def test_datasets_of_one_population_share_its_cap(tmp_path: Path) -> None:
     assert "does not fit under the cap of ε = 6" in refusal
     twin = charged(tmp_path, {"name": "twin", "population": "village", "cap": 12}, swap_rate="1/4")
     twin.run("ledger")
-    result = twin.run_assets(twin.release.composition_key)
+    result = twin.run_assets(dg.AssetKey([twin.release.dataset.population, "composition"]))
     ledger = twin.context.ledger
     first_loss, second_loss = (
         entry.parse_specification().charge for entry in of_population(ledger.entries(), "village")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from assets.gates.shared import NAMED_ROWS, differing, differing_table
+from assets.gates.shared import NAMED_ROWS, count_differences, differing_table
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
@@ -74,4 +74,4 @@ def test_tables_are_compared_as_multisets_of_rows_in_whatever_order_they_are(
         for name, values in (("one", one), ("other", other)):
             made = session.register("made", pa.table({"count": pa.array(values, pa.int64())}))
             tables.append(session.stage(name, "warehouse/all", source=made))
-        assert differing(session, *tables, ["count"]) == rows
+        assert count_differences(session, *tables, ["count"]) == rows

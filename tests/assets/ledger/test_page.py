@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.conventions import in_groups
+from assets.conventions import group_digits
 from assets.ledger.page import LATEST, REPLAY, describe_ledger, read_last_replays
 from assets.ledger.population import Population
 from assets.ledger.view import draw_share
@@ -103,8 +103,8 @@ def test_full_identifiers_are_one_click_away(chain: list[Entry], shown: dict[str
     in_full = shown["in full"]
     assert isinstance(in_full, dg.MarkdownMetadataValue)
     for entry in (chain[0], chain[2], chain[5]):
-        assert in_groups(entry.draw_id) in in_full.md_str
-        assert in_groups(entry.hash) in in_full.md_str
+        assert group_digits(entry.draw_id) in in_full.md_str
+        assert group_digits(entry.hash) in in_full.md_str
 
 
 def test_a_population_that_is_no_longer_declared_is_still_shown(chain: list[Entry]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.confidentiality import leaks
+from assets.confidentiality import find_leaks
 from assets.phsafe.release import PHSafeRelease
 from assets.swapping.declaration import SwappingDeclaration
 from mechanisms.accounting.conversions import canonne_kamath_steinke
@@ -193,7 +193,7 @@ def test_nothing_of_it_may_be_published(exact: PHSafeDeployment) -> None:
     key = "town/s_dhc/exact_measurements"
     assert nodes[key].tags["zone"] == "confidential"
     assert "crossing" not in nodes[key].tags
-    assert leaks(nodes, dg.AssetKey(key.split("/")))[0].startswith("a path without a draw or an invariant")
+    assert find_leaks(nodes, dg.AssetKey(key.split("/")))[0].startswith("a path without a draw or an invariant")
 
 
 def test_no_exact_count_is_in_its_metadata(exact: PHSafeDeployment) -> None:

@@ -25,12 +25,13 @@ from assets.planning.expectation import (
     expected_size,
     in_bytes,
     in_time,
+    like_2020,
     measured_slopes,
     read_slopes,
     this_machine,
 )
+from assets.release.dataset import Size
 from assets.release.method import Method
-from assets.release.size import Size, like_2020
 from assets.safetab.declaration import SafeTabPDeclaration
 from assets.topdown.declaration import TopDownDeclaration
 from benchmarks.jobs import RELEASES, Case

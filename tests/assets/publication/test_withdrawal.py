@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 
 from assets.charge.assessment import assess
+from assets.charge.asset import preflight_metadata
 from assets.charge.drawing import UnchargedDrawError, make_draw
-from assets.charge.preflight import preflight_metadata
 from assets.publication.asset import publication_problems, publish
 from assets.publication.listing import write_listing
 from assets.publication.signature import sign

@@ -30,7 +30,7 @@ def drawn(counts: int, **households: Any) -> tuple[SafeTabHMethod, list[Batch], 
 
     method = Method(release)
     session: Any = None
-    return method, list(method.exact(session)), list(method.perturbed(session, KEY))
+    return method, list(method.exact(session)), list(method.perturb(session, KEY))
 
 
 @pytest.mark.parametrize("counts", [0, 2])

@@ -456,12 +456,12 @@ def test_withheld_records_of_another_declaration_or_cef_are_not_counted(town: Vi
     with town.warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         session.create(stored, "warehouse/all", source=stage_withheld(session, release, custody))
     with town.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        WithheldSwap(release).require_current(session, custody)
+        WithheldSwap.from_release(release).require_current(session, custody)
     with (
         town.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session,
         pytest.raises(StaleInputError, match="not those of the current CEF and declaration; materialize swapped again"),
     ):
-        WithheldSwap(other).require_current(session, custody)
+        WithheldSwap.from_release(other).require_current(session, custody)
 
 
 def _margin(table: Counter[tuple[Any, ...]], places: tuple[int, ...]) -> Counter[tuple[Any, ...]]:
@@ -509,7 +509,7 @@ def test_a_withheld_swap_stays_in_the_confidential_zone_and_is_drawn_again(tmp_p
 
 
 def test_noise_after_a_withheld_swap_is_charged_for_two_records(town: Village) -> None:
-    withheld = WithheldSwap(town.release(**ROLES, withheld=True))
+    withheld = WithheldSwap.from_release(town.release(**ROLES, withheld=True))
     of_noise = withheld.specification(PureLoss(Fraction(1, 4)))
     assert of_noise.loss == PureLoss(Fraction(1, 2)), "two swapped records differ"
     assert of_noise.flavor.multiverse == ("the number of households by region × size",)

@@ -66,7 +66,7 @@ def drawn_as(root: Path, monkeypatch: pytest.MonkeyPatch, large_from: int, **cha
     dataset = small_dataset(root, units=recoded_units(root, large_from))
     component = small_release(dataset, **(DECLARED | changes))
     method = component.method(component.release(dataset, root))
-    monkeypatch.setattr("assets.release.method.cef_version", lambda *given: "the same")
+    monkeypatch.setattr("assets.release.method.read_basis", lambda *given: {})
     monkeypatch.setattr(method, "charged_tables", dict)
     # What a draw's description reads of the inputs.
     inputs = SimpleNamespace(versions={"records": "the same"}, largest_stratum=3, loss=3)

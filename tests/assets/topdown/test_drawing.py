@@ -14,10 +14,8 @@ from pyarrow.parquet import ParquetWriter
 
 from assets.charge import drawing
 from assets.gates.shared import all_gates
-from assets.measurement.batches import _Drawn
 from assets.release.draw import StaleInputError
-from assets.release.gate import ReleaseContext
-from assets.release.verdicts import Verdicts, verdicts_of
+from assets.release.gate import ReleaseContext, Verdicts, find_verdicts
 from assets.topdown.drawing import Drawing
 from assets.topdown.measurements import compute_stored_version, group_parts, read_streams, run_in_threads
 from assets.topdown.method import TopDownMethod
@@ -204,10 +202,10 @@ def test_a_failing_thread_stops_the_others(drawn: TopDownDeployment) -> None:
     assert 0 in asked
 
 
-@pytest.mark.parametrize("output", [Drawing, _Drawn])
-def test_no_text_of_a_draw_shows_its_key(output: Any) -> None:
+def test_no_text_of_a_draw_shows_its_key() -> None:
+    nothing: Any = None
     key = bytes(range(32))
-    shown = repr(output(None, None, key))
+    shown = repr(Drawing(nothing, nothing, key))
     assert repr(key) not in shown
     assert "key" not in shown
 
@@ -248,10 +246,10 @@ def test_a_part_altered_before_it_is_stored_is_refused_while_the_key_is_there(
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the costly evaluations from now on."""
     found: list[str] = []
-    again, noise = Drawing.compute_version, TopDownMethod.noise_found
+    again, noise = Drawing.compute_version, TopDownMethod.check_noise
     monkeypatch.setattr(Drawing, "compute_version", lambda self: found.append("replay") or again(self))
     monkeypatch.setattr(
-        TopDownMethod, "noise_found", lambda self, session: found.append("noise_as_declared") or noise(self, session)
+        TopDownMethod, "check_noise", lambda self, session: found.append("noise_as_declared") or noise(self, session)
     )
     return found
 
@@ -262,13 +260,13 @@ COSTLY = ["replay", "noise_as_declared"]
 def test_a_run_evaluates_costly_gates_once_and_others_every_time(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, run = evaluated(monkeypatch), verdicts_of("one")
+    found, run = evaluated(monkeypatch), find_verdicts("one")
     for _ in range(2):
         assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
     assert found == COSTLY
-    assert [problems(drawn, name, verdicts_of("one")) for name in COSTLY] == [[], []]
+    assert [problems(drawn, name, find_verdicts("one")) for name in COSTLY] == [[], []]
     assert found == COSTLY
-    assert [problems(drawn, name, verdicts_of("another")) for name in COSTLY] == [[], []]
+    assert [problems(drawn, name, find_verdicts("another")) for name in COSTLY] == [[], []]
     assert found == 2 * COSTLY
     assert [problems(drawn, name) for name in COSTLY] == [[], []], "outside a run, nothing is kept"
     assert [problems(drawn, name) for name in COSTLY] == [[], []]
@@ -281,14 +279,14 @@ ALTERED = "UPDATE noisy_measurements SET answers = list_transform(answers, x -> 
 def test_measurements_altered_after_the_check_are_found_by_a_gate_that_keeps_no_verdict(
     drawn: TopDownDeployment,
 ) -> None:
-    run = verdicts_of("altered")
+    run = find_verdicts("altered")
     assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
     executed(drawn, ALTERED)
     assert problems(drawn, "settled", run) != []
 
 
 def test_counts_replaced_after_the_check_are_found_by_a_gate_that_keeps_no_verdict(drawn: TopDownDeployment) -> None:
-    run = verdicts_of("replaced")
+    run = find_verdicts("replaced")
     assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
     with drawn.opened("confidential") as connection:
         connection.execute(f"UPDATE confidential.{drawn.release.schema}.histograms SET count = count + 1")
@@ -298,7 +296,7 @@ def test_counts_replaced_after_the_check_are_found_by_a_gate_that_keeps_no_verdi
 def test_no_verdict_is_kept_of_measurements_that_were_altered_only_during_the_check(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, run = evaluated(monkeypatch), verdicts_of("for a while")
+    found, run = evaluated(monkeypatch), find_verdicts("for a while")
     alone = "UPDATE noisy_measurements SET answers = list_prepend(answers[1] + 1, answers[2:]) WHERE rowid = 7"
     executed(drawn, "CREATE TABLE aside AS FROM noisy_measurements", alone)
     assert problems(drawn, "noise_as_declared", run) == [], "one answer shows in no test"
@@ -310,7 +308,7 @@ def test_no_verdict_is_kept_of_measurements_that_were_altered_only_during_the_ch
 def test_no_verdict_on_noise_is_kept_of_counts_that_are_not_those_of_the_charge(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, run = evaluated(monkeypatch), verdicts_of("other counts")
+    found, run = evaluated(monkeypatch), find_verdicts("other counts")
     with drawn.opened("confidential") as connection:
         counts = f"confidential.{drawn.release.schema}.histograms"
         connection.execute(f"UPDATE {counts} SET count = count + 1 WHERE rowid = 0")
@@ -320,7 +318,7 @@ def test_no_verdict_on_noise_is_kept_of_counts_that_are_not_those_of_the_charge(
 
 
 def test_a_key_that_was_replaced_after_the_check_has_no_verdict(drawn: TopDownDeployment, monkeypatch: Any) -> None:
-    run = verdicts_of("key")
+    run = find_verdicts("key")
     assert problems(drawn, "replay", run) == []
     monkeypatch.setattr(type(drawn.context.custody), "_derive_draw_key", lambda self, draw_id: bytes(32))
     assert compute_commitment(bytes(32)) != drawn.ledger[0].commitment
@@ -330,7 +328,7 @@ def test_a_key_that_was_replaced_after_the_check_has_no_verdict(drawn: TopDownDe
 
 def test_another_draw_has_no_verdict(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the same release in another deployment, whose custody gives another draw id."""
-    found, run = evaluated(monkeypatch), verdicts_of("both")
+    found, run = evaluated(monkeypatch), find_verdicts("both")
     assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
     with drawn.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = drawn.context.method.describe(session, drawn.context.custody)
@@ -351,17 +349,17 @@ def test_gates_of_a_step_read_all_measurements_once(drawn: TopDownDeployment, mo
     monkeypatch.setattr(
         TopDownMethod, "read_version", lambda self, session, draw: found.append("read") or read(self, session, draw)
     )
-    assert [problems(drawn, name, verdicts_of("alone")) for name in READING] == [[], [], []]
+    assert [problems(drawn, name, find_verdicts("alone")) for name in READING] == [[], [], []]
     assert found == ["noise_as_declared", "read", "replay", "read"]
     found.clear()
     with drawn.context.snapshot() as held:
-        assert [problems_in(held, name, verdicts_of("together")) for name in READING] == [[], [], []]
+        assert [problems_in(held, name, find_verdicts("together")) for name in READING] == [[], [], []]
     assert found == ["noise_as_declared", "replay"]
 
 
 def test_a_version_that_another_gate_has_read_is_that_of_the_stored_measurements(drawn: TopDownDeployment) -> None:
     """Told apart from: a version of what the ledger settled, or of an earlier step."""
-    run = verdicts_of("altered in between")
+    run = find_verdicts("altered in between")
     with drawn.context.snapshot() as held:
         assert problems_in(held, "noise_as_declared", run) == problems_in(held, "settled", run) == []
     executed(drawn, "UPDATE noisy_measurements SET answers = list_prepend(answers[1] + 1, answers[2:]) WHERE rowid = 7")
@@ -369,7 +367,7 @@ def test_a_version_that_another_gate_has_read_is_that_of_the_stored_measurements
         assert problems_in(held, "noise_as_declared", run) == [], "it has a verdict on what was settled"
         assert problems_in(held, "settled", run) != []
     with drawn.context.snapshot() as held:
-        run = verdicts_of("altered before")
+        run = find_verdicts("altered before")
         assert problems_in(held, "noise_as_declared", run) == [], "one answer shows in no test"
         assert problems_in(held, "settled", run) != []
         assert problems_in(held, "replay", run) != []

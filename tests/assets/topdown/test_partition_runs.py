@@ -19,7 +19,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from assets.release.partitions import Partitions
+from assets.release.method import Partitions
 from orchestration import automation
 from orchestration.launch import BY_COMMAND
 from tests.assets.topdown.test_partitions import FIRST, LAST, QUIET, STATES, data_files, execute, states_of

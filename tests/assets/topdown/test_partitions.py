@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from assets.confidentiality import leaks
+from assets.confidentiality import find_leaks
 from assets.gates.shared import all_gates
 from assets.release.draw import StaleInputError
 from assets.release.release import DeclarationError
@@ -107,7 +107,7 @@ def test_estimates_by_state_are_those_of_one_run(
 def test_gates_and_the_walk_over_zones_hold_over_partitions(
     plain: Deployment[TopDownRelease], parted: Deployment[TopDownRelease]
 ) -> None:
-    assert leaks(parted.context.nodes, parted.key("publication")) == []
+    assert find_leaks(parted.context.nodes, parted.key("publication")) == []
     for gate in all_gates(parted.context.method):
         assert gate.evaluate(parted.context) == [], gate.name
     names = [[gate.name for gate in all_gates(each.context.method)] for each in (plain, parted)]

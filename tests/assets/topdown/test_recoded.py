@@ -31,8 +31,8 @@ RELEASE: dict[str, Any] = {
 @pytest.mark.deep
 def test_the_places_of_a_level_can_be_merged_ones(tmp_path: Path) -> None:
     deployment = topdown_deployment(tmp_path, dataset={"recoded_units": {"HALF": HALF}}, **RELEASE)
-    method = deployment.context.method
-    assert list(deployment.release.dataset.recodes(method.columns_read())) == ["HALF"]
+    release = deployment.release
+    assert list(release.dataset.recodes(release.columns_read)) == ["HALF"]
     deployment.reach(*TO_CHARGE)
     with deployment.opened() as connection:
         halves = connection.execute("SELECT geoid FROM spine WHERE level = 'Half' ORDER BY geoid").fetchall()
@@ -46,4 +46,4 @@ def test_a_release_that_reads_no_recoded_column_is_not_named_by_recodes(tmp_path
     deployment = topdown_deployment(tmp_path, dataset={"recoded_units": {"HALF": HALF}}, **TWO_LEVELS)
     dataset = deployment.release.dataset
     assert dataset.recodes()
-    assert dataset.recodes(deployment.context.method.columns_read()) == {}
+    assert dataset.recodes(deployment.release.columns_read) == {}

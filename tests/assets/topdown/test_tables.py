@@ -16,8 +16,9 @@ from frictionless import validate
 
 from assets.publication.package import Source, data_package, write_data_files
 from assets.release.publisher import UNDECLARED
+from assets.release.stage import create_tables
 from assets.topdown.gates import topdown_gates
-from assets.topdown.microdata import build_microdata, write_microdata
+from assets.topdown.microdata import build_microdata, microdata_recipes
 from assets.topdown.published import published_tables
 from assets.topdown.release import TABLES, TopDownRelease
 from assets.topdown.tables import build_redistricting, tables_recipe
@@ -53,9 +54,8 @@ def filled(root: Path, seed: int = 1, **changes: Any) -> tuple[Products, Truth]:
 
 def tabulate(made: Products) -> None:
     with made.warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-        write_microdata(session, made.release)
-        for table, (name, values, names) in tables_recipe(session, made.release).items():
-            session.create(table, name, values, **names)
+        create_tables(session, microdata_recipes(made.release))
+        create_tables(session, tables_recipe(session, made.release))
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_counts_are_stored_as_integers(town: tuple[Products, Truth]) -> None:
 def test_only_declared_tables_are_made(tmp_path: Path) -> None:
     made, _ = filled(tmp_path, products=("P1", "units"))
     with made.warehouse.session(writes=Zone.PUBLIC) as session:
-        write_microdata(session, made.release)
+        create_tables(session, microdata_recipes(made.release))
         assert [table.name for table in tables_recipe(session, made.release)] == ["queries", "query_cells", "p1"]
     names = [table.name for table in published_tables(made.release)]
     assert names == ["p1", "units", "queries", "query_cells", "spine"]

@@ -6,8 +6,8 @@ from pydantic import Field, field_validator
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.numbers import Epsilon
+from assets.release.published import Product
 from assets.release.release import ReleaseDeclaration
-from assets.tabulation.declaration import Product
 from tests.contract.laplace_tables.design import LaplaceDesign
 
 
@@ -32,4 +32,4 @@ class LaplaceDeclaration(ReleaseDeclaration):
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> LaplaceDesign:
         """The tables' budgets."""
-        return LaplaceDesign({product.name: product.epsilon for product in self.products})
+        return LaplaceDesign({product.name: product.epsilon for product in self.products}, dataset.record_name)

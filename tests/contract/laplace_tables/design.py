@@ -27,22 +27,24 @@ class LaplaceDesign:
 
     Attributes:
         budgets: ε by name of the table, exact, for a change of one record.
+        unit: what a record is.
     """
 
     budgets: Mapping[str, Fraction]
+    unit: str
 
     def noise_of(self, table: str) -> DiscreteLaplace:
         """The noise of every count of a table."""
         return DiscreteLaplace(SENSITIVITY / self.budgets[table])
 
-    def specification(self, dataset: str, unit: str) -> Specification:
+    def specification(self, dataset: str) -> Specification:
         """The DP specification of all tables together. There are no invariants."""
         lines = tuple(Line(name, PureLoss(self.budgets[name])) for name in sorted(self.budgets))
         flavor = Flavor(
-            domain=f"all possible files of {unit}s with the variables of {dataset}",
+            domain=f"all possible files of {self.unit}s with the variables of {dataset}",
             multiverse=(),
-            unit=unit,
-            changes_per_person=None if unit == "person" else 1,
+            unit=self.unit,
+            changes_per_person=None if self.unit == "person" else 1,
         )
         return Specification(flavor, PureLoss(sum(self.budgets.values(), Fraction())), lines)
 

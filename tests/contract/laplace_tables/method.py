@@ -1,28 +1,21 @@
 """What the mechanism brings to charge, draw, gates and publication; `DeclaredCounts` has the rest."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import dagster as dg
 
-from assets.measurement.counts import build_counts
 from assets.measurement.declared import DeclaredCounts, DeclaredTable
-from assets.measurement.grid import Query
-from assets.measurement.method import COUNTS, MEASUREMENTS
+from assets.measurement.method import COUNTS, MEASUREMENTS, build_counts
 from assets.planning.lines import plan_line
-from assets.release.columns import described
+from assets.release.columns import describe_columns
+from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
-from assets.release.gate import Gate
 from assets.release.method import CHARGE
 from assets.release.plan import Plan
-from assets.release.published import PublishedColumn, PublishedTable
+from assets.release.published import PublishedColumn, PublishedTable, describe_column
 from assets.release.statement import Accuracy, DataVersion, Parameter, Statement
-from assets.tabulation.asset import TABLES, build_tables, tables_gate
-from assets.tabulation.dictionary import published_column
-from mechanisms.accounting.specification import Specification
+from assets.tabulation.asset import TABLES, build_tables
 from mechanisms.sampling.noise import DiscreteLaplace
-from resources.statements import Table
-from resources.warehouse import Recipe, Session
 from tests.contract.laplace_tables.declaration import LaplaceProduct
 from tests.contract.laplace_tables.design import MECHANISM, SENSITIVITY, VERSION
 from tests.contract.laplace_tables.release import LaplaceRelease
@@ -38,63 +31,31 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
         return [
-            build_counts(self, [release.dataset_key("cef")], "The exact counts of every declared cell of every table."),
+            build_counts(self, [CEF], "The exact counts of every declared cell of every table."),
             build_tables(
                 release,
                 [MEASUREMENTS],
                 "The declared tables with noise.",
                 self.table_recipes,
-                described(release.variables),
+                describe_columns(release.variables),
             ),
         ]
 
-    def queries(self) -> Sequence[Query]:
-        return [
-            Query(table.name, self.release.design.noise_of(table.name), table.size) for table in self.release.tables
-        ]
+    def noise_of(self, table: DeclaredTable) -> DiscreteLaplace:
+        return self.release.design.noise_of(table.name)
 
     @property
     def declared_tables(self) -> Sequence[DeclaredTable]:
         return self.release.tables
 
-    def table_recipes(self, session: Session) -> Mapping[Table, Recipe]:
-        """By published table: how it is made from the measurements."""
-        return {
-            self.release.public(product.table): self.noisy_table_recipe(session, table)
-            for product, table in zip(self.release.declaration.products, self.release.tables, strict=True)
-        }
-
-    def table_gates(self) -> Sequence[Gate[LaplaceRelease]]:
-        return [tables_gate(self.table_recipes)]
-
-    def declared_parameters(self) -> Mapping[str, Any]:
-        return self.release.design.as_record()
-
-    def specification(self, inputs: Inputs) -> Specification:
-        return self._specification
-
-    @property
-    def _specification(self) -> Specification:
-        return self.release.design.specification(self.release.dataset.name, self.release.dataset.record_name)
-
     def plan(self) -> Plan:
-        design = self.release.design
-        return Plan(
-            self._specification,
-            tuple(
-                plan_line(
-                    table.name,
-                    "units",
-                    design.budgets[table.name],
-                    lambda budget: DiscreteLaplace(SENSITIVITY / budget),
-                    table.size,
-                )
-                for table in self.release.tables
-            ),
-        )
-
-    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
-        return {"epsilon_exact": str(self.specification(inputs).loss)}
+        lines = []
+        for table in self.release.tables:
+            budget, size = self.release.design.budgets[table.name], table.size
+            lines.append(
+                plan_line(table.name, "units", budget, lambda other: DiscreteLaplace(SENSITIVITY / other), size)
+            )
+        return Plan(self.release.specification, tuple(lines))
 
     def charge_description(self) -> str:
         return "The sum of the tables' ε: a change of one record changes two counts of each table by 1."
@@ -113,7 +74,7 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
             product.description,
             self.release.public(product.table),
             (
-                *(published_column(name, self.release.variables[name]) for name in columns),
+                *(describe_column(name, self.release.variables[name]) for name in columns),
                 PublishedColumn("count", "integer", "Noisy count; it may be negative"),
             ),
             tuple(columns),

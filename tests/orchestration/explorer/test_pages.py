@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from assets.charge.assessment import would_leave
+from assets.charge.assessment import predict_budget
 from assets.ledger.population import Population
 from assets.ledger.view import list_budgets
 from assets.publication.signature import PUBLIC_KEY, pem, public_key, sign
@@ -323,7 +323,7 @@ def test_an_imagined_charge_is_refused_as_the_ledger_would(tmp_path: Path) -> No
     assert budget.left == "ε = 40.0000"
 
     def imagine(loss: Loss) -> tuple[str, str]:
-        return would_leave(population.datasets[0], "next", loss, Reading((), ()))
+        return predict_budget(population.datasets[0], "next", loss, Reading((), ()))
 
     words, refusal = imagine(PureLoss(Fraction(40)))
     assert not refusal

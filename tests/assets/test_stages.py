@@ -4,10 +4,10 @@ import dagster as dg
 import pytest
 
 from assets.conventions import StageKind
-from assets.failures import stated_plainly
 from assets.release.draw import StaleInputError
 from assets.release.release import DeclarationError
 from assets.release.seal import SealError
+from assets.stages import explain_refusals
 from mechanisms.topdown.feasibility import InfeasibleError
 from resources.keyfiles import CustodyError
 from resources.ledger import CapExceeded, PopulationError
@@ -26,7 +26,7 @@ REFUSED = (
 
 
 def failure_of(kind: StageKind, error: Exception) -> dg.Failure:
-    @stated_plainly(kind)
+    @explain_refusals(kind)
     def stage() -> None:
         raise error
 
@@ -55,7 +55,7 @@ def test_no_stage_after_the_charge_says_that_nothing_was_charged(kind: StageKind
 
 
 def test_an_error_that_nobody_expects_keeps_its_stack_trace() -> None:
-    @stated_plainly(StageKind.DRAW)
+    @explain_refusals(StageKind.DRAW)
     def stage() -> None:
         raise ZeroDivisionError
 

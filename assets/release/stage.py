@@ -1,0 +1,140 @@
+"""The stages of a release as Dagster assets: from what a mechanism says of a stage, everything that Dagster shows.
+
+`build_stage` makes a stage whose tables follow from recipes, and `release_stage` any other one. Charge, draw, plan and
+publication are in the packages of these names.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from assets.conventions import StageKind, public_table_metadata, table_schema
+from assets.release.contents import compute_basis
+from assets.release.draw import publish_version
+from assets.release.release import Release
+from assets.release.seal import seal_stage
+from assets.stages import stage, zone_of
+from resources.custody import Custody
+from resources.statements import Table, Zone
+from resources.warehouse import Recipe, Session, Warehouse
+
+COLUMN_SCHEMA = "dagster/column_schema"
+"""Dagster's name for the columns of a table, which it shows above everything else on the asset's page."""
+
+Recipes = Mapping[Table, Recipe]
+"""How tables are made, in order."""
+
+Dependency = str | dg.AssetKey
+"""A stage of the release, or `cef`, the stage of its dataset; or another asset by its key."""
+
+
+def release_stage(
+    release: Release,
+    name: str,
+    kind: StageKind,
+    description: str,
+    deps: Sequence[Dependency] = (),
+    *,
+    group: str = "",
+    **options: Any,
+) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
+    """A decorator that makes the asset `[dataset, release, name]` from its function.
+
+    Args:
+        group: the asset's group, if it is not that of the release.
+        options: as for `assets.stages.stage`.
+    """
+    keys = [release.key(dependency) if isinstance(dependency, str) else dependency for dependency in deps]
+    return stage(release.key(name), group or release.schema, kind, description, keys, **options)
+
+
+def build_stage(
+    release: Release,
+    name: str,
+    kind: StageKind,
+    description: str,
+    deps: Sequence[Dependency],
+    recipes: Callable[[Session], Recipes],
+    columns: Mapping[str, str] | None = None,
+    *,
+    metadata: Callable[[Session, Sequence[Table]], Mapping[str, Any]] | None = None,
+    finish: Callable[[Session, Custody], None] | None = None,
+    version: Callable[[Session, Sequence[Table], Custody], str] | None = None,
+    sealed: Sequence[Table] = (),
+    publishes_version: bool = False,
+    reads: Sequence[Zone] = (),
+    zone: Zone | None = None,
+    **options: Any,
+) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, name]`, whose tables are made by recipes in one transaction.
+
+    A stage has the custody if its data are confidential or sealed. Otherwise its hooks get None in place of it.
+
+    Args:
+        columns: descriptions of the columns of the first table, by name; None if the page shows no columns.
+        metadata: what the page shows besides, from the tables that were made; by default, of a public stage, the name
+            and the rows of the first.
+        finish: called in the transaction, after the tables were made: to check them, or to make others.
+        version: the data version; by default the content hash of the tables, keyed if they are confidential.
+        sealed: the public tables that the charge reads, which are sealed in the transaction.
+        publishes_version: whether the version is published for the charge, sealed, in a table of its own.
+        reads: zones to read besides the one that is written.
+        zone, options: as for `assets.stages.stage`.
+    """
+    written = zone or zone_of(kind)
+    keyed = written is Zone.CONFIDENTIAL or bool(sealed)
+    read = [Zone.CONFIDENTIAL] if kind is StageKind.INVARIANTS else reads
+
+    @release_stage(
+        release,
+        name,
+        kind,
+        description,
+        deps,
+        zone=zone,
+        required_resource_keys={"warehouse", "custody"} if keyed else {"warehouse"},
+        **options,
+    )
+    def make(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        warehouse: Warehouse = context.resources.warehouse
+        custody: Any = context.resources.custody if keyed else None
+        with warehouse.session(reads=read, writes=written) as session:
+            # DuckDB reads what a running transaction wrote on one core, so intermediate results are made before it.
+            made, counted = recipes(session), {}
+            if sealed or publishes_version:
+                counted = compute_basis(session, custody, release.dataset, release.counted_with)
+            with session.transaction():
+                create_tables(session, made)
+                if finish:
+                    finish(session, custody)
+                if sealed:
+                    seal_stage(session, custody, release.schema, name, sealed, counted)
+            tables = list(made)
+            if version:
+                content = version(session, tables, custody)
+            else:
+                key = release.version_key(custody) if written is Zone.CONFIDENTIAL else None
+                content = session.content_version(tables, key)
+            if metadata:
+                shown = dict(metadata(session, tables))
+            else:
+                shown = public_table_metadata(session, tables[0]) if written is Zone.PUBLIC else {}
+            if columns is not None:
+                shown[COLUMN_SCHEMA] = table_schema(session.columns(tables[0]), columns)
+        if publishes_version:
+            publish_version(warehouse, custody, release, name, content, counted)
+        return dg.MaterializeResult(data_version=dg.DataVersion(content), metadata=shown)
+
+    return make
+
+
+def create_tables(session: Session, recipes: Recipes) -> None:
+    for table, (source, values, names) in recipes.items():
+        session.create(table, source, values, **names)
+
+
+def store_rows(session: Session, name: str, rows: pa.Table) -> Recipe:
+    """The recipe of a table with these rows, which are registered under a name."""
+    return "warehouse/all", {}, {"source": session.register(name, rows)}

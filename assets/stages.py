@@ -1,0 +1,123 @@
+"""Stages as Dagster assets: what all of them have in common, and how they fail.
+
+`assets.release.stage` makes those of a release, with their tables, their transaction and their metadata. A stage that
+refuses shows a sentence instead of a stack trace: the problem first, then what was not spent or published, what
+stays as it was, and what to do.
+"""
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import dagster as dg
+
+from assets.conventions import (
+    CROSSING,
+    DRAW,
+    INVARIANT,
+    KEYED,
+    NO_CONFIG,
+    OWNERS,
+    POOL,
+    STAGE_KIND,
+    ZONE,
+    StageKind,
+)
+from mechanisms.refusal import RefusedError
+from resources.statements import Zone
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_CONFIDENTIAL = {StageKind.CEF, StageKind.COUNTS, StageKind.UTILITY, StageKind.RETENTION}
+_CROSSINGS = {StageKind.INVARIANTS: INVARIANT, StageKind.CHARGE: KEYED, StageKind.DRAW: DRAW}
+_BEFORE_CHARGE = {StageKind.CEF, StageKind.INVARIANTS, StageKind.COUNTS, StageKind.PLAN}
+_CONSEQUENCES = {
+    StageKind.CHARGE: "Nothing was drawn or published. If the ledger shows the charge, it stays, and a new run adds "
+    "none.",
+    StageKind.DRAW: "Nothing was published. The charge stays in the ledger and counts; a new run makes the same draw "
+    "and charges nothing more.",
+    StageKind.LEDGER: "Nothing is charged, drawn or published until this is resolved.",
+    StageKind.COMPOSITION: "Nothing is charged, drawn or published until this is resolved.",
+}
+_OTHERWISE = (
+    "Nothing was published. What was charged and drawn stays; a new run takes it over and charges nothing more."
+)
+_STANDS = "What was published before stays as it is. Correct the cause, and launch the job again."
+
+
+def zone_of(kind: StageKind) -> Zone:
+    """The zone of the data of a stage, unless the stage names another one."""
+    return Zone.CONFIDENTIAL if kind in _CONFIDENTIAL else Zone.PUBLIC
+
+
+def stage(
+    key: dg.AssetKey,
+    group: str,
+    kind: StageKind,
+    description: str,
+    deps: Sequence[dg.AssetKey] = (),
+    *,
+    code_version: str | None = "1",
+    kinds: AbstractSet[str] = frozenset({"duckdb", "sql"}),
+    zone: Zone | None = None,
+    crossing: str | None = None,
+    **options: Any,
+) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
+    """A decorator that makes the asset of a stage from its function.
+
+    The zone is one of the kinds too, because the graph shows kinds and no tags. A function with an argument `config`
+    takes that configuration, and any other function none.
+
+    Args:
+        code_version: increased when the same input would give another output.
+        crossing: why the data may leave the confidential zone; by default, what the kind of stage gives as reason.
+        options: further arguments of `dagster.asset`.
+    """
+    zone, crossing = zone or zone_of(kind), crossing or _CROSSINGS.get(kind)
+    tags = {ZONE: zone.value, STAGE_KIND: kind.value} | ({CROSSING: crossing} if crossing else {})
+    asset = dg.asset(
+        key=key,
+        deps=deps,
+        group_name=group,
+        description=description,
+        code_version=code_version,
+        owners=OWNERS,
+        tags=tags,
+        kinds={*kinds, zone.value},
+        **{"pool": POOL, "config_schema": NO_CONFIG} | options,
+    )
+    return lambda function: asset(explain_refusals(kind)(function))
+
+
+def stage_check(
+    asset: dg.AssetKey, name: str, description: str, *, blocking: bool = True
+) -> Callable[[Callable[..., dg.AssetCheckResult]], dg.AssetChecksDefinition]:
+    """A decorator that makes a check of an asset from its function."""
+    return dg.asset_check(
+        asset=asset, name=name, description=description, blocking=blocking, pool=POOL, config_schema=NO_CONFIG
+    )
+
+
+def explain_refusals(kind: StageKind) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A decorator: what the function of an asset refuses is shown as a sentence instead of a stack trace.
+
+    Args:
+        kind: the kind of the stage, from which follows what had been charged or drawn before.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def explained(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return function(*args, **kwargs)
+            except RefusedError as error:
+                before = "Nothing was charged, drawn or published."
+                consequence = before if kind in _BEFORE_CHARGE else _CONSEQUENCES.get(kind, _OTHERWISE)
+                sentences = f"{str(error).rstrip('.')}.\n{consequence}\n{_STANDS}"
+                raise dg.Failure(sentences, allow_retries=False) from None
+
+        return explained
+
+    return decorate
