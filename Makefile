@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
+# Without compiled modules, every process of the tests and every command would compile all of them again.
+unexport PYTHONDONTWRITEBYTECODE
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
 .PHONY: demo showcase explore test test-deep prove faults ui bench pictures docs docs-check lint lock clean

@@ -52,7 +52,7 @@ def _on_several_datasets(comparison: Comparison) -> Iterator[str]:
 
 def _on_repeated_charges(comparison: Comparison) -> Iterator[str]:
     for charge in comparison.latest:
-        entries = [str(release_hook.entry.sequence) for release_hook in comparison.of(charge.release)]
+        entries = [str(earlier.entry.sequence) for earlier in comparison.of(charge.release)]
         if len(entries) > 1:
             yield (
                 f"{charge.release} was charged {len(entries)} times (ledger entries {join_names(entries)}). Every "
@@ -83,15 +83,15 @@ def _on_conversions(comparison: Comparison) -> Iterator[str]:
         together = find_conversion(shares, total.loss)
         if together is None or not isinstance(total.loss, ApproximateLoss):
             continue
-        release_hook: dict[str, list[ConcentratedLoss]] = {}
+        by_release: dict[str, list[ConcentratedLoss]] = {}
         for share in shares:
             if isinstance(share.loss, ConcentratedLoss):
-                release_hook.setdefault(share.charge.release, []).append(share.loss)
+                by_release.setdefault(share.charge.release, []).append(share.loss)
         delta = format_decimal(total.loss.delta)
-        if len(release_hook) > 1:
+        if len(by_release) > 1:
             single = [
                 f"ε = {canonne_kamath_steinke(compose_concentrated(losses), total.loss.delta, DECIMALS)} of {release}"
-                for release, losses in release_hook.items()
+                for release, losses in by_release.items()
             ]
             yield (
                 f"For one {total.unit}, {join_names(single)} at δ = {delta} cannot be added directly: each uses up "
