@@ -18,11 +18,7 @@ from assets.cef.asset import build_cef
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.release.method import PUBLICATION
 from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
-from assets.topdown.declaration import (
-    PRODUCTION_ALLOCATIONS,
-    PRODUCTION_SPINE,
-    TopDownDeclaration,
-)
+from assets.topdown.declaration import PRODUCTION_ALLOCATIONS, PRODUCTION_SPINE, TopDownDeclaration
 from benchmarks.harness import launch
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.safetab.design import Pair
@@ -32,9 +28,8 @@ from mechanisms.safetab.regions import RegionType
 from mechanisms.states import PUERTO_RICO
 from mechanisms.states import STATES as NATION
 from orchestration import components
+from orchestration.components import SafeTabH, SafeTabP, TopDown
 from orchestration.components.release import ReleaseComponent, automated, release_definitions, releases_of
-from orchestration.components.safetab import SafeTabH, SafeTabP
-from orchestration.components.topdown import TopDown
 from orchestration.definitions import budget, without_configuration
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
 
@@ -94,10 +89,14 @@ class Case:
         if self.kind == EIGHT_STATES:
             return [TopDown(TopDownDeclaration(name="redistricting", dataset=_DATASET, title="Redistricting data"))]
         if self.kind == DETAILED:
-            return _declare_detailed(STATES[DETAILED])
-        return releases_of([self._read_declaration(name) for name in RELEASES[self.kind]])
+            described = {"dataset": _DATASET, "title": "Synthetic census"}
+            groups = SafeTabPDeclaration.model_validate({"name": "ddhc_a", **described, "states": STATES[DETAILED]})
+            households = SafeTabHDeclaration.model_validate({"name": "ddhc_b", **described, "detail": "ddhc_a"})
+            persons = SafeTabP(groups)
+            return [persons, replace(SafeTabH(households), persons=persons)]
+        return releases_of([self._declare(name) for name in RELEASES[self.kind]])
 
-    def _read_declaration(self, name: str) -> Any:
+    def _declare(self, name: str) -> Any:
         declared = yaml.safe_load((PROJECT / "orchestration" / "defs" / name / "defs.yaml").read_text("utf-8"))
         fields = declared["attributes"] | {"dataset": _DATASET}
         if "states" in fields:
@@ -115,21 +114,12 @@ class Case:
         return launch(home, "benchmarks.jobs", release.job, case | dict(environment or {}))
 
 
-def _declare_detailed(states: list[str]) -> list[ReleaseComponent]:
-    described = {"dataset": _DATASET, "title": "Synthetic census"}
-    persons = SafeTabP(SafeTabPDeclaration.model_validate({"name": "ddhc_a", **described, "states": states}))
-    households = SafeTabH(SafeTabHDeclaration.model_validate({"name": "ddhc_b", **described, "detail": "ddhc_a"}))
-    return [persons, replace(households, persons=persons)]
-
-
 def _end_with_tracts() -> dict[str, Any]:
     """The fields of redistricting data that end with tracts."""
-    invariants = {"population": "State", "housing_units": _UNTIL_TRACTS[-1], "group_quarters": _UNTIL_TRACTS[-1]}
-    allocations = {name: _restrict(allocation) for name, allocation in PRODUCTION_ALLOCATIONS.items()}
     return {
         "spine": {level: list(PRODUCTION_SPINE[level].columns) for level in _UNTIL_TRACTS},
-        "invariants": invariants,
-        **allocations,
+        "invariants": {"population": "State", "housing_units": "Tract", "group_quarters": "Tract"},
+        **{name: _restrict(allocation) for name, allocation in PRODUCTION_ALLOCATIONS.items()},
     }
 
 
@@ -146,13 +136,14 @@ def _restrict(allocation: Allocation) -> dict[str, Any]:
 
 def _end_with_states(budgets: Mapping[str, Mapping[Pair, Fraction]]) -> dict[str, Any]:
     """The fields of detailed groups that end with states, from the budgets by family of tables."""
-    kept = {
-        line_of(pair, family): str(budget)
-        for family, by_pair in budgets.items()
-        for pair, budget in by_pair.items()
-        if pair[0] in (RegionType.USA, RegionType.STATE)
+    return {
+        "budgets": {
+            line_of(pair, family): str(budget)
+            for family, by_pair in budgets.items()
+            for pair, budget in by_pair.items()
+            if pair[0] in (RegionType.USA, RegionType.STATE)
+        }
     }
-    return {"budgets": kept}
 
 
 _COARSE: Mapping[str, Callable[[], dict[str, Any]]] = {

@@ -13,6 +13,7 @@ import resource
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import numpy as np
 from assets.planning.expectation import SLOPES, expectation, in_bytes, in_time
 from assets.planning.machine import Machine, this_machine
 from assets.planning.size import expected_size
-from benchmarks.harness import sample, sample_memory, temporary_home
+from benchmarks.harness import sample, temporary_home, time_with_memory
 from benchmarks.jobs import RELEASES, Case
 
 SMALL, LARGE = 10_000, 60_000
@@ -69,8 +70,9 @@ def run(case: Case) -> dict[str, Any]:
         for component in case.releases:
             before = _measure_disk(databases)
             processor_before = _read_processor_seconds()
-            with sample_memory() as memory, sample(lambda: _measure_disk(databases), _BETWEEN) as sizes:
-                seconds = case.launch(home, component, {"STIRRED_HOME": str(databases)})
+            with sample(lambda: _measure_disk(databases), _BETWEEN) as sizes:
+                launch = partial(case.launch, home, component, {"STIRRED_HOME": str(databases)})
+                seconds, memory = time_with_memory(launch)
             processor = _read_processor_seconds() - processor_before
         method = component.method(component.release(case.census, Path(home) / "published"))
         size = expected_size(case.census)
@@ -82,7 +84,7 @@ def run(case: Case) -> dict[str, Any]:
             "numbers": method.numbers(size),
             "seconds": round(seconds, 1),
             "processor_seconds": round(processor, 1),
-            "memory": round(max(memory) * 2**30),
+            "memory": round(memory * 2**30),
             "warehouse": max(1, round(max(sizes)) - before),
             "published": _measure_disk(method.release.folder),
         }
@@ -107,11 +109,9 @@ def _measure_disk(folder: Path) -> int:
 
 
 def fit(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict[str, float]:
-    """A constant and slopes, none of them negative, with the least squares of relative errors.
+    """A constant and slopes of a quantity, none of them negative, with the least squares of relative errors.
 
     Args:
-        runs: the measured jobs.
-        quantity: what is fitted.
         numbers: whether it depends on the noisy numbers.
     """
     names = ("constant", "record", *(["number"] if numbers else []))
@@ -122,10 +122,10 @@ def fit(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict
     for kept in chain.from_iterable(combinations(names, count) for count in range(1, len(names) + 1)):
         design = np.array([columns[name] for name in kept]).T / measured[:, None]
         scale = np.abs(design).max(axis=0)
-        found = np.linalg.lstsq(design / scale, np.ones(len(runs)), rcond=None)[0] / scale
-        error = float(((design @ found - 1) ** 2).sum())
-        if (found >= 0).all() and error < best[0] - 1e-12:
-            best = error, dict(zip(kept, map(float, found), strict=True))
+        slopes = np.linalg.lstsq(design / scale, np.ones(len(runs)), rcond=None)[0] / scale
+        error = float(((design @ slopes - 1) ** 2).sum())
+        if (slopes >= 0).all() and error < best[0] - 1e-12:
+            best = error, dict(zip(kept, map(float, slopes), strict=True))
     return {name: float(f"{best[1].get(name, 0):.6g}") for name in ("constant", "record", "number")}
 
 
@@ -142,11 +142,10 @@ def find_peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:
 
 
 def describe_slopes(kind: str, runs: Sequence[dict[str, Any]], cores: int, reference: float) -> dict[str, Any]:
-    """What the file has of a kind."""
-    numbers = kind in MEASURED_NUMBERS
-    fits = {quantity: fit(runs, quantity, numbers=numbers) for quantity in QUANTITIES}
-    known = {"cores": cores, "reference_seconds": round(reference, 4), "in_pieces": kind not in HOLD_RECORDS}
-    return {**known, **fits, "memory": find_peaks(runs), "runs": list(runs)}
+    """The entry of a kind in the file."""
+    fits = {quantity: fit(runs, quantity, numbers=kind in MEASURED_NUMBERS) for quantity in QUANTITIES}
+    machine = {"cores": cores, "reference_seconds": round(reference, 4), "in_pieces": kind not in HOLD_RECORDS}
+    return {**machine, **fits, "memory": find_peaks(runs), "runs": list(runs)}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -155,17 +154,17 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("kinds", nargs="*", choices=list(RELEASES), help="the kinds; all by default")
     parser.add_argument("--further", type=int, nargs="+", default=[], metavar="HOUSEHOLDS")
     parser.add_argument("--held-out", type=int, nargs="+", default=[], metavar="HOUSEHOLDS")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     machine = this_machine(Path(tempfile.gettempdir()), Path(tempfile.gettempdir()))
     if (load := os.getloadavg()[0]) > machine.cores / 2:
         print(f"Other programs keep {load:.1f} cores busy: the times will be too long.", file=sys.stderr)
-    for kind in given.kinds or RELEASES:
-        if given.held_out:
-            for households in given.held_out:
+    for kind in options.kinds or RELEASES:
+        if options.held_out:
+            for households in options.held_out:
                 _compare(Case(kind, households), machine)
             continue
         runs = []
-        for case in (*list_cases(kind), *(Case(kind, households) for households in given.further)):
+        for case in (*list_cases(kind), *(Case(kind, households) for households in options.further)):
             runs.append(run(case))
             print(f"{kind}: {runs[-1]}", flush=True)
         written = json.loads(SLOPES.read_text("utf-8")) if SLOPES.exists() else {}
@@ -179,12 +178,11 @@ def _compare(case: Case, machine: Machine) -> None:
     component = case.releases[-1]
     method = component.method(component.release(case.census, Path(tempfile.gettempdir())))
     expected, measured = expectation(method, None, machine), run(case)
-    parts = [f"{case.kind}, {case.households:,} households"]
-    busy = f"{in_time(measured['processor_seconds'])} of all cores"
-    parts.append(f"{in_time(measured['seconds'])}, {busy} (expected {in_time(expected.seconds)})")
+    all_cores = f"{in_time(measured['processor_seconds'])} of all cores"
+    parts = [f"{in_time(measured['seconds'])}, {all_cores} (expected {in_time(expected.seconds)})"]
     for name in ("memory", "warehouse", "published"):
         parts.append(f"{name} {in_bytes(measured[name])} (expected {in_bytes(getattr(expected, name))})")
-    print("; ".join(parts), flush=True)
+    print("; ".join([f"{case.kind}, {case.households:,} households", *parts]), flush=True)
 
 
 if __name__ == "__main__":
