@@ -6,6 +6,7 @@ in `comparison`. The charge and the draw write to the ledger, which is in `resou
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 
 import dagster as dg
 import pyarrow as pa
@@ -82,7 +83,7 @@ def build_ledger(
     @stated_plainly(StageKind.LEDGER)
     def ledger_asset(context: dg.AssetExecutionContext, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         entries = ledger.examine().intact()
-        rows = _entries_table(entries)
+        rows = _make_entries_table(entries)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(ENTRIES, "warehouse/all", source=session.register("entries", rows))
             schema = table_schema(session.columns(ENTRIES), ENTRY_COLUMNS)
@@ -103,7 +104,6 @@ def build_composition(population: Population) -> dg.AssetsDefinition:
     """The asset `[population, "composition"]`."""
     totals, releases = make_tables(population.name, compare(()))
     names = join_names([dataset.name for dataset in population.datasets])
-    cap = format_loss(population.cap)
     cap = format_loss(population.cap)
     units = " or ".join(dict.fromkeys(dataset.record_name for dataset in population.datasets))
 
@@ -147,63 +147,51 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
 
 def build_composition_checks(population: Population) -> list[dg.AssetChecksDefinition]:
     """The blocking checks of `composition`: the cap, the chain of the ledger, and the tables that are shown."""
-
-    @dg.asset_check(
-        asset=[population.name, COMPOSITION],
-        name="within_cap",
-        description="All charges to the population stay within its cap, and none is infinite unless that is allowed.",
-        **BLOCKING,
-    )
-    def within_cap(ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(
-            find_cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger.examine())
-        )
-
-    @dg.asset_check(
-        asset=[population.name, COMPOSITION],
-        name="ledger_intact",
-        description="No ledger entry was edited, removed or reordered.",
-        **BLOCKING,
-    )
-    def ledger_intact(ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(list(ledger.verify()))
-
-    @dg.asset_check(
-        asset=[population.name, COMPOSITION],
-        name="shown_as_charged",
-        description="The tables are those that follow from the current ledger.",
-        **BLOCKING,
-    )
-    def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
-        budget = _budget(population.name, population.cap, ledger.examine())
-        return check_result(_not_shown(warehouse, make_tables(population.name, budget.comparison)))
-
-    return [within_cap, ledger_intact, shown_as_charged]
+    name, cap, unbounded = population.name, population.cap, population.allows_unbounded_releases
+    build = partial(_build_check, dg.AssetKey([name, COMPOSITION]))
+    return [
+        build(
+            "within_cap",
+            "All charges to the population stay within its cap, and none is infinite unless that is allowed.",
+            lambda _, ledger: find_cap_problems(name, cap, unbounded, ledger.examine()),
+        ),
+        build("ledger_intact", "No ledger entry was edited, removed or reordered.", lambda _, ledger: ledger.verify()),
+        build(
+            "shown_as_charged",
+            "The tables are those that follow from the current ledger.",
+            lambda warehouse, ledger: _find_differences(
+                warehouse, make_tables(name, _budget(name, cap, ledger.examine()).comparison)
+            ),
+        ),
+    ]
 
 
 def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
     """The blocking checks of `ledger`: the chain with its anchor, and the table that is shown."""
+    return [
+        _build_check(
+            LEDGER_KEY,
+            "ledger_intact",
+            "No entry was edited, removed or reordered, and the ledger ends where the anchor beside the keys says.",
+            lambda _, ledger: ledger.verify(),
+        ),
+        _build_check(
+            LEDGER_KEY,
+            "shown_as_charged",
+            "The table has exactly the entries of the ledger.",
+            lambda warehouse, ledger: _find_differences(warehouse, {ENTRIES: _make_entries_table(ledger.entries())}),
+        ),
+    ]
 
-    @dg.asset_check(
-        asset=LEDGER_KEY,
-        name="ledger_intact",
-        description="No entry was edited, removed or reordered, and the ledger ends where the anchor beside the keys "
-        "says.",
-        **BLOCKING,
-    )
-    def ledger_intact(ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(list(ledger.verify()))
 
-    @dg.asset_check(
-        asset=LEDGER_KEY,
-        name="shown_as_charged",
-        description="The table has exactly the entries of the ledger.",
-        **BLOCKING,
-    )
-    def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(_not_shown(warehouse, {ENTRIES: _entries_table(ledger.entries())}))
+def _build_check(
+    asset: dg.AssetKey, name: str, words: str, find: Callable[[Warehouse, Ledger], Sequence[str]]
+) -> dg.AssetChecksDefinition:
+    @dg.asset_check(asset=asset, name=name, description=words, **BLOCKING)
+    def check(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
+        return check_result(find(warehouse, ledger))
 
-    return [ledger_intact, shown_as_charged]
+    return check
 
 
 def make_tables(population: str, comparison: Comparison) -> dict[Table, pa.Table]:
@@ -227,35 +215,33 @@ def find_unlike_tables(
     lagging: list[str] = []
     if not warehouse.holds(Zone.PUBLIC):
         return altered, lagging
+    makers: dict[Table, Callable[[Sequence[Entry]], pa.Table]] = {ENTRIES: _make_entries_table}
+    for population in populations:
+        for table in make_tables(population, compare(())):
+            makers[table] = partial(_make_table, population, table)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-
-        def look(table: Table, shown: Callable[[Sequence[Entry]], pa.Table]) -> None:
+        for table, make in makers.items():
             if not session.columns(table):
-                return
+                continue
             stored = session.arrow("warehouse/all", source=table).to_pylist()
-            counts = (number for number in range(len(entries), -1, -1) if shown(entries[:number]).to_pylist() == stored)
+            counts = (number for number in range(len(entries), -1, -1) if make(entries[:number]).to_pylist() == stored)
             count = next(counts, None)
             if count is None:
                 altered.append(f"{table} shows no state that the ledger has had")
-            elif stored != shown(entries).to_pylist():
+            elif stored != make(entries).to_pylist():
                 lagging.append(f"{table} shows the ledger as of entry {count}; materialize it again")
-
-        look(ENTRIES, _entries_table)
-        for population in populations:
-            for table in make_tables(population, compare(())):
-
-                def shown(first: Sequence[Entry], population: str = population, table: Table = table) -> pa.Table:
-                    return make_tables(population, compare(of_population(first, population)))[table]
-
-                look(table, shown)
     return altered, lagging
 
 
-def _entries_table(entries: Sequence[Entry]) -> pa.Table:
+def _make_table(population: str, table: Table, entries: Sequence[Entry]) -> pa.Table:
+    return make_tables(population, compare(of_population(entries, population)))[table]
+
+
+def _make_entries_table(entries: Sequence[Entry]) -> pa.Table:
     return pa.Table.from_pylist([asdict(entry) for entry in entries], schema=_ENTRY)
 
 
-def _not_shown(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list[str]:
+def _find_differences(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list[str]:
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         return [
             f"{table} does not show the current ledger; materialize it again"

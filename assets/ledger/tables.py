@@ -16,42 +16,32 @@ from mechanisms.accounting.specification import DELTA, Total
 
 _EXACT = ("rational", "ln", "rho", "delta")
 
-COLUMNS = {
-    "release": "Name of the release",
-    "entry": "Number of the charge in the ledger",
-    "latest": "Whether the release has no later charge; earlier charges count too",
-    "settled": "Whether the draw was made",
-    "domain": "Who is eligible for protection",
-    "unit": "Unit whose change the loss bounds",
-    "changes_per_person": "Maximal number of units that a change of one person's characteristics changes",
-    "neighbors": "bounded: a unit changes; unbounded: a unit is added or removed",
-    "output_premetric": "How changes of the output's distribution are measured",
-    "invariants": "Statistics on which all compared data sets agree",
-    "loss": "ε or ρ, rounded up; infinite if no finite loss holds",
-    "rational": "Rational part of ε, exact",
-    "ln": "Argument of the logarithm in ε, exact",
-    "rho": "ρ, exact",
-    "delta": "δ, exact",
-    "epsilon": "ε of ρ at δ = conversion_delta by Canonne, Kamath and Steinke, rounded up",
-    "epsilon_bun_steinke": "ε of ρ at δ = conversion_delta by Bun and Steinke, rounded up",
-    "conversion_delta": "δ at which ρ is converted",
-    "charges": "Number of charges that the total counts",
-    "left_out": "Number of charges that the total does not count, with the reasons",
+_COLUMNS: dict[str, tuple[pa.DataType, str]] = {
+    "release": (pa.string(), "Name of the release"),
+    "entry": (pa.int64(), "Number of the charge in the ledger"),
+    "latest": (pa.bool_(), "Whether the release has no later charge; earlier charges count too"),
+    "settled": (pa.bool_(), "Whether the draw was made"),
+    "domain": (pa.string(), "Who is eligible for protection"),
+    "unit": (pa.string(), "Unit whose change the loss bounds"),
+    "changes_per_person": (
+        pa.int64(),
+        "Maximal number of units that a change of one person's characteristics changes",
+    ),
+    "neighbors": (pa.string(), "bounded: a unit changes; unbounded: a unit is added or removed"),
+    "output_premetric": (pa.string(), "How changes of the output's distribution are measured"),
+    "invariants": (pa.list_(pa.string()), "Statistics on which all compared data sets agree"),
+    "loss": (pa.float64(), "ε or ρ, rounded up; infinite if no finite loss holds"),
+    "rational": (pa.string(), "Rational part of ε, exact"),
+    "ln": (pa.string(), "Argument of the logarithm in ε, exact"),
+    "rho": (pa.string(), "ρ, exact"),
+    "delta": (pa.string(), "δ, exact"),
+    "epsilon": (pa.float64(), "ε of ρ at δ = conversion_delta by Canonne, Kamath and Steinke, rounded up"),
+    "epsilon_bun_steinke": (pa.float64(), "ε of ρ at δ = conversion_delta by Bun and Steinke, rounded up"),
+    "conversion_delta": (pa.string(), "δ at which ρ is converted"),
+    "charges": (pa.int64(), "Number of charges that the total counts"),
+    "left_out": (pa.list_(pa.string()), "Number of charges that the total does not count, with the reasons"),
 }
-
-
-_TYPES = {
-    "entry": pa.int64(),
-    "latest": pa.bool_(),
-    "settled": pa.bool_(),
-    "changes_per_person": pa.int64(),
-    "invariants": pa.list_(pa.string()),
-    "loss": pa.float64(),
-    "epsilon": pa.float64(),
-    "epsilon_bun_steinke": pa.float64(),
-    "charges": pa.int64(),
-    "left_out": pa.list_(pa.string()),
-}
+COLUMNS = {name: words for name, (_, words) in _COLUMNS.items()}
 
 
 def make_totals_table(totals: Sequence[Total]) -> pa.Table:
@@ -75,7 +65,7 @@ def make_releases_table(charges: Iterable[Charge], delta: Fraction = DELTA) -> p
 
 
 def _table(names: Sequence[str], rows: list[dict[str, object]]) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema=pa.schema([(name, _TYPES.get(name, pa.string())) for name in names]))
+    return pa.Table.from_pylist(rows, schema=pa.schema([(name, _COLUMNS[name][0]) for name in names]))
 
 
 def _row(charge: Charge, delta: Fraction) -> dict[str, object]:

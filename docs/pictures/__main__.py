@@ -23,11 +23,11 @@ RELEASES = {
 def drawings() -> dict[str, Drawing]:
     """Every picture by the name of its file."""
     defined = definitions()
-    found = {"layers.png": layers_drawing(), "differencing.png": differencing_drawing()}
+    pictures = {"layers.png": layers_drawing(), "differencing.png": differencing_drawing()}
     for mechanism, (dataset, release) in RELEASES.items():
         title = f"How a release flows: {dataset}/{release}"
-        found[f"{mechanism}-lineage.png"] = lineage_drawing(title, stages(defined, dataset, release))
-    return found
+        pictures[f"{mechanism}-lineage.png"] = lineage_drawing(title, stages(defined, dataset, release))
+    return pictures
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION
-from docs.pictures.shapes import WHITE, Arrow, Box, Drawing, Text
+from docs.pictures.shapes import WHITE, Arrow, Box, Drawing
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -102,51 +102,42 @@ def layers_drawing(root: Path = ROOT) -> Drawing:
             parts[layer(name, root)].add(name)
     drawing, boxes = Drawing(), dict[str, Box]()
     top, left, width = 64.0, 20.0, 710.0
-    drawing.add(
-        Text(20, 20, "The layers, and which imports which", 16, bold=True),
-        Text(20, 42, "An arrow points from what imports to what is imported. Every arrow points down.", 12, QUIET),
+    edge = left + width
+    drawing.write_head(
+        "The layers, and which imports which",
+        "An arrow points from what imports to what is imported. Every arrow points down.",
     )
     for name, words in LAYERS.items():
         fill = PALE_BLUE if name.startswith("assets") else PALE_GREY
         rows = rows_of(parts[name], arrows)
-        height = 34 + 44.0 * len(rows)
-        boxes[name] = Box(left, top, width, height, fill, QUIET)
-        drawing.add(
-            boxes[name],
-            Text(left + 12, top + 17, name, 13, background=fill, bold=True),
-            Text(left + 196, top + 17, words, 11, background=fill),
-        )
+        boxes[name] = Box(left, top, width, 34 + 44.0 * len(rows), fill, QUIET)
+        drawing.add(boxes[name])
+        drawing.write(left + 12, top + 17, name, 13, background=fill, bold=True)
+        drawing.write(left + 196, top + 17, words, 11, background=fill)
         chips: dict[str, Box] = {}
         for number, row in enumerate(rows):
             share = min((width - 24) / len(row), 150)
             start_of_row = left + width / 2 - share * len(row) / 2
-            for place, each in enumerate(row):
-                wide = min(share - 8, 24 + 8.2 * len(each.partition("/")[2]))
+            for place, chip in enumerate(row):
+                wide = min(share - 8, 24 + 8.2 * len(chip.partition("/")[2]))
                 center = start_of_row + share * (place + 0.5)
-                chips[each] = Box(center - wide / 2, top + 36 + 44 * number, wide, 26, WHITE, QUIET)
+                chips[chip] = Box(center - wide / 2, top + 36 + 44 * number, wide, 26, WHITE, QUIET)
         for one, other in sorted(arrows):
             if one in chips and other in chips:
                 start, end = chips[one], chips[other]
-                points = ((start.middle[0], start.top + start.height), (end.middle[0], end.top))
+                points = ((start.center[0], start.top + start.height), (end.center[0], end.top))
                 drawing.add(Arrow(one, other, points, INK))
-        for each, box in chips.items():
-            drawing.add(box, Text(*box.middle, each.partition("/")[2], 12, align="center"))
-        top += height + 16
+        for chip, box in chips.items():
+            drawing.add(box)
+            drawing.write(*box.center, chip.partition("/")[2], align="center")
+        top += boxes[name].height + 16
     for number, source in enumerate(LAYERS):
-        targets = [name for name in LAYERS if (source, name) in arrows]
-        trunk, start = left + width + 32 + 26 * number, boxes[source]
+        trunk, start = edge + 32 + 26 * number, boxes[source]
         leaves = start.top + start.height - 10
-        for target in targets:
+        for target in (name for name in LAYERS if (source, name) in arrows):
             end = boxes[target]
             enters = end.top + 12 + (end.height - 24) * number / len(LAYERS)
-            edge = left + width
-            drawing.add(
-                Arrow(
-                    source,
-                    target,
-                    ((edge, leaves), (trunk, leaves), (trunk, enters), (edge, enters)),
-                    TRUNKS[number % len(TRUNKS)],
-                )
-            )
+            points = ((edge, leaves), (trunk, leaves), (trunk, enters), (edge, enters))
+            drawing.add(Arrow(source, target, points, TRUNKS[number % len(TRUNKS)]))
     drawing.height = top + 4
     return drawing

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestration.cli import REFUSED
-from orchestration.cli.printing import as_json, print_json, print_table
+from orchestration.cli.printing import REFUSED, as_json, print_json, print_table
 from orchestration.cli.releases import RELEASE
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from assets.charge.preflight import PREFLIGHT
 from assets.conventions import DRAW_ID, in_one_piece
 from assets.release.method import CHARGE, PUBLICATION
 from mechanisms.accounting.losses import format_loss
-from orchestration.cli import REFUSED, UNAUTHORIZED
-from orchestration.cli.printing import print_json, terminal
+from orchestration.cli.printing import REFUSED, UNAUTHORIZED, print_json, terminal
 from orchestration.cli.releases import declared_names
 from orchestration.environment import deployment_folders, deployment_resources
 from orchestration.launch import PUBLICATION_OF, STATES, RunOutcome, Step, open_instance, run_job

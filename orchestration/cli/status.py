@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from orchestration.cli import REFUSED
-from orchestration.cli.printing import as_json, print_json, print_table
+from orchestration.cli.printing import REFUSED, as_json, print_json, print_table
 
 
 @click.command()

@@ -44,9 +44,5 @@ class Settings:
 
 def read_settings() -> Settings:
     """The settings of this process. Raises KeyError if the launcher did not start it."""
-    return parse_settings(os.environ[VARIABLE])
-
-
-def parse_settings(text: str) -> Settings:
-    found = json.loads(text)
-    return Settings(**(found | {"left_out": tuple(found["left_out"])}))
+    settings = json.loads(os.environ[VARIABLE])
+    return Settings(**(settings | {"left_out": tuple(settings["left_out"])}))

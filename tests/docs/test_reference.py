@@ -8,9 +8,8 @@ import click
 import pytest
 
 from assets.topdown.declaration import PRODUCTION_SPINE
-from docs.generator.commands import commands_page
 from docs.generator.fields import components_page
-from docs.generator.parts import PARTS, PLACE, filled_in
+from docs.generator.parts import PARTS, PLACE, commands_page, fill_in
 from docs.pictures.__main__ import FOLDER
 from mechanisms.sampling.goodness import FALSE_ALARM
 from orchestration import cli, components
@@ -87,7 +86,7 @@ def test_every_command_and_option_is_listed() -> None:
 def test_every_generated_part_has_one_place() -> None:
     places = [place for path in FOLDER.parent.rglob("*.md") for place in PLACE.findall(path.read_text("utf-8"))]
     assert sorted(places) == sorted(PARTS)
-    assert filled_in("{{ made: commands }}\n{{ env.CEF_FOLDER }}") == f"{commands_page()}\n{{{{ env.CEF_FOLDER }}}}"
+    assert fill_in("{{ made: commands }}\n{{ env.CEF_FOLDER }}") == f"{commands_page()}\n{{{{ env.CEF_FOLDER }}}}"
 
 
 def test_the_exit_codes_are_those_of_the_command() -> None:
