@@ -5,14 +5,13 @@ Dagster instance on disk. The set-up has compiled the kernels, and one run that 
 """
 
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.harness import Result, find_median_run, launch, temporary_home
+from benchmarks.harness import Result, find_median_run, launch, read_processor_seconds, temporary_home
 from orchestration.environment import PROJECT
 
 RUNS = 5
@@ -41,10 +40,9 @@ def _time_command(command: Sequence[str]) -> float:
     with temporary_home() as home:
         folders = {name: f"{home}/{name}" for name in ("STIRRED_HOME", "STIRRED_PUBLISHED", "DAGSTER_HOME")}
         for _ in range(RUNS):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            before = read_processor_seconds()
             subprocess.run(command, cwd=PROJECT, env=os.environ | folders, check=True, capture_output=True)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            seconds.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+            seconds.append(read_processor_seconds() - before)
     return median(seconds)
 
 

@@ -53,8 +53,8 @@ class Draws:
         chances = single
         for _ in range(cells - 1):
             chances = np.convolve(chances, single)
-        kept = np.flatnonzero(chances > NEGLIGIBLE / len(chances))
-        self.chances: Floats = chances[kept[0] : kept[-1] + 1] / chances[kept].sum()
+        values = np.flatnonzero(chances > NEGLIGIBLE / len(chances))
+        self.chances: Floats = chances[values[0] : values[-1] + 1] / chances[values].sum()
         self.values: Integers = np.arange(len(self.chances)) - len(self.chances) // 2
         self.variance = cells * float(one.exact_variance)
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -40,19 +41,13 @@ _SAMPLING_INTERVAL = 0.2
 
 @dataclass(frozen=True)
 class Result:
-    """One measurement against a peer or a limit.
-
-    Attributes:
-        name: what was measured, with its unit.
-        ours: Stirred's figure.
-        other: the peer's figure in the same run, or a multiple of it, or an absolute limit.
-        limit: the upper limit of ours / other.
-    """
+    """One figure, named with its unit, against the peer's in the same run, a multiple of it, or an absolute limit."""
 
     name: str
     ours: float
     other: float
     limit: float = 1.0
+    """The upper limit of ours / other."""
 
     @property
     def ratio(self) -> float:
@@ -174,6 +169,12 @@ def sample(look: Callable[[], float], between: float) -> Iterator[list[float]]:
         samples.append(look())
 
 
+def read_processor_seconds() -> float:
+    """The seconds that all programs which this process started, and which have ended, have used of all cores."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def time_with_memory(step: Callable[[], object]) -> tuple[float, float]:
     """The seconds of a step, and the peak memory of this process and all its descendants together in GiB."""
     with sample(lambda: sum(map(_read_memory, _list_processes(os.getpid()))) / 2**30, _SAMPLING_INTERVAL) as samples:
@@ -231,6 +232,11 @@ def write_census_cef(home: str, dataset: SyntheticCensusDeclaration) -> int:
     return write_cef(home, dataset, lambda session: write_census(session, dataset))
 
 
+def generate_cef(home: str, dataset: DatasetDeclaration, query: str, values: Mapping[str, Any]) -> None:
+    """Write the CEF of a dataset with one table by a query."""
+    write_cef(home, dataset, lambda session: session.create(dataset.cef_tables()[0], query, values))
+
+
 def write_cef(home: str, dataset: DatasetDeclaration, write: Callable[[Session], object]) -> int:
     """Write the CEF by a function and publish its versions; return the number of records of its last table."""
     warehouse, custody, _ = open_deployment(home)
@@ -263,6 +269,14 @@ def charge_counts(home: str, method: NoisyCounts[Any, Any], *, hash_cef: bool = 
             counted = {"cef": cef_version(session, custody, release.dataset), "parameters": dict(parameters)}
     publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version, counted)
     charge(home, method)
+
+
+_NUMBERS = count()
+
+
+def name_release() -> str:
+    """A name of its own for a run's release, so that the run charges and draws."""
+    return f"run{next(_NUMBERS)}"
 
 
 def charge(home: str, method: Method[Any, Any, Any]) -> None:

@@ -7,7 +7,7 @@ jobs of the other two make the stages up to the publication, the ledger and the 
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -86,24 +86,27 @@ class Case:
     @property
     def releases(self) -> list[ReleaseComponent]:
         """The releases; of `slopes`, the last one is measured."""
+        described = {"dataset": _DATASET, "title": "Synthetic census"}
         if self.kind == EIGHT_STATES:
-            return [TopDown(TopDownDeclaration(name="redistricting", dataset=_DATASET, title="Redistricting data"))]
-        if self.kind == DETAILED:
-            described = {"dataset": _DATASET, "title": "Synthetic census"}
-            groups = SafeTabPDeclaration.model_validate({"name": "ddhc_a", **described, "states": STATES[DETAILED]})
-            households = SafeTabHDeclaration.model_validate({"name": "ddhc_b", **described, "detail": "ddhc_a"})
-            persons = SafeTabP(groups)
-            return [persons, replace(SafeTabH(households), persons=persons)]
-        return releases_of([self._declare(name) for name in RELEASES[self.kind]])
+            declared = [TopDown(TopDownDeclaration.model_validate({"name": "redistricting", **described}))]
+        elif self.kind == DETAILED:
+            persons, households = {"name": "ddhc_a", "states": STATES[DETAILED]}, {"name": "ddhc_b", "detail": "ddhc_a"}
+            declared = [
+                SafeTabP(SafeTabPDeclaration.model_validate(persons | described)),
+                SafeTabH(SafeTabHDeclaration.model_validate(households | described)),
+            ]
+        else:
+            declared = [self._declare(name) for name in RELEASES[self.kind]]
+        return releases_of(declared)
 
     def _declare(self, name: str) -> Any:
-        declared = yaml.safe_load((PROJECT / "orchestration" / "defs" / name / "defs.yaml").read_text("utf-8"))
-        fields = declared["attributes"] | {"dataset": _DATASET}
+        declaration = yaml.safe_load((PROJECT / "orchestration" / "defs" / name / "defs.yaml").read_text("utf-8"))
+        fields = declaration["attributes"] | {"dataset": _DATASET}
         if "states" in fields:
             fields["states"] = _TWO_STATES
         # A small census has more units that are alone with their characteristics.
         fields |= {"publishes_unique_records": "accepted"} if "publishes_unique_records" in fields else {}
-        kind = declared["type"].rpartition(".")[2]
+        kind = declaration["type"].rpartition(".")[2]
         fields |= _COARSE[kind]() if self.coarse else {}
         component = getattr(components, kind)
         return component(component.declared_by.model_validate(fields))

@@ -9,7 +9,6 @@ them beside their expectation.
 import argparse
 import json
 import os
-import resource
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ import numpy as np
 from assets.planning.expectation import SLOPES, expectation, in_bytes, in_time
 from assets.planning.machine import Machine, this_machine
 from assets.planning.size import expected_size
-from benchmarks.harness import sample, temporary_home, time_with_memory
+from benchmarks.harness import read_processor_seconds, sample, temporary_home, time_with_memory
 from benchmarks.jobs import RELEASES, Case
 
 SMALL, LARGE = 10_000, 60_000
@@ -68,12 +67,11 @@ def run(case: Case) -> dict[str, Any]:
     with temporary_home() as home:
         databases = Path(home) / "databases"
         for component in case.releases:
-            before = _measure_disk(databases)
-            processor_before = _read_processor_seconds()
+            disk_before, processor_before = _measure_disk(databases), read_processor_seconds()
             with sample(lambda: _measure_disk(databases), _BETWEEN) as sizes:
                 launch = partial(case.launch, home, component, {"STIRRED_HOME": str(databases)})
                 seconds, memory = time_with_memory(launch)
-            processor = _read_processor_seconds() - processor_before
+            processor = read_processor_seconds() - processor_before
         method = component.method(component.release(case.census, Path(home) / "published"))
         size = expected_size(case.census)
         assert size is not None
@@ -85,15 +83,9 @@ def run(case: Case) -> dict[str, Any]:
             "seconds": round(seconds, 1),
             "processor_seconds": round(processor, 1),
             "memory": round(memory * 2**30),
-            "warehouse": max(1, round(max(sizes)) - before),
+            "warehouse": max(1, round(max(sizes)) - disk_before),
             "published": _measure_disk(method.release.folder),
         }
-
-
-def _read_processor_seconds() -> float:
-    """The seconds that all programs which this process started have used of all cores."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _measure_disk(folder: Path) -> int:

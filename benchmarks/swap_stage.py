@@ -14,7 +14,6 @@ targeted procedure from coded households, with their risks, to the block of each
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from benchmarks.harness import (
     compare,
     declare_dataset,
     find_median_run,
+    name_release,
     open_deployment,
     run_step,
     temporary_home,
@@ -49,7 +49,6 @@ HOUSEHOLDS, FEWER_HOUSEHOLDS = 20_000_000, 2_000_000
 """Of the stage itself, and of its extensions."""
 
 RUNS = 3
-_NUMBERS = count()
 
 EXTENSIONS: dict[str, dict[str, Any]] = {
     "rates by stratum": {"swap_rate": {"by": [{"when": {"size": [1, 2]}, "rate": "1/2"}, {"rate": "1/4"}]}},
@@ -107,8 +106,8 @@ def measure_extensions() -> list[Result]:
             ),
             compare_with_plain(
                 "withheld swap, from invariants to records",
-                lambda: run_step(withhold, home, _name_release()).seconds,
-                lambda: run_step(run_stages, home, _name_release()).seconds,
+                lambda: run_step(withhold, home, name_release()).seconds,
+                lambda: run_step(run_stages, home, name_release()).seconds,
             ),
         ]
 
@@ -130,21 +129,16 @@ def measure_pairs() -> list[Result]:
     ]
 
 
-def _name_release() -> str:
-    return f"run{next(_NUMBERS)}"
-
-
 def _swap_new_release(home: str, changes: dict[str, Any] | None = None) -> tuple[str, Run]:
     """Charge a release of its own, so that it draws, and run its stage."""
-    name = _name_release()
+    name = name_release()
     run_step(charge, home, name, changes)
     return name, run_step(swap, home, name, changes)
 
 
 def generate(home: str, households: int) -> None:
-    dataset, values = declare_release(home, "run0").dataset, {"households": households}
-    table = dataset.cef_tables()[0]
-    harness.write_cef(home, dataset, lambda session: session.create(table, "benchmarks/households", values))
+    dataset = declare_release(home, "swapped").dataset
+    harness.generate_cef(home, dataset, "benchmarks/households", {"households": households})
 
 
 def charge(home: str, name: str, changes: dict[str, Any] | None = None) -> None:
@@ -198,7 +192,7 @@ def withhold(home: str, name: str) -> None:
 def shuffle(home: str) -> None:
     """Run the peer: write the same table in random order within strata."""
     warehouse, _, _ = open_deployment(home)
-    release = declare_release(home, "run0")
+    release = declare_release(home, "swapped")
     table = Table(Zone.CONFIDENTIAL, release.dataset.name, "shuffled")
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         source, stratum = release.dataset.cef_tables()[0], list(release.design.match)

@@ -11,7 +11,7 @@ records as a pandas frame of integers, and Stirred as a table of its warehouse.
 
 import io
 from contextlib import redirect_stdout
-from itertools import count
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,13 @@ from benchmarks.harness import (
     compare,
     declare_dataset,
     find_median_run,
+    generate_cef,
     make,
+    name_release,
     open_deployment,
     run_step,
     temporary_home,
     time_call,
-    write_cef,
 )
 from mechanisms.table_builder.p_table import PTable
 from mechanisms.table_builder.reading import read_ons
@@ -69,25 +70,17 @@ KEYED_RUNS = 5
 def measure_hypercubes() -> list[Result]:
     """Seconds of the stages with each kind of noise: the run with the median ratio of three alternating runs."""
     results = []
-    names = (f"run{number}" for number in count())
     with temporary_home() as home:
-        run_step(prepare, home)
+        run_step(generate_cef, home, _declare_dataset(), "benchmarks/persons", {"records": RECORDS})
         for words, noise in NOISES.items():
-
-            def run_new_release(noise: dict[str, Any] = noise) -> float:
-                """Each run has a release of its own, so that every run charges and draws."""
-                return run_step(run_stages, home, next(names), noise).seconds
-
             name = f"hypercube of 200,000 cells with margins, {RECORDS:,} records: {words}, against GROUP BY CUBE (s)"
-            results.append(compare(name, run_new_release, lambda: run_step(cube, home).seconds, 3.0, RUNS))
+            ours = partial(_time_stages, home, noise)
+            results.append(compare(name, ours, lambda: run_step(cube, home).seconds, 3.0, RUNS))
     return results
 
 
-def prepare(home: str) -> None:
-    """Generate the CEF."""
-    dataset, values = _declare_dataset(), {"records": RECORDS}
-    table = dataset.cef_tables()[0]
-    write_cef(home, dataset, lambda session: session.create(table, "benchmarks/persons", values))
+def _time_stages(home: str, noise: dict[str, Any]) -> float:
+    return run_step(run_stages, home, name_release(), noise).seconds
 
 
 def cube(home: str) -> None:

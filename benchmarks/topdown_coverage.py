@@ -134,12 +134,12 @@ def _measure(name: str, census: Replicated) -> Tallies:
         for number in range(REPLICATES)
     )
     tallies: dict[tuple[str, str, int], Tally] = defaultdict(lambda: defaultdict(float))
-    made: dict[int, list[Mapping[str, Counts]]] = defaultdict(list)
+    replicates: dict[int, list[Mapping[str, Counts]]] = defaultdict(list)
     for number, counts, _ in side_by_side(replicated, tasks, PROCESSES):
         draw = number // REPLICATES
-        made[draw].append(counts)
-        if len(made[draw]) == REPLICATES:
-            for comparison in _compare(draws[draw], published[draw], made.pop(draw)):
+        replicates[draw].append(counts)
+        if len(replicates[draw]) == REPLICATES:
+            for comparison in _compare(draws[draw], published[draw], replicates.pop(draw)):
                 _add(tallies, comparison)
     return tallies
 

@@ -48,8 +48,10 @@ class Siblings:
         )
         queries = []
         for measurement in self.measurements:
-            kept, cells = np.unique(self.schema.marginal(measurement.query).cells[support], return_inverse=True)
-            queries.append(Query(cells.astype(np.int32), float(1 / measurement.variance), measurement.answers[:, kept]))
+            answered, cells = np.unique(self.schema.marginal(measurement.query).cells[support], return_inverse=True)
+            queries.append(
+                Query(cells.astype(np.int32), float(1 / measurement.variance), measurement.answers[:, answered])
+            )
         return queries, constraints
 
 
@@ -78,8 +80,8 @@ def draw_siblings(
         fixed: whether the totals of the children are fixed.
     """
     random = np.random.default_rng(seed)
-    kept = np.concatenate(([0], random.choice(np.arange(1, 8), size=kinds - 1, replace=False)))
-    allowed = np.flatnonzero(PERSONS.possible & np.isin(PERSONS.groups.cells, kept))
+    types = np.concatenate(([0], random.choice(np.arange(1, 8), size=kinds - 1, replace=False)))
+    allowed = np.flatnonzero(PERSONS.possible & np.isin(PERSONS.groups.cells, types))
     weights = (random.pareto(0.7, size=allowed.size) + 0.01) * np.where(PERSONS.groups.cells[allowed] == 0, 20, 1)
     support = random.choice(allowed, size=min(cells, allowed.size), replace=False, p=weights / weights.sum())
     weights = random.pareto(0.7, size=support.size) + 0.01

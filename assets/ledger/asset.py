@@ -1,11 +1,13 @@
 """The assets `ledger` and `composition`.
 
-They show the ledger's entries, and a dataset's releases side by side with their composition. The comparison is computed
-in `comparison`. The charge and the draw write to the ledger, which is in `resources.ledger`.
+They show the ledger's entries, and a population's releases side by side with their composition, in tables with losses
+both exact and rounded up to 4 decimals. `comparison` computes them. The charge and the draw write to the ledger, which
+is in `resources.ledger`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
+from fractions import Fraction
 from functools import partial
 
 import dagster as dg
@@ -13,12 +15,14 @@ import pyarrow as pa
 
 from assets.conventions import BLOCKING, StageKind, attributes, check_result, join_names, named, table_schema
 from assets.failures import stated_plainly
-from assets.ledger.comparison import Comparison, compare, list_charges
+from assets.ledger.comparison import Charge, Comparison, compare, list_charges
 from assets.ledger.page import describe_composition, describe_ledger, read_last_replays
 from assets.ledger.population import Population
-from assets.ledger.tables import COLUMNS, make_releases_table, make_totals_table
 from assets.ledger.view import Budget
-from mechanisms.accounting.losses import Loss, format_loss
+from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.losses import ConcentratedLoss, Loss, format_loss
+from mechanisms.accounting.rounding import DECIMALS
+from mechanisms.accounting.specification import DELTA, Total
 from resources.chain import GENESIS, Entry
 from resources.ledger import Ledger, Reading, of_population
 from resources.statements import Table, Zone
@@ -54,6 +58,35 @@ ENTRY_COLUMNS = {
     "hash": "SHA-256 of all other fields",
     "details": "Population, what the draw is made of, who authorized it, and the run, as JSON",
 }
+
+_EXACT = ("rational", "ln", "rho", "delta")
+
+_COMPOSITION: dict[str, tuple[pa.DataType, str]] = {
+    "release": (pa.string(), "Name of the release"),
+    "entry": (pa.int64(), "Number of the charge in the ledger"),
+    "latest": (pa.bool_(), "Whether the release has no later charge; earlier charges count too"),
+    "settled": (pa.bool_(), "Whether the draw was made"),
+    "domain": (pa.string(), "Who is eligible for protection"),
+    "unit": (pa.string(), "Unit whose change the loss bounds"),
+    "changes_per_person": (
+        pa.int64(),
+        "Maximal number of units that a change of one person's characteristics changes",
+    ),
+    "neighbors": (pa.string(), "bounded: a unit changes; unbounded: a unit is added or removed"),
+    "output_premetric": (pa.string(), "How changes of the output's distribution are measured"),
+    "invariants": (pa.list_(pa.string()), "Statistics on which all compared data sets agree"),
+    "loss": (pa.float64(), "ε or ρ, rounded up; infinite if no finite loss holds"),
+    "rational": (pa.string(), "Rational part of ε, exact"),
+    "ln": (pa.string(), "Argument of the logarithm in ε, exact"),
+    "rho": (pa.string(), "ρ, exact"),
+    "delta": (pa.string(), "δ, exact"),
+    "epsilon": (pa.float64(), "ε of ρ at δ = conversion_delta by Canonne, Kamath and Steinke, rounded up"),
+    "epsilon_bun_steinke": (pa.float64(), "ε of ρ at δ = conversion_delta by Bun and Steinke, rounded up"),
+    "conversion_delta": (pa.string(), "δ at which ρ is converted"),
+    "charges": (pa.int64(), "Number of charges that the total counts"),
+    "left_out": (pa.list_(pa.string()), "Number of charges that the total does not count, with the reasons"),
+}
+COMPOSITION_COLUMNS = {name: words for name, (_, words) in _COMPOSITION.items()}
 
 
 def build_ledger(
@@ -138,7 +171,7 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
             **describe_composition(budget, population.cap, population.title),
             "tables": f"{named(totals)}, {named(releases)}",
             # Under Dagster's own name, the columns would stand above everything else.
-            "columns": table_schema(columns, COLUMNS),
+            "columns": table_schema(columns, COMPOSITION_COLUMNS),
         }
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
@@ -200,6 +233,59 @@ def make_tables(population: str, comparison: Comparison) -> dict[Table, pa.Table
         Table(Zone.PUBLIC, population, COMPOSITION): make_totals_table(comparison.totals),
         Table(Zone.PUBLIC, population, f"{COMPOSITION}_releases"): make_releases_table(comparison.charges),
     }
+
+
+def make_totals_table(totals: Sequence[Total]) -> pa.Table:
+    rows = [
+        {
+            "unit": total.unit,
+            "output_premetric": total.output_premetric,
+            **_describe_loss(total.loss),
+            "charges": total.releases,
+            "left_out": list(total.left_out),
+        }
+        for total in totals
+    ]
+    return _make_table_of(["unit", "output_premetric", "loss", *_EXACT, "charges", "left_out"], rows)
+
+
+def make_releases_table(charges: Iterable[Charge], delta: Fraction = DELTA) -> pa.Table:
+    """One row for each charge, from which the totals can be recomputed; `latest` marks one row for each release."""
+    names = [name for name in _COMPOSITION if name not in ("charges", "left_out")]
+    return _make_table_of(names, [_describe_release(charge, delta) for charge in charges])
+
+
+def _make_table_of(names: Sequence[str], rows: list[dict[str, object]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=pa.schema([(name, _COMPOSITION[name][0]) for name in names]))
+
+
+def _describe_release(charge: Charge, delta: Fraction) -> dict[str, object]:
+    flavor, loss = charge.specification.flavor, charge.specification.loss
+    row: dict[str, object] = {
+        "release": charge.release,
+        "entry": charge.entry.sequence,
+        "latest": charge.latest,
+        "settled": charge.settled is not None,
+        "domain": flavor.domain,
+        "unit": flavor.unit,
+        "changes_per_person": flavor.changes_per_person,
+        "neighbors": flavor.neighbors,
+        "output_premetric": flavor.output_premetric,
+        "invariants": list(flavor.multiverse),
+        **_describe_loss(loss),
+    }
+    if isinstance(loss, ConcentratedLoss):
+        row |= {
+            "epsilon": float(canonne_kamath_steinke(loss, delta, DECIMALS)),
+            "epsilon_bun_steinke": float(bun_steinke(loss, delta, DECIMALS)),
+            "conversion_delta": str(delta),
+        }
+    return row
+
+
+def _describe_loss(loss: Loss) -> dict[str, object]:
+    exact = loss.as_record()
+    return {"loss": float(loss.round_up()), **{name: exact.get(name) for name in _EXACT}}
 
 
 def find_unlike_tables(

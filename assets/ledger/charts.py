@@ -137,9 +137,11 @@ def _list_panels(budget: Budget) -> list[_Panel]:
     for total in comparison.totals:
         if not isinstance(total.loss, InfiniteLoss):
             capped = total.loss == counted and not any(panel.cap for panel in panels)
-            panels.append(_Panel(f"One {total.unit}", comparison.shares(total), total.loss, cap if capped else None))
+            panels.append(
+                _Panel(f"One {total.unit}", comparison.list_shares(total), total.loss, cap if capped else None)
+            )
     if cap and counted and not any(panel.cap for panel in panels):
-        panels.append(_Panel("Against the cap, whatever the unit", comparison.shares_of_cap(cap), counted, cap))
+        panels.append(_Panel("Against the cap, whatever the unit", comparison.list_shares_of_cap(cap), counted, cap))
     return sorted(panels, key=lambda panel: panel.cap is None)
 
 

@@ -94,12 +94,7 @@ _RELEASES = {
 def describe_ledger(
     entries: Sequence[Entry], populations: Iterable[Population], replays: Mapping[str, str]
 ) -> dict[str, dg.MetadataValue | str]:
-    """The metadata of the ledger, what is asked first in front.
-
-    Args:
-        entries: all entries of an intact ledger, in order.
-        replays: by draw id, when the draw was last replayed and with which result.
-    """
+    """The metadata of an intact ledger, with the last replays by draw id; what is asked first comes first."""
     budgets = list_budgets(entries, populations)
     charges = {charge.entry.sequence: charge for budget in budgets.values() for charge in budget.charges}
     rows = list_charge_rows(budgets.values(), replays, LATEST)[::-1]
@@ -128,11 +123,9 @@ def describe_composition(budget: Budget, cap: Loss, title: str) -> dict[str, Any
 
     from assets.ledger.charts import draw_comparison
 
-    alone = join_names(
-        [f"{charge.release} with {format_loss(charge.specification.loss)}" for charge in comparison.latest]
-    )
+    losses = [f"{charge.release} with {format_loss(charge.specification.loss)}" for charge in comparison.latest]
     together = join_names([f"{format_loss(total.loss)} for one {total.unit}" for total in comparison.totals])
-    words = f"Bars of the losses of {alone}, under a cap of {format_loss(cap)}; together {together}."
+    words = f"Bars of the losses of {join_names(losses)}, under a cap of {format_loss(cap)}; together {together}."
     return {
         "releases side by side": picture(draw_comparison(budget, title), words),
         **facts,
@@ -153,9 +146,9 @@ def describe_totals(comparison: Comparison) -> dict[str, dg.MetadataValue]:
 def describe_releases(comparison: Comparison) -> dict[str, dg.MetadataValue]:
     rows = list_release_rows(comparison)
     tables = {
-        name: _table(columns, shown)
+        name: _table(columns, complete)
         for name, columns in _RELEASES.items()
-        if (shown := [row for row in rows if columns.keys() <= row.keys()])
+        if (complete := [row for row in rows if columns.keys() <= row.keys()])
     }
     domains: dict[str, list[str]] = {}
     for charge in comparison.latest:
@@ -194,12 +187,12 @@ def read_last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]
     for key in draws:
         record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, REPLAY))
         event = record.event if record else None
-        dagster_event = event.dagster_event if event else None
         # While a run goes on that is about to replay the draw, the latest record says only that.
-        evaluated = dagster_event is not None and dagster_event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
-        evaluation = dagster_event.asset_check_evaluation_data if dagster_event and evaluated else None
-        made = evaluation.target_materialization_data if evaluation else None
-        if event is None or evaluation is None or made is None:
+        if not event or event.get_dagster_event().event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            continue
+        evaluation = event.get_dagster_event().asset_check_evaluation_data
+        made = evaluation.target_materialization_data
+        if made is None:
             continue
         events = instance.fetch_materializations(
             dg.AssetRecordsFilter(asset_key=key, storage_ids=[made.storage_id]), limit=1

@@ -24,7 +24,7 @@ _REFERENCE = "#/$defs/"
 Schema = Mapping[str, Any]
 
 
-def components_page() -> str:
+def make_components_page() -> str:
     """A section for each component, and one for each kind of value that has fields of its own, after its component."""
     return "\n".join(section for name in components.__all__ for section in _sections(name))
 

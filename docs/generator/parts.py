@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 
 import click
 
-from docs.generator.fields import components_page, format_cell, format_section, format_table
+from docs.generator.fields import format_cell, format_section, format_table, make_components_page
 from orchestration.cli import main
 
 
-def commands_page() -> str:
+def make_commands_page() -> str:
     """A section for each command, in the order in which `stirred --help` lists them."""
     return "\n".join(_section(name, command) for name, command in list_commands(main, "stirred"))
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"commands": commands_page, "components": components_page}
+PARTS: Mapping[str, Callable[[], str]] = {"commands": make_commands_page, "components": make_components_page}
 PLACE = re.compile(r"^\{\{ made: (\w+) \}\}$", re.MULTILINE)
 """The line that stands for a part."""
 

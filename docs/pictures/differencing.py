@@ -26,7 +26,7 @@ _MARKED = "#fbe3d6"
 _TOP, _ROW = 150, 28
 
 
-def two_tables(table: PTable, consistency: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def draw_two_tables(table: PTable, consistency: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The table of all records, and the one without the case in question, under `cell` or `query` consistency."""
     groups = np.repeat(np.arange(len(COUNTS)), COUNTS)
     keys = record_keys(KEY, np.array([[0, record] for record in range(len(groups))], dtype=np.uint64))
@@ -41,7 +41,7 @@ def two_tables(table: PTable, consistency: str) -> tuple[NDArray[np.int64], NDAr
     return results[0], results[1]
 
 
-def differencing_drawing() -> Drawing:
+def draw_differencing() -> Drawing:
     """Both tables and their difference, under cell consistency and under query consistency."""
     table = make(PARAMETERS).table
     drawing = Drawing(_TOP + _ROW * len(GROUPS) + 48)
@@ -55,7 +55,7 @@ def differencing_drawing() -> Drawing:
         drawing.write(left + 30, 84, f"{name.capitalize()} consistency", 13.5, bold=True)
         for right, head in ((110, "all"), (200, "without one"), (300, "difference")):
             drawing.write(left + right, 118, head, color=QUIET, align="right")
-        first, second = two_tables(table, name)
+        first, second = draw_two_tables(table, name)
         for row, (one, other) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
             y, differ = _TOP + _ROW * row, one != other
             fill, edge = (_MARKED, VERMILION) if differ else (WHITE, GRID)

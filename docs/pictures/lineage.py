@@ -45,14 +45,14 @@ class Stage:
     checks: int
 
 
-def definitions() -> dg.Definitions:
+def load_definitions() -> dg.Definitions:
     """What the project defines; what Dagster says of its own changes meanwhile is left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return defs()
 
 
-def stages(defined: dg.Definitions, dataset: str, release: str) -> list[Stage]:
+def list_stages(defined: dg.Definitions, dataset: str, release: str) -> list[Stage]:
     """The stages of a release, each after those it is made from, with the dataset's and the ledger."""
     specs = {spec.key.to_user_string(): spec for spec in defined.resolve_all_asset_specs()}
     own = {key for key, spec in specs.items() if list(spec.key.path[:-1]) in ([dataset, release], [dataset], [])}
@@ -74,10 +74,10 @@ def stages(defined: dg.Definitions, dataset: str, release: str) -> list[Stage]:
         for key, spec in specs.items()
         if key in own
     }
-    return in_order(selected.values())
+    return sort_stages(selected.values())
 
 
-def in_order(unordered: Iterable[Stage]) -> list[Stage]:
+def sort_stages(unordered: Iterable[Stage]) -> list[Stage]:
     """Stages so that each comes after those it is made from, and otherwise by their kind."""
     kinds = list(StageKind)
     left = sorted(unordered, key=lambda stage: (kinds.index(StageKind(stage.kind)), stage.name))
@@ -90,7 +90,7 @@ def in_order(unordered: Iterable[Stage]) -> list[Stage]:
     return ordered
 
 
-def lineage_drawing(title: str, flow: Sequence[Stage]) -> Drawing:
+def draw_lineage(title: str, flow: Sequence[Stage]) -> Drawing:
     """How the data of a release flow: a lane for each zone, and marks where data leave the confidential one."""
     end = FIRST + PITCH * len(flow)
     words = "From top to bottom in the order of a run. An arrow leads from a stage to what is computed from it."

@@ -154,7 +154,7 @@ def _find_corners(before: Point, tip: Point) -> list[Point]:
     return [tip, *((tip[0] - 8 * x - 4 * side * y, tip[1] - 8 * y + 4 * side * x) for side in (1, -1))]
 
 
-def saved(path: Path) -> str:
+def read_shapes(path: Path) -> str:
     """The shapes that a file says it shows."""
     with Image.open(path) as picture:
         picture.load()

@@ -57,10 +57,10 @@ def dataset(
     for path in files:
         if path.suffix not in readers or path.suffix != file.suffix:
             raise click.UsageError(f"{path.name}: a dataset is read from .csv or from .parquet files, all alike")
-    target = _new_file(deployment, name, "dataset")
+    target = _name_new_file(deployment, name, "dataset")
     reader = readers[file.suffix]
     with deployment.ledger.warehouse.session() as session:
-        profiles = [(_declared_path(path), profile(session, reader, path)) for path in files]
+        profiles = [(_declare_path(path), profile(session, reader, path)) for path in files]
     proposal = propose_dataset(name, reader, *profiles, record_name=record_name, cap=cap, key=key, unit=unit)
     print_table("Proposed", ["table", "column", "type", "role", "domain"], proposal.columns)
     _write_draft(deployment, target, proposal, f"stirred new release {name}")
@@ -89,7 +89,7 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
         raise click.UsageError(f"--kind {kind} needs a census in the production layout, and {dataset} is none")
     component, usual = _EXAMPLES.get(str(kind), ("", "tables" if kind == "tables" else "swapped"))
     name = name or usual
-    target = _new_file(deployment, dataset, name)
+    target = _name_new_file(deployment, dataset, name)
     if component:
         proposal = Proposal(filled_example(f"{components.__name__}.{component}", dataset, name))
     else:
@@ -97,7 +97,7 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     _write_draft(deployment, target, proposal, f"stirred preflight {dataset}/{name}")
 
 
-def _declared_path(path: Path) -> Path:
+def _declare_path(path: Path) -> Path:
     """The path as it is declared: from the project's folder if it is below it, and absolute otherwise."""
     from orchestration.environment import PROJECT
 
@@ -105,7 +105,7 @@ def _declared_path(path: Path) -> Path:
     return path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path
 
 
-def _new_file(deployment: "Deployment", *folders: str) -> Path:
+def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
     """The file of a new declaration. Raises `click.UsageError` if it is there already."""
     from pydantic import TypeAdapter, ValidationError
 

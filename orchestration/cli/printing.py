@@ -31,10 +31,10 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]
     for row in rows:
         # Names are shown as they are: neither as markup nor as codes of the terminal.
         table.add_row(*(Text("".join(letter if letter.isprintable() else "�" for letter in cell)) for cell in row))
-    terminal().print(table, crop=False)
+    make_console().print(table, crop=False)
 
 
-def terminal(*, quiet: bool = False) -> "Console":
+def make_console(*, quiet: bool = False) -> "Console":
     """The terminal; what is piped or redirected is as wide as it needs to be."""
     from rich.console import Console
 

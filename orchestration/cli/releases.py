@@ -21,14 +21,14 @@ class DeclaredName(click.ParamType):
         self.of_release = of_release
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        names = {name for name in declared_names() if ("/" in name) == self.of_release}
+        names = {name for name in list_declared_names() if ("/" in name) == self.of_release}
         return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
 RELEASE, DATASET = DeclaredName(of_release=True), DeclaredName(of_release=False)
 
 
-def declared_names() -> Iterator[str]:
+def list_declared_names() -> Iterator[str]:
     """The names of datasets and releases in the files of declarations.
 
     A file that is not YAML is passed over: `stirred check` names it. Releases that are declared together have further

@@ -15,7 +15,14 @@ from assets.ledger.remarks import write_remarks
 from assets.ledger.view import Budget, list_budgets, list_charge_rows, list_total_rows
 from assets.release.numbers import positive_fraction
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
-from orchestration.explorer.display import COLORS, fit_height, make_row_chart, show_chart_with_table, show_table
+from orchestration.explorer.display import (
+    COLORS,
+    fit_height,
+    make_row_chart,
+    read_link,
+    show_chart_with_table,
+    show_table,
+)
 from orchestration.explorer.reading import UnavailableError, load_populations, read_intact_entries
 from orchestration.explorer.words import escape
 from resources.chain import Entry
@@ -58,9 +65,9 @@ def show() -> None:
     )
     if not populations:
         return
-    given = st.query_params.get("population", "")
     options = list(populations)
-    name = st.selectbox("Population", options, options.index(given) if given in options else 0)
+    named = read_link("population", options, options[0])
+    name = st.selectbox("Population", options, options.index(named))
     st.query_params["population"] = name
     _show_budget(budgets[name], populations[name])
     _imagine(populations[name], entries)
@@ -113,7 +120,7 @@ def _make_chart(budget: Budget) -> alt.LayerChart | None:
     rows: list[dict[str, str | float]] = []
     before = 0.0
     for charge in budget.charges:
-        total = budget.through(charge).total
+        total = budget.as_of(charge).total
         if total is None:
             return None
         after = before if isinstance(charge.loss, InfiniteLoss) else float(total)

@@ -112,10 +112,10 @@ def exclude(folders: Collection[Path], left_out: Collection[Path]) -> list[Path]
     A folder that contains something to be left out is replaced by everything that is in it now, and so on.
     """
     out = [path.resolve() for path in left_out]
-    return [path for folder in folders for path in _covering(folder.resolve(), out)]
+    return [path for folder in folders for path in _list_covering(folder.resolve(), out)]
 
 
-def _covering(path: Path, out: Sequence[Path]) -> Iterator[Path]:
+def _list_covering(path: Path, out: Sequence[Path]) -> Iterator[Path]:
     if any(path.is_relative_to(left_out) for left_out in out):
         return
     if not any(left_out.is_relative_to(path) for left_out in out):
@@ -125,15 +125,15 @@ def _covering(path: Path, out: Sequence[Path]) -> Iterator[Path]:
         for child in sorted(path.iterdir()):
             # A link is not followed: what it leads to may be left out too.
             if not child.is_symlink():
-                yield from _covering(child, out)
+                yield from _list_covering(child, out)
 
 
 def _confine_by_kernel(version: int, readable: Collection[Path], writable: Collection[Path], port: int) -> None:
     rights = _RIGHTS[max(since for since in _RIGHTS if since <= version)]
     network = _BIND | _CONNECT if version >= _NETWORK else 0
-    asked = _Ruleset(rights, network)
-    size = ctypes.sizeof(asked) if network else ctypes.sizeof(ctypes.c_uint64)
-    ruleset = _call(_CREATE_RULESET, ctypes.byref(asked), ctypes.c_size_t(size), ctypes.c_uint32(0))
+    attributes = _Ruleset(rights, network)
+    size = ctypes.sizeof(attributes) if network else ctypes.sizeof(ctypes.c_uint64)
+    ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), ctypes.c_uint32(0))
     if ruleset < 0:
         raise ConfinementError("the kernel refuses the rules")
     for paths, allowed in ((readable, _READS & rights), (writable, rights & ~_EXECUTE & ~_DEVICE)):
@@ -172,8 +172,8 @@ def _call(number: int, *arguments: Any) -> int:
 
 def _refuse_in_python(refused: Collection[Path], *allowed: Collection[Path]) -> None:
     """Refuse to open what lies at or in `refused`, unless it is allowed by name, and to connect to other machines."""
-    out = [os.path.realpath(path) for path in refused]
-    kept = [os.path.realpath(path) for paths in allowed for path in paths]
+    refused_paths = [os.path.realpath(path) for path in refused]
+    open_paths = [os.path.realpath(path) for paths in allowed for path in paths]
 
     def within(path: str, folders: Sequence[str]) -> bool:
         return any(path == folder or path.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
@@ -183,7 +183,7 @@ def _refuse_in_python(refused: Collection[Path], *allowed: Collection[Path]) -> 
             for name in arguments[:2]:
                 if isinstance(name, str | bytes | os.PathLike):
                     path = os.path.realpath(os.fsdecode(name))
-                    if within(path, out) and not within(path, kept):
+                    if within(path, refused_paths) and not within(path, open_paths):
                         raise PermissionError(13, "the explorer does not open this file", path)
         elif event == "socket.connect" and isinstance(arguments[1], tuple):
             raise PermissionError(13, "the explorer connects to nothing")

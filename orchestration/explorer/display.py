@@ -83,8 +83,8 @@ def wrap(text: str, width: int) -> list[str]:
 
 def read_link(name: str, options: Sequence[str], otherwise: str) -> str:
     """The value of one of the options that the page's address names, or else another one."""
-    given = st.query_params.get(name, otherwise)
-    return given if given in options else otherwise
+    named = st.query_params.get(name, otherwise)
+    return named if named in options else otherwise
 
 
 def choose(

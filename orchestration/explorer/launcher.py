@@ -99,12 +99,12 @@ def list_left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Pa
 
 def make_environment(settings: Settings) -> dict[str, str]:
     """The environment of the explorer's process: without the master key, credentials and settings of Streamlit."""
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if name not in (MASTER_KEY, "DAGSTER_HOME") and not name.startswith(("STREAMLIT_", "PG"))
     }
-    return kept | {
+    return inherited | {
         "HOME": settings.temporary,
         "TMPDIR": settings.temporary,
         "MPLCONFIGDIR": settings.temporary,

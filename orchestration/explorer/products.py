@@ -146,8 +146,8 @@ class Product:
         """The places among rows with the given values: their codes joined by /, each with a name of its own."""
         columns = [*self.place, *self.find_names(self.place)]
         rows = self._list_values(columns, {**equal, **self.exclude_totals(self.place)})
-        known = [row for row in rows if None not in [row[column] for column in self.place]]
-        return distinguish({self.code_place(row): self.name_place(row) for row in known})
+        coded = [row for row in rows if None not in [row[column] for column in self.place]]
+        return distinguish({self.code_place(row): self.name_place(row) for row in coded})
 
     def code_place(self, row: Mapping[str, Any]) -> str:
         return "/".join(str(row[column]) for column in self.place)

@@ -145,8 +145,8 @@ def _show_numbers(product: Product, scope: str, link: dict[str, str]) -> None:
     greatest = 30
     if product.has_errors and STANDARD_ERROR in product.numbers:
         question = "Call a number too uncertain if its standard error is more than this share of it (%)"
-        given = int(read_link("cv", list(map(str, range(1, 1001))), "30"))
-        greatest = int(st.number_input(question, 1, 1000, given, key="cv"))
+        first_share = int(read_link("cv", list(map(str, range(1, 1001))), "30"))
+        greatest = int(st.number_input(question, 1, 1000, first_share, key="cv"))
         link["cv"] = str(greatest)
     if not product.has_errors:
         st.info("No error is published for the numbers of this table: they are counts of the published data.")
@@ -241,7 +241,7 @@ def _show_map(choice: Choice) -> None:
     if not matches[code]:
         example = escape(next(iter(by_code), ""))
         st.warning(f"No feature's {escape(code)} is a code of a place of this table, such as {example}.")
-    drawn = [
+    places = [
         {
             "type": "Feature",
             "geometry": feature.get("geometry"),
@@ -250,13 +250,13 @@ def _show_map(choice: Choice) -> None:
         for feature in features
     ]
     legend = alt.Legend(orient="bottom")
-    base = alt.Chart(alt.Data(values=drawn)).project(type="mercator")
+    base = alt.Chart(alt.Data(values=places)).project(type="mercator")
     chart = base.mark_geoshape(stroke="white", fill="#dddddd") + base.transform_filter(
         "isValid(datum.properties.number)"
     ).mark_geoshape(strokeWidth=2).encode(
         color=alt.Color("properties.number:Q", title="number", scale=alt.Scale(scheme="blues"), legend=legend),
         stroke=alt.condition("datum.properties.flag == ''", alt.value("white"), alt.value(COLORS[1])),
-        tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.said:N", title="number")],
+        tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.interval:N", title="number")],
     )
     lines = _list_places(choice, rows[:500])
     show_chart_with_table(
@@ -308,9 +308,8 @@ def _list_groups(choice: Choice, place: str) -> list[dict[str, Any]]:
 
 def _describe_place(choice: Choice, row: Mapping[str, Any] | None) -> dict[str, Any]:
     if row is None:
-        return {"name": "not in the table", "number": None, "said": "–", "flag": ""}
-    line = _make_line(choice, choice.product.name_place(row), row)
-    return {"name": line["name"], "number": line["number"], "said": line["interval"], "flag": line["flag"]}
+        return {"name": "not in the table", "number": None, "interval": "–", "flag": ""}
+    return _make_line(choice, choice.product.name_place(row), row)
 
 
 def _read_code(feature: Mapping[str, Any], name: str) -> str:
@@ -339,10 +338,10 @@ def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tu
     places = product.list_places({key: value for key, value in choice.equal.items() if key == product.level})
     if len(places) >= MOST_VALUES:
         # A place beyond the first ones is named by its code.
-        given = st.query_params.get(name, "")
+        named = st.query_params.get(name, "")
         typed = st.text_input(
             f"{words}, by the codes of its levels, separated by /; the box below has {MOST_VALUES:,}",
-            "" if given in places else given,
+            "" if named in places else named,
             key=f"{choice.scope}{name}:code",
         )
         if len(typed.split("/")) == len(product.place):
@@ -354,15 +353,18 @@ def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tu
 
 
 def _make_line(choice: Choice, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a row, and as texts: `said`, `interval`, both of its ends, and the remark `flag`."""
-    number, said = row[choice.number], format_figure(row[choice.number])
-    line: dict[str, Any] = {"name": name, "number": _float(number), "said": said, "interval": said, "flag": ""}
+    """The numbers of a row; and as texts, its figure with the interval, and the remark `flag`."""
+    number = _float(row[choice.number])
+    line: dict[str, Any] = {"name": name, "number": number, "interval": format_figure(number), "flag": ""}
     if choice.product.has_errors:
         line |= {error: _float(row.get(error)) for error in _ERRORS}
-        line |= {f"said_{error}": format_figure(row.get(error)) for error in _ERRORS}
-        line["interval"] = f"{said} ({line['said_lower']} to {line['said_upper']})"
-        line["flag"] = _UNCERTAIN if is_uncertain(line["number"], line[STANDARD_ERROR], choice.greatest) else ""
+        line["interval"] += f" ({_format_interval(line)})"
+        line["flag"] = _UNCERTAIN if is_uncertain(number, line[STANDARD_ERROR], choice.greatest) else ""
     return line
+
+
+def _format_interval(line: Mapping[str, Any]) -> str:
+    return f"{format_figure(line[LOWER])} to {format_figure(line[UPPER])}"
 
 
 def is_uncertain(number: float | None, standard_error: float | None, greatest: float) -> bool:
@@ -426,11 +428,11 @@ def _make_chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str
 def _describe_line(product: Product, line: Mapping[str, Any], heading: str) -> dict[str, str]:
     row = {heading: line["name"], **({"Place": line["where"]} if "where" in line else {})}
     if not product.has_errors:
-        return row | {"Count": line["said"]}
+        return row | {"Count": format_figure(line["number"])}
     row |= {
-        "Estimate": line["said"],
-        "90% interval": f"{line['said_lower']} to {line['said_upper']}",
-        "Standard error": line["said_standard_error"],
+        "Estimate": format_figure(line["number"]),
+        "90% interval": _format_interval(line),
+        "Standard error": format_figure(line[STANDARD_ERROR]),
         "Remark": line["flag"],
     }
     return row | ({"Intervals overlap": line["overlap"]} if "overlap" in line else {})

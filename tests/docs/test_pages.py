@@ -10,7 +10,7 @@ import yaml
 
 from docs.generator.parts import fill_in
 from docs.pictures.__main__ import FOLDER, RELEASES
-from docs.pictures.lineage import definitions
+from docs.pictures.lineage import load_definitions
 from orchestration import components
 
 ROOT = FOLDER.parents[1]
@@ -103,7 +103,7 @@ def test_every_declaration_can_be_made(page: Path) -> None:
 def checks() -> dict[str, set[str]]:
     """The names of all checks by mechanism."""
     found: dict[str, set[str]] = {mechanism: set() for mechanism in RELEASES}
-    for definition in definitions().asset_checks or ():
+    for definition in load_definitions().asset_checks or ():
         assert isinstance(definition, dg.AssetsDefinition)
         for spec in definition.check_specs:
             for mechanism, (dataset, release) in [*RELEASES.items(), *BESIDE.items()]:
