@@ -1,6 +1,6 @@
-"""What all measurements share: results, deployments in temporary folders, and steps and jobs in processes of their own.
+"""Results, deployments in temporary folders, and steps and jobs in processes of their own, for all measurements.
 
-What is measured is in the modules that `__main__` lists.
+`__main__` lists the modules that measure.
 """
 
 import json
@@ -89,7 +89,7 @@ def limit_costs(name: str, seconds: float, most_seconds: float, memory: float, m
 
 
 def time_call(step: Callable[[], T], clock: Callable[[], float] = time.perf_counter) -> tuple[float, T]:
-    """The seconds of a step by a clock, and what it returns."""
+    """The seconds of a step by a clock, and its result."""
     started = clock()
     returned = step()
     return clock() - started, returned

@@ -1,4 +1,4 @@
-"""What `stirred plan` expects of time, memory and disk: whole jobs of each kind of release at some sizes, and slopes.
+"""The slopes by which `stirred plan` expects time, memory and disk, from whole jobs of each kind at some sizes.
 
 `python -m benchmarks.slopes` measures all kinds, and `python -m benchmarks.slopes topdown safetab_p` only these; both
 write `assets/planning/slopes.json`. The machine should be idle. `--further 3900000` also measures larger censuses, by
@@ -47,7 +47,7 @@ _BETWEEN = 0.5
 
 
 def list_cases(kind: str) -> list[Case]:
-    """What is measured of a kind: a small and a large census, and a large one with far fewer noisy numbers.
+    """The cases of a kind: a small and a large census, and a large one with far fewer noisy numbers.
 
     Without the last one, numbers grow as records do, and no fit can tell what either adds.
     """

@@ -263,10 +263,15 @@ def measure_improvement() -> list[Result]:
     The demonstration's release is made as declared, with fixed keys, so that every run gives the same result.
     """
     errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    tree = dg.ComponentTree.for_project(PROJECT)
+    datasets = {dataset.declaration.name: dataset.declaration for dataset in tree.get_all_components(Dataset)}
+    (component,) = tree.get_all_components(TopDown)
     for number in range(DRAWS):
         key = sha256(f"accuracy {number}".encode()).hexdigest()
         with temporary_home() as home, patch.dict(os.environ, {"STIRRED_MASTER_KEY": key}):
-            release = _declare_demonstration(Path(home))
+            declaration = component.declaration.model_copy(update={"processes": 1})
+            dataset = datasets[declaration.dataset]
+            release = TopDown(declaration).release(dataset, Path(home) / "published")
             charge(home, release)
             make(home, TopDownMethod(release))
             _estimate_levels(home, release)
@@ -286,11 +291,3 @@ def measure_improvement() -> list[Result]:
         for level in release.levels
         if (metric, level, "raw") in errors
     ]
-
-
-def _declare_demonstration(home: Path) -> TopDownRelease:
-    tree = dg.ComponentTree.for_project(PROJECT)
-    datasets = {dataset.declaration.name: dataset.declaration for dataset in tree.get_all_components(Dataset)}
-    (component,) = tree.get_all_components(TopDown)
-    declaration = component.declaration.model_copy(update={"processes": 1})
-    return TopDown(declaration).release(datasets[declaration.dataset], home / "published")

@@ -7,13 +7,13 @@ by the code of the replicates, which gives the estimates of a release if it is g
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,23 +53,6 @@ RULES = ("published", "count itself as center", "measurement where narrower")
 ± 1.645σ where that is narrower than what is published."""
 
 _Z = 1.645
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Published counts of a level against the true ones.
-
-    Attributes:
-        tables, names: shape (cells,): the table and the name of each cell.
-        truth: the true counts, shape (places, cells), as all arrays of `quantities`.
-        quantities: by name, what is added up over cells and draws.
-    """
-
-    level: str
-    tables: NDArray[np.str_]
-    names: NDArray[np.str_]
-    truth: NDArray[np.int64]
-    quantities: Mapping[str, NDArray[Any]]
 
 
 Tally: TypeAlias = dict[str, float]
@@ -139,34 +122,22 @@ def _measure(name: str, census: Replicated) -> Tallies:
         draw = number // REPLICATES
         replicates[draw].append(counts)
         if len(replicates[draw]) == REPLICATES:
-            for comparison in _compare(draws[draw], published[draw], replicates.pop(draw)):
-                _add(tallies, comparison)
+            _compare(tallies, draws[draw], published[draw], replicates.pop(draw))
     return tallies
 
 
-def _add(tallies: dict[tuple[str, str, int], Tally], comparison: Comparison) -> None:
-    size = np.searchsorted(SIZES, comparison.truth, side="right") - 1
-    cells = {}
-    for group, tables in GROUPS.items():
-        within = np.isin(comparison.tables, tables)[None, :]
-        for number in np.unique(size[:, within[0]]):
-            cells[group, comparison.level, int(number)] = within & (size == number)
-    for total, name in TOTALS.items():
-        cells[total, comparison.level, 0] = np.broadcast_to(comparison.names == name, size.shape)
-    for key, selected in cells.items():
-        if selected.any():
-            for quantity, values in comparison.quantities.items():
-                tallies[key][quantity] += float(values[selected].sum())
-
-
 def _compare(
-    draw: Replicated, published: Mapping[str, Counts], repeated: Sequence[Mapping[str, Counts]]
-) -> Iterator[Comparison]:
-    """One publication against the truth, which the draw was made of, at every level."""
+    tallies: dict[tuple[str, str, int], Tally],
+    draw: Replicated,
+    published: Mapping[str, Counts],
+    repeated: Sequence[Mapping[str, Counts]],
+) -> None:
+    """Add up one publication against the truth, which the draw was made of, at every level."""
     noise = replicate_noise(draw.design, draw.key)
     for histogram, schema in SCHEMAS.items():
         cells = [(table, cell) for table in REDISTRICTING.values() if table.schema is schema for cell in table.cells]
         counted = np.array([cell.counted for _, cell in cells])
+        tables, names = np.array([table.name for table, _ in cells]), np.array([cell.name for _, cell in cells])
         sums = Sums(counted)
         true, release, *replicates = (
             rolled_up(counts[histogram], draw.parents, schema.size) for counts in (draw.counts, published, *repeated)
@@ -182,23 +153,40 @@ def _compare(
             covered = (errors.lower <= truth) & (truth <= errors.upper)
             measured = _contains(truth, answers, _Z * deviation)
             still = moments.squares == 0
-            yield Comparison(
-                level,
-                np.array([table.name for table, _ in cells]),
-                np.array([cell.name for _, cell in cells]),
-                truth,
-                {
-                    "cells": np.ones_like(truth),
-                    "covered": covered,
-                    "centered": _contains(truth, moments.estimate, margin),
-                    "direct": np.where(_Z * deviation < margin, measured, covered),
-                    "width": errors.upper - errors.lower,
-                    "error": moments.estimate - truth,
-                    "bias": errors.bias,
-                    "still": still,
-                    "still_covered": still & covered,
-                },
-            )
+            quantities = {
+                "cells": np.ones_like(truth),
+                "covered": covered,
+                "centered": _contains(truth, moments.estimate, margin),
+                "direct": np.where(_Z * deviation < margin, measured, covered),
+                "width": errors.upper - errors.lower,
+                "error": moments.estimate - truth,
+                "bias": errors.bias,
+                "still": still,
+                "still_covered": still & covered,
+            }
+            for (group, size), selected in _select_cells(truth, tables, names).items():
+                for quantity, values in quantities.items():
+                    tallies[group, level, size][quantity] += float(values[selected].sum())
+
+
+def _select_cells(
+    truth: NDArray[np.int64], tables: NDArray[np.str_], names: NDArray[np.str_]
+) -> dict[tuple[str, int], NDArray[np.bool_]]:
+    """By group of tables and size of the true count, and by total, its cells: shape (places, cells), as the truth.
+
+    Args:
+        tables, names: shape (cells,): the table and the name of each cell.
+    """
+    size = np.searchsorted(SIZES, truth, side="right") - 1
+    cells = {}
+    for group, members in GROUPS.items():
+        within = np.isin(tables, members)[None, :]
+        for number in np.unique(size[:, within[0]]):
+            cells[group, int(number)] = within & (size == number)
+    for total, name in TOTALS.items():
+        if name in names:
+            cells[total, 0] = np.broadcast_to(names == name, size.shape)
+    return cells
 
 
 def _contains(truth: NDArray[np.int64], center: NDArray[np.int64], margin: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -65,7 +65,7 @@ class _Panel:
     def rows(self) -> list[_Row]:
         """A row for each release and kind of loss that counts; those that are converted together come last.
 
-        What releases contribute to an ε together is divided among their bars in proportion to their ρ.
+        The ε that releases contribute together is divided among their bars in proportion to their ρ.
         """
         conversion = find_conversion(self.shares, self.total)
         groups: dict[tuple[bool, int, str], list[Share]] = {}

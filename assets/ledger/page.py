@@ -1,8 +1,8 @@
 """The pages of the assets `ledger` and `composition`: the rows of `view` as metadata.
 
-The first says what was spent, by what, with which randomness, and what is left; the second compares a population's
-releases. A table of more than four columns does not fit on a page, so that a row's facts are in several tables: the
-number of the charge, or the release, connects them.
+The first lists spending, randomness and the rest of each cap; the second compares a population's releases. A table of
+more than four columns does not fit on a page, so that a row's facts are in several tables: the number of the charge, or
+the release, connects them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -137,7 +137,7 @@ def describe_composition(budget: Budget, cap: Loss, title: str) -> dict[str, Any
 
 
 def describe_totals(comparison: Comparison) -> dict[str, dg.MetadataValue]:
-    """A table of the totals, and for each, what it counts and what it does not count, with the reason."""
+    """A table of the totals, and for each, the releases that it counts or leaves out, with the reasons."""
     rows = list_total_rows(comparison)
     counts = [f"- **{row['loss']} for one {row['unit']}** counts {plainly(row['counts'])}" for row in rows]
     return {"totals": _table(_TOTALS, rows), "what they count": dg.MetadataValue.md("\n".join(counts))}

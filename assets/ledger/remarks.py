@@ -1,7 +1,6 @@
 """Sentences on a population's releases: what adds up, what does not, and why.
 
-They follow from specifications and totals, whatever the releases are. The figures come from `comparison`; `view` has
-the same facts as rows.
+They follow from specifications and totals alone. The figures come from `comparison`; `view` has the same facts as rows.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ _OF_PERSONS = (PERSON, PERSON_RECORD)
 
 
 def write_remarks(comparison: Comparison) -> tuple[str, ...]:
-    """What adds up, what does not, and why: one or two sentences for each fact about these releases."""
+    """One or two sentences for each fact about these releases: which add up, which do not, and why."""
     return (
         *_on_infinite_losses(comparison),
         *_on_several_datasets(comparison),

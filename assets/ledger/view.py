@@ -1,7 +1,7 @@
 """The facts of the ledger as plain rows: budgets, charges, entries, releases and totals.
 
 `page` prints them as metadata, and the command and the explorer as tables. `comparison` computes what a charge
-contributes to which total; `remarks` says what adds up and why.
+contributes to which total; `remarks` explains what adds up.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,10 +39,6 @@ class Budget:
     @cached_property
     def comparison(self) -> Comparison:
         return Comparison(self.charges)
-
-    @property
-    def datasets(self) -> list[str]:
-        return list(dict.fromkeys([*self.declared, *self.comparison.datasets]))
 
     @cached_property
     def _composed(self) -> tuple[Loss | None, str]:
@@ -165,10 +161,11 @@ def list_budget_rows(budgets: Iterable[Budget]) -> list[dict[str, str]]:
             share = f"{draw_share(float(total) / float(cap))} " if total else ""
             row |= {"left": str(remaining(total, cap)) if total else NONE, "of the cap": f"{share}{of_cap}"}
         rows.append(row)
-        for dataset in (dataset for dataset in budget.datasets if dataset != budget.name):
-            charges = tuple(charge for charge in budget.charges if charge.entry.dataset == dataset)
-            spent = replace(budget, charges=charges).spent
-            rows.append({"of": f"– dataset {dataset}", "spent": spent, "left": NONE, "of the cap": NONE})
+        for dataset in dict.fromkeys([*budget.declared, *budget.comparison.datasets]):
+            if dataset != budget.name:
+                charges = tuple(charge for charge in budget.charges if charge.entry.dataset == dataset)
+                spent = replace(budget, charges=charges).spent
+                rows.append({"of": f"– dataset {dataset}", "spent": spent, "left": NONE, "of the cap": NONE})
     return rows
 
 
@@ -236,7 +233,7 @@ def list_release_rows(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def list_total_rows(comparison: Comparison) -> list[dict[str, str]]:
-    """A row for each total; its last column names what it counts, and what it leaves out, with the reasons."""
+    """A row for each total; its last column names the releases that it counts or leaves out, with the reasons."""
     rows = []
     for total in comparison.totals:
         shares = comparison.list_shares(total)

@@ -75,7 +75,7 @@ def _fields_table(model: type[BaseModel], schema: Schema, models: Schema, compon
 
 
 def describe_type(schema: Schema, models: Schema, component: str) -> str:
-    """What a field takes, in words; links lead to the section of the component.
+    """The values that a field takes, in words; links lead to the section of the component.
 
     Args:
         schema: the JSON schema of the field.

@@ -1,4 +1,4 @@
-"""What MkDocs calls while it builds the site.
+"""The hooks that MkDocs calls while it builds the site.
 
 The generated parts of pages are filled in. `CONTRIBUTING.md` and `CHANGELOG.md`, which people look for in the project's
 folder, become pages of the site too.

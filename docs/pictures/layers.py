@@ -62,23 +62,14 @@ def find_layer(name: str, root: Path = ROOT) -> str:
     return "assets: shared stages" if shared else "assets: release"
 
 
-def list_imports(root: Path = ROOT) -> set[tuple[str, str]]:
-    """Which part of the code imports which other."""
-    return {
-        (find_part(one), find_part(other))
-        for one, other in list_module_imports(root)
-        if find_part(one) != find_part(other)
-    }
-
-
 def list_arrows(root: Path = ROOT) -> set[tuple[str, str]]:
     """The arrows of the picture: between layers, and between the parts of one layer of `assets`."""
     arrows = set()
-    for one, other in list_imports(root):
+    for one, other in {(find_part(module), find_part(name)) for module, name in list_module_imports(root)}:
         above, below = find_layer(one, root), find_layer(other, root)
         if above != below:
             arrows.add((above, below))
-        elif above.startswith("assets"):
+        elif one != other and above.startswith("assets"):
             arrows.add((one, other))
     return arrows
 

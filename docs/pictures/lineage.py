@@ -46,7 +46,7 @@ class Stage:
 
 
 def load_definitions() -> dg.Definitions:
-    """What the project defines; what Dagster says of its own changes meanwhile is left out."""
+    """The project's definitions, without Dagster's warnings of its own changes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return defs()

@@ -1,6 +1,6 @@
 """Shapes on a canvas, and PNG files of them that carry the shapes as text.
 
-What a picture shows is computed in `layers` and `lineage`. Lengths are pixels at a width of 900; a file has half as
+`layers`, `lineage` and `differencing` compute them. Lengths are pixels at a width of 900; a file has half as
 many again in each direction.
 """
 
@@ -155,7 +155,7 @@ def _find_corners(before: Point, tip: Point) -> list[Point]:
 
 
 def read_shapes(path: Path) -> str:
-    """The shapes that a file says it shows."""
+    """The shapes that a file carries as text."""
     with Image.open(path) as picture:
         picture.load()
         return str(getattr(picture, "text", {}).get(SHAPES, ""))

@@ -125,7 +125,7 @@ def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
 
 
 def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", next_command: str) -> None:
-    """Write a proposal, and say what to look at, and what to do then."""
+    """Write a proposal, check it, and print its warnings and the next command."""
     from orchestration.checking import declaration_problems
     from orchestration.deployment import component_tree
 

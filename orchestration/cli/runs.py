@@ -1,4 +1,4 @@
-"""What `launch` and `preflight` do: run the jobs of a release, print their progress, and report their outcome."""
+"""The work of `launch` and `preflight`: run the jobs of a release, print their progress, and report their outcome."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -152,7 +152,6 @@ def _run_preflight(release: str, components: "Sequence[ReleaseComponent]", *, qu
 
 
 def _explain_failure(outcome: RunOutcome) -> str:
-    """What is known of a run in which no step failed."""
     if outcome.run_id:
         return "The run failed."
     return "Nothing was run: the deployment cannot be loaded. stirred check names what is wrong."

@@ -1,6 +1,6 @@
 """The page *Budgets*: what each population was charged, by which release, what is left, and what one more would cost.
 
-The facts are those of `assets.ledger.view`; `assets.charge.assessment` says whether another charge would fit.
+The facts are those of `assets.ledger.view`; `assets.charge.assessment` judges another charge.
 """
 
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ def show() -> None:
 
 
 def show_charge(population: Population, release: str, loss: Loss, entries: Sequence[Entry]) -> None:
-    """Show whether a charge would fit, and what it would leave.
+    """Show whether a charge would fit under the cap, and the rest that it would leave.
 
     Args:
         release: the name of the release, within the population's first dataset.

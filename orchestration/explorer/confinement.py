@@ -1,11 +1,11 @@
-"""What the explorer's process can open: an allow-list of folders and files, enforced by the kernel where it can.
+"""The files that the explorer's process can open: an allow-list, which the kernel enforces where it can.
 
 On Linux with Landlock (5.13 or newer), the process gives up every access to files that is not on the list, and, from
 Linux 6.7 on, every TCP connection but those that come in at its own port. It cannot take that back, and neither can
 whatever it starts. On other systems an audit hook of Python refuses the files of the deployment that the explorer must
 not read; that keeps mistakes of Python code out, and not code that means to get around it.
 
-Landlock has no rule that takes a part of an allowed folder away, so `exclude` lists what is beside it instead. A rule
+Landlock has no rule that takes a part of an allowed folder away, so `exclude` lists its neighbors instead. A rule
 belongs to the file that had the name when the rule was made, not to the name.
 
 This module imports nothing but the standard library: it is applied before anything else is loaded, because a thread

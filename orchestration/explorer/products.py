@@ -30,7 +30,7 @@ MOST_VALUES = 5000
 _NAMED_BY = {"region_id": "region", "geoid": "name", "iteration_code": "iteration", "cell": "label"}
 """By column of codes, the column that has their names in words."""
 _LEVELS = {"region_id": "region_type", "geoid": "level"}
-"""By column of places, the column that says of which level a place is."""
+"""By column of places, the column with the level of a place."""
 _COUNT = "count"
 _MOST_COLUMNS = 8
 """Tables that are identified by more columns than this are for computing, and shown as lists."""
@@ -68,12 +68,11 @@ class Product:
     Attributes:
         release: `dataset/release`.
         file: the Parquet file, of which questions are asked.
-        level: the column that says of which level a place is; "" if there is none.
-        place: the columns that say which place a row is about.
-        groups: the columns that say which group it is about.
+        level: the column with the level of a place; "" if there is none.
+        place, groups: the columns that identify the place and the group of a row.
         wide: the columns of numbers, if a row has the numbers of several groups side by side.
         numbers: the columns of numbers of a long table: the four of the convention, or the count.
-        interval: by which method the errors were made; "" if the dictionary does not say.
+        interval: the method of the errors; "" if the dictionary names none.
     """
 
     release: str

@@ -35,7 +35,7 @@ _TRIES, _BETWEEN = 3, 1.0
 
 
 class UnavailableError(Exception):
-    """Something cannot be shown now. The message is a sentence that says why, and what to do."""
+    """Something cannot be shown now. The message is a sentence with the reason and the remedy."""
 
 
 def find_published() -> Path:
@@ -141,7 +141,7 @@ def load_populations() -> tuple[Population, ...]:
 
 
 def read_replays() -> Mapping[str, str]:
-    """By draw id, when Dagster recorded its last replay, and the result, as the launcher says."""
+    """By draw id, the time and the result of the last replay, as the launcher copied them from Dagster."""
     with suppress(OSError, ValueError):
         return dict(json.loads((Path(read_settings().temporary) / REPLAYS).read_text()))
     return {}
