@@ -58,7 +58,7 @@ class Draws:
         self.values: Integers = np.arange(len(self.chances)) - len(self.chances) // 2
         self.variance = cells * float(one.exact_variance)
 
-    def medians(self, parts: int) -> Integers:
+    def list_medians(self, parts: int) -> Integers:
         """The medians of `parts` equally likely parts."""
         return self.values[np.searchsorted(self.chances.cumsum(), (np.arange(parts) + 0.5) / parts)]
 
@@ -83,7 +83,7 @@ def compute_average_coverage(
     parts: int = PARTS,
 ) -> float:
     """The probability that the interval covers the true average; accurate to about 0.2 percentage points."""
-    above, below = (noise.medians(parts) + true for noise, true in zip(draws, truth, strict=True))
+    above, below = (noise.list_medians(parts) + true for noise, true in zip(draws, truth, strict=True))
     estimates = estimator(*(pairs.ravel() for pairs in np.meshgrid(above, below)))
     average = truth[0] / truth[1]
     return float(np.mean((estimates.lower <= average) & (average <= estimates.upper)))
@@ -103,18 +103,20 @@ class Quotient:
     least: int
     averages: tuple[float, ...]
 
-    def draws(self, one: OneCell) -> tuple[Draws, Draws]:
+    def make_draws(self, one: OneCell) -> tuple[Draws, Draws]:
         """The noise of the numerator and of the denominator, given the noise of one basis cell."""
         return Draws(one, self.cells[0]), Draws(one, self.cells[1])
 
-    def estimator(self, draws: tuple[Draws, Draws], noise: Noise) -> Callable[[Integers, Integers], Estimates]:
+    def make_estimator(self, draws: tuple[Draws, Draws], noise: Noise) -> Callable[[Integers, Integers], Estimates]:
         """The post-processing of noisy numerators and denominators."""
         above, below = draws
         return lambda numerator, denominator: estimate_averages(
             numerator, above.variance, denominator, below.variance, self.least, noise=noise
         )
 
-    def truths(self, average: float, deviations: Sequence[float], draws: tuple[Draws, Draws]) -> list[tuple[int, int]]:
+    def list_truths(
+        self, average: float, deviations: Sequence[float], draws: tuple[Draws, Draws]
+    ) -> list[tuple[int, int]]:
         """Integer numerators and denominators whose quotient is close to an average."""
         denominators = [max(1, round(deviation * draws[1].variance ** 0.5)) for deviation in deviations]
         return [(round(average * denominator), denominator) for denominator in denominators]
@@ -169,10 +171,10 @@ def _print_averages(noise: Noise) -> list[list[float]]:
     print(f"\nAverages, discrete {noise.value}, margin 200, denominators of 1 and {places[1]:g}σ to {DEVIATIONS}σ")
     curves = []
     for quotient in QUOTIENTS:
-        draws = quotient.draws(one)
-        estimator = quotient.estimator(draws, noise)
+        draws = quotient.make_draws(one)
+        estimator = quotient.make_estimator(draws, noise)
         for average in quotient.averages:
-            truths = quotient.truths(average, places, draws)
+            truths = quotient.list_truths(average, places, draws)
             covered = [compute_average_coverage(estimator, draws, truth) for truth in truths]
             curves.append(covered)
             print(
@@ -207,7 +209,7 @@ def find_shortest_credible(
 
 def _print_credible() -> list[list[float]]:
     quotient = QUOTIENTS[0]
-    draws = quotient.draws(make_noise(200))
+    draws = quotient.make_draws(make_noise(200))
     variances = draws[0].variance, draws[1].variance
 
     def estimator(numerator: Integers, denominator: Integers) -> Estimates:
@@ -216,7 +218,7 @@ def _print_credible() -> list[list[float]]:
     curves = []
     print("\nShortest credible interval of persons per household, for comparison")
     for average in (1.0, 1.5, 2.5):
-        truths = quotient.truths(average, PLACES, draws)
+        truths = quotient.list_truths(average, PLACES, draws)
         curves.append([compute_average_coverage(estimator, draws, truth, 60) for truth in truths])
         first = curves[-1][: bisect_right(PLACES, 1.5)]
         print(f"{average}: up to 1.5σ least {min(first):.3f}, most {max(first):.3f}")

@@ -217,10 +217,10 @@ def measure_steps() -> list[Result]:
     reach the same objective.
     """
     problems = _draw_block_groups(fixed=True)
-    solve(*problems[0].problem())
+    solve(*problems[0].build_problem())
     ours = other = 0.0
     for siblings in problems:
-        queries, constraints = siblings.problem()
+        queries, constraints = siblings.build_problem()
         peer = ConvexProblem(queries, constraints)
         seconds, solution = time_call(partial(solve, queries, constraints), time.thread_time)
         ours += seconds

@@ -34,7 +34,7 @@ class Siblings:
     def parent(self) -> NDArray[np.int64]:
         return self.truth.sum(axis=0)
 
-    def problem(self) -> tuple[list[Query], Constraints]:
+    def build_problem(self) -> tuple[list[Query], Constraints]:
         """The real-valued step on the parent's support, with totals fixed or free as the limits say."""
         support = np.flatnonzero(self.parent)
         present, groups = np.unique(self.schema.groups.cells[support], return_inverse=True)

@@ -19,6 +19,7 @@ import os
 import platform
 import signal
 import stat
+import struct
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -43,19 +44,6 @@ _NETWORK, _BIND, _CONNECT = 4, 1, 2
 
 class ConfinementError(Exception):
     """The process could not be confined, although its kernel has Landlock."""
-
-
-class _Ruleset(ctypes.Structure):
-    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64))
-
-
-class _Beneath(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
-
-
-class _Port(ctypes.Structure):
-    _fields_ = (("allowed", ctypes.c_uint64), ("port", ctypes.c_uint64))
 
 
 def find_landlock_version() -> int:
@@ -131,18 +119,15 @@ def _list_covering(path: Path, out: Sequence[Path]) -> Iterator[Path]:
 def _confine_by_kernel(version: int, readable: Collection[Path], writable: Collection[Path], port: int) -> None:
     rights = _RIGHTS[max(since for since in _RIGHTS if since <= version)]
     network = _BIND | _CONNECT if version >= _NETWORK else 0
-    attributes = _Ruleset(rights, network)
-    size = ctypes.sizeof(attributes) if network else ctypes.sizeof(ctypes.c_uint64)
-    ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), ctypes.c_uint32(0))
+    attributes = struct.pack("=QQ", rights, network) if network else struct.pack("=Q", rights)
+    ruleset = _call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     if ruleset < 0:
         raise ConfinementError("the kernel refuses the rules")
     for paths, allowed in ((readable, _READS & rights), (writable, rights & ~_EXECUTE & ~_DEVICE)):
         for path in paths:
             _allow(ruleset, path, allowed)
-    if network:
-        rule = _Port(_BIND, port)
-        if _call(_ADD_RULE, ruleset, _PORT, ctypes.byref(rule), ctypes.c_uint32(0)):
-            raise ConfinementError(f"the kernel refuses the rule for port {port}")
+    if network and _call(_ADD_RULE, ruleset, _PORT, struct.pack("=QQ", _BIND, port), ctypes.c_uint32(0)):
+        raise ConfinementError(f"the kernel refuses the rule for port {port}")
     if ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) or _call(_RESTRICT_SELF, ruleset, ctypes.c_uint32(0)):
         raise ConfinementError("the kernel does not confine the process")
     os.close(ruleset)
@@ -157,8 +142,7 @@ def _allow(ruleset: int, path: Path, allowed: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             allowed &= _OF_FILES
-        rule = _Beneath(allowed, descriptor)
-        if _call(_ADD_RULE, ruleset, _BENEATH, ctypes.byref(rule), ctypes.c_uint32(0)):
+        if _call(_ADD_RULE, ruleset, _BENEATH, struct.pack("=Qi", allowed, descriptor), ctypes.c_uint32(0)):
             raise ConfinementError(f"the kernel refuses the rule for {path}")
     finally:
         os.close(descriptor)
