@@ -133,13 +133,6 @@ def find_peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:
     return points
 
 
-def describe_slopes(kind: str, runs: Sequence[dict[str, Any]], cores: int, reference: float) -> dict[str, Any]:
-    """The entry of a kind in the file."""
-    fits = {quantity: fit(runs, quantity, numbers=kind in MEASURED_NUMBERS) for quantity in QUANTITIES}
-    machine = {"cores": cores, "reference_seconds": round(reference, 4), "in_pieces": kind not in HOLD_RECORDS}
-    return {**machine, **fits, "memory": find_peaks(runs), "runs": list(runs)}
-
-
 def main(arguments: Sequence[str]) -> None:
     """Measure kinds, and write their slopes or compare with them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -159,10 +152,17 @@ def main(arguments: Sequence[str]) -> None:
         for case in (*list_cases(kind), *(Case(kind, households) for households in options.further)):
             runs.append(run(case))
             print(f"{kind}: {runs[-1]}", flush=True)
-        written = json.loads(SLOPES.read_text("utf-8")) if SLOPES.exists() else {}
+        slopes = json.loads(SLOPES.read_text("utf-8")) if SLOPES.exists() else {}
         method = case.releases[-1].method
-        written[method.mechanism] = describe_slopes(kind, runs, machine.cores, machine.reference_seconds)
-        SLOPES.write_text(json.dumps(dict(sorted(written.items())), indent=1) + "\n", "utf-8")
+        slopes[method.mechanism] = {
+            "cores": machine.cores,
+            "reference_seconds": round(machine.reference_seconds, 4),
+            "in_pieces": kind not in HOLD_RECORDS,
+            **{quantity: fit(runs, quantity, numbers=kind in MEASURED_NUMBERS) for quantity in QUANTITIES},
+            "memory": find_peaks(runs),
+            "runs": runs,
+        }
+        SLOPES.write_text(json.dumps(dict(sorted(slopes.items())), indent=1) + "\n", "utf-8")
 
 
 def _compare(case: Case, machine: Machine) -> None:
