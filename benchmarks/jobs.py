@@ -88,16 +88,16 @@ class Case:
         """The releases; of `slopes`, the last one is measured."""
         described = {"dataset": _DATASET, "title": "Synthetic census"}
         if self.kind == EIGHT_STATES:
-            declared = [TopDown(TopDownDeclaration.model_validate({"name": "redistricting", **described}))]
+            releases = [TopDown(TopDownDeclaration.model_validate({"name": "redistricting", **described}))]
         elif self.kind == DETAILED:
             persons, households = {"name": "ddhc_a", "states": STATES[DETAILED]}, {"name": "ddhc_b", "detail": "ddhc_a"}
-            declared = [
+            releases = [
                 SafeTabP(SafeTabPDeclaration.model_validate(persons | described)),
                 SafeTabH(SafeTabHDeclaration.model_validate(households | described)),
             ]
         else:
-            declared = [self._declare(name) for name in RELEASES[self.kind]]
-        return releases_of(declared)
+            releases = [self._declare(name) for name in RELEASES[self.kind]]
+        return releases_of(releases)
 
     def _declare(self, name: str) -> Any:
         declaration = yaml.safe_load((PROJECT / "orchestration" / "defs" / name / "defs.yaml").read_text("utf-8"))

@@ -167,10 +167,10 @@ def _table(columns: Mapping[str, str], rows: Iterable[Mapping[str, str]]) -> dg.
 
 
 def _describe_charge(charge: Charge) -> str:
-    entry, known, settled = charge.entry, charge.entry.known(), charge.settled
+    entry, details, settled = charge.entry, charge.entry.known(), charge.settled
     facts = {
-        "charged": f"{format_loss(charge.loss)}, exactly {charge.loss}, to {known.population}",
-        "recorded at": f"{entry.recorded_at} by run {known.authorization.get('run', 'not recorded')}",
+        "charged": f"{format_loss(charge.loss)}, exactly {charge.loss}, to {details.population}",
+        "recorded at": f"{entry.recorded_at} by run {details.authorization.get('run', 'not recorded')}",
         "authorized by": charge.authorized_by,
         "draw": in_groups(entry.draw_id),
         "commitment": in_groups(entry.commitment),
@@ -191,11 +191,11 @@ def read_last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]
         if not event or event.get_dagster_event().event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             continue
         evaluation = event.get_dagster_event().asset_check_evaluation_data
-        made = evaluation.target_materialization_data
-        if made is None:
+        target = evaluation.target_materialization_data
+        if target is None:
             continue
         events = instance.fetch_materializations(
-            dg.AssetRecordsFilter(asset_key=key, storage_ids=[made.storage_id]), limit=1
+            dg.AssetRecordsFilter(asset_key=key, storage_ids=[target.storage_id]), limit=1
         ).records
         materialization = events[0].asset_materialization if events else None
         at = datetime.fromtimestamp(event.timestamp, UTC)

@@ -63,11 +63,11 @@ def group_populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Populatio
         DeclarationError: if two datasets of a population declare different caps, or a population has the name of a
             dataset that belongs to another one.
     """
-    declared = list(datasets)
+    datasets = list(datasets)
     members: dict[str, list[DatasetDeclaration]] = {}
-    for dataset in declared:
+    for dataset in datasets:
         members.setdefault(dataset.population, []).append(dataset)
-    for dataset in declared:
+    for dataset in datasets:
         if dataset.name in members and dataset.population != dataset.name:
             raise DeclarationError(
                 f"dataset {dataset.name} belongs to population {dataset.population}, but another dataset declares "

@@ -83,8 +83,8 @@ def sort_stages(unordered: Iterable[Stage]) -> list[Stage]:
     left = sorted(unordered, key=lambda stage: (kinds.index(StageKind(stage.kind)), stage.name))
     ordered: list[Stage] = []
     while left:
-        known = {stage.name for stage in ordered}
-        following = next(stage for stage in left if known.issuperset(stage.parents))
+        names = {stage.name for stage in ordered}
+        following = next(stage for stage in left if names.issuperset(stage.parents))
         left.remove(following)
         ordered.append(following)
     return ordered

@@ -49,8 +49,8 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
         for entry in ledger.entries()
         if entry.kind == RESERVE and entry.known().authorization.get("run") in first.runs
     ]
-    planned = _list_planned(steps) if outcome.success else []
-    folders = [published.joinpath(*path[:-1]) for path in planned if path[-1] == PUBLICATION]
+    paths = _list_planned(steps) if outcome.success else []
+    folders = [published.joinpath(*path[:-1]) for path in paths if path[-1] == PUBLICATION]
     files = sorted({path.name for folder in folders for path in folder.iterdir() if path.is_file()})
     refusal = next((step for step in steps if step.kind == "refused"), None)
     refused = refusal.words if refusal else ""
@@ -71,7 +71,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
             }
         )
     elif outcome.success:
-        charges = any(path[-1] == CHARGE for path in planned)
+        charges = any(path[-1] == CHARGE for path in paths)
         why = "the draw was there already" if charges else "this release charges nothing"
         click.echo(f"\nCharged {', '.join(losses)}." if losses else f"\nNothing was charged: {why}.")
         click.echo(f"{passed} checks passed.")
