@@ -11,18 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import (
-    command,
-    ingestion,
-    nation,
-    phsafe,
-    release_job,
-    safetab,
-    samplers,
-    swap_stage,
-    table_builder,
-    topdown,
-)
+from benchmarks import commands, ingestion, nation, samplers, stages, swap_stage, table_builder
 from benchmarks.harness import Result
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -32,19 +21,19 @@ MEASUREMENTS: Mapping[str, Callable[[], list[Result]]] = {
     "swap_stage": swap_stage.measure,
     "swap_extensions": swap_stage.measure_extensions,
     "pair_swapping": swap_stage.measure_pairs,
-    "phsafe": phsafe.measure,
-    "safetab": safetab.measure,
-    "topdown_steps": topdown.measure_steps,
-    "topdown_accuracy": topdown.measure_improvement,
-    "topdown_estimation": topdown.measure_estimation,
-    "topdown_replicates": topdown.measure_replicates,
+    "phsafe": stages.measure_phsafe,
+    "safetab": nation.measure_detailed_groups,
+    "topdown_steps": stages.measure_steps,
+    "topdown_accuracy": stages.measure_improvement,
+    "topdown_estimation": stages.measure_estimation,
+    "topdown_replicates": stages.measure_replicates,
     "nation": nation.measure,
-    "release_job": release_job.measure,
+    "release_job": commands.measure_release,
     "cef_validation": ingestion.measure_validation,
     "survey_generation": ingestion.measure_survey,
     "cell_keys": table_builder.measure_cell_keys,
     "hypercubes": table_builder.measure_hypercubes,
-    "command": command.measure,
+    "command": commands.measure,
 }
 
 

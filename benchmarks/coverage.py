@@ -6,10 +6,11 @@ with its probability. For averages, it divides the noise of the numerator and of
 parts, each represented by its median, and goes through all pairs.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
+from itertools import zip_longest
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from assets.conventions import PROJECT
 from assets.pictures import BLUE, GRID, QUIET, VERMILION, blank, png
 from mechanisms.noise import Noise
 from mechanisms.phsafe.averages import MOST_PERSONS, estimate_averages, log_on_ray
@@ -26,7 +28,7 @@ from mechanisms.phsafe.margins import budget_for_margin, noise_of_count
 from mechanisms.phsafe.runs import RUNS
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 
-PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+PICTURES = PROJECT / "docs" / "pictures"
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -36,6 +38,8 @@ NEGLIGIBLE = 1e-12
 PARTS = 200
 DEVIATIONS = 10
 """True values range from 0 to this number of standard deviations of the noise."""
+PLACES: list[float] = np.arange(0, DEVIATIONS + 0.125, 0.25).tolist()
+"""True denominators of the averages, in standard deviations of their noise."""
 
 
 class Draws:
@@ -48,12 +52,12 @@ class Draws:
         chances = single
         for _ in range(cells - 1):
             chances = np.convolve(chances, single)
-        kept = np.flatnonzero(chances > NEGLIGIBLE / len(chances))
-        self.chances: Floats = chances[kept[0] : kept[-1] + 1] / chances[kept].sum()
+        values = np.flatnonzero(chances > NEGLIGIBLE / len(chances))
+        self.chances: Floats = chances[values[0] : values[-1] + 1] / chances[values].sum()
         self.values: Integers = np.arange(len(self.chances)) - len(self.chances) // 2
         self.variance = cells * float(one.exact_variance)
 
-    def medians(self, parts: int) -> Integers:
+    def list_medians(self, parts: int) -> Integers:
         """The medians of `parts` equally likely parts."""
         return self.values[np.searchsorted(self.chances.cumsum(), (np.arange(parts) + 0.5) / parts)]
 
@@ -61,14 +65,14 @@ class Draws:
 def compute_count_coverage(estimator: Callable[[Integers], Estimates], draws: Draws, truths: Integers) -> Floats:
     """The probability that the interval covers each of the true counts; exact except for tails below 10⁻¹²."""
     first = truths.min() + draws.values[0]
-    found = estimator(np.arange(first, truths.max() + draws.values[-1] + 1))
+    estimates = estimator(np.arange(first, truths.max() + draws.values[-1] + 1))
 
-    def at(truth: int) -> float:
+    def compute(truth: int) -> float:
         start = truth + draws.values[0] - first
         noisy = slice(start, start + len(draws.values))
-        return float(draws.chances[(found.lower[noisy] <= truth) & (truth <= found.upper[noisy])].sum())
+        return float(draws.chances[(estimates.lower[noisy] <= truth) & (truth <= estimates.upper[noisy])].sum())
 
-    return np.array([at(truth) for truth in truths.tolist()])
+    return np.array([compute(truth) for truth in truths.tolist()])
 
 
 def compute_average_coverage(
@@ -78,21 +82,19 @@ def compute_average_coverage(
     parts: int = PARTS,
 ) -> float:
     """The probability that the interval covers the true average; accurate to about 0.2 percentage points."""
-    above, below = (one.medians(parts) + true for one, true in zip(draws, truth, strict=True))
-    found = estimator(*(pairs.ravel() for pairs in np.meshgrid(above, below)))
+    above, below = (noise.list_medians(parts) + true for noise, true in zip(draws, truth, strict=True))
+    estimates = estimator(*(pairs.ravel() for pairs in np.meshgrid(above, below)))
     average = truth[0] / truth[1]
-    return float(np.mean((found.lower <= average) & (average <= found.upper)))
+    return float(np.mean((estimates.lower <= average) & (average <= estimates.upper)))
 
 
 @dataclass(frozen=True)
 class Quotient:
-    """A kind of average in the finished tables.
+    """A kind of average in the finished tables, with examples of true ones.
 
     Attributes:
-        name: a description of the averages.
         cells: the numbers of basis cells that are summed in the numerator and in the denominator.
         least: the least plausible average.
-        averages: examples of true averages.
     """
 
     name: str
@@ -100,21 +102,22 @@ class Quotient:
     least: int
     averages: tuple[float, ...]
 
-    def draws(self, one: OneCell) -> tuple[Draws, Draws]:
+    def make_draws(self, one: OneCell) -> tuple[Draws, Draws]:
         """The noise of the numerator and of the denominator, given the noise of one basis cell."""
-        above, below = (Draws(one, cells) for cells in self.cells)
-        return above, below
+        return Draws(one, self.cells[0]), Draws(one, self.cells[1])
 
-    def estimator(self, draws: tuple[Draws, Draws], noise: Noise) -> Callable[[Integers, Integers], Estimates]:
+    def make_estimator(self, draws: tuple[Draws, Draws], noise: Noise) -> Callable[[Integers, Integers], Estimates]:
         """The post-processing of noisy numerators and denominators."""
         above, below = draws
         return lambda numerator, denominator: estimate_averages(
             numerator, above.variance, denominator, below.variance, self.least, noise=noise
         )
 
-    def truths(self, average: float, deviations: Sequence[float], draws: tuple[Draws, Draws]) -> list[tuple[int, int]]:
+    def list_truths(
+        self, average: float, deviations: Sequence[float], draws: tuple[Draws, Draws]
+    ) -> list[tuple[int, int]]:
         """Integer numerators and denominators whose quotient is close to an average."""
-        denominators = [max(1, round(each * draws[1].variance ** 0.5)) for each in deviations]
+        denominators = [max(1, round(deviation * draws[1].variance ** 0.5)) for deviation in deviations]
         return [(round(average * denominator), denominator) for denominator in denominators]
 
 
@@ -150,11 +153,11 @@ def _print_counts(noise: Noise) -> None:
         for cells in SUMS:
             draws = Draws(make_noise(margin, noise), cells)
             truths = choose_true_counts(draws)
-            found = compute_count_coverage(_make_estimator(draws, cells, noise, Interval.SHORTEST), draws, truths)
+            covered = compute_count_coverage(_make_estimator(draws, cells, noise, Interval.SHORTEST), draws, truths)
             places = truths / draws.variance**0.5
             print(
-                f"margin {margin:3}, {cells:2} cells: least {found.min():.4f} at {places[found.argmin()]:.2f}σ, "
-                f"most {found.max():.4f} at {places[found.argmax()]:.2f}σ, at 0 {found[0]:.4f}"
+                f"margin {margin:3}, {cells:2} cells: least {covered.min():.4f} at {places[covered.argmin()]:.2f}σ, "
+                f"most {covered.max():.4f} at {places[covered.argmax()]:.2f}σ, at 0 {covered[0]:.4f}"
             )
 
 
@@ -162,27 +165,22 @@ def _make_estimator(draws: Draws, cells: int, noise: Noise, interval: Interval) 
     return lambda noisy: estimate_counts(noisy, draws.variance, cells, noise, interval)
 
 
-def _print_averages(noise: Noise) -> dict[tuple[Quotient, float], list[float]]:
-    deviations = _list_deviations()
-    one = make_noise(200, noise)
-    print(f"\nAverages, discrete {noise.value}, margin 200, denominators of 1 and {deviations[1]:g}σ to {DEVIATIONS}σ")
-    curves = {}
+def _print_averages(noise: Noise) -> list[list[float]]:
+    one, places = make_noise(200, noise), PLACES
+    print(f"\nAverages, discrete {noise.value}, margin 200, denominators of 1 and {places[1]:g}σ to {DEVIATIONS}σ")
+    curves = []
     for quotient in QUOTIENTS:
-        draws = quotient.draws(one)
-        estimator = quotient.estimator(draws, noise)
+        draws = quotient.make_draws(one)
+        estimator = quotient.make_estimator(draws, noise)
         for average in quotient.averages:
-            truths = quotient.truths(average, deviations, draws)
-            found = [compute_average_coverage(estimator, draws, truth) for truth in truths]
-            curves[quotient, average] = found
+            truths = quotient.list_truths(average, places, draws)
+            covered = [compute_average_coverage(estimator, draws, truth) for truth in truths]
+            curves.append(covered)
             print(
-                f"{quotient.name}, {average}: least {min(found):.4f} at {deviations[np.argmin(found)]:g}σ, "
-                f"most {max(found):.4f} at {deviations[np.argmax(found)]:g}σ, at {DEVIATIONS}σ {found[-1]:.4f}"
+                f"{quotient.name}, {average}: least {min(covered):.4f} at {places[np.argmin(covered)]:g}σ, "
+                f"most {max(covered):.4f} at {places[np.argmax(covered)]:g}σ, at {DEVIATIONS}σ {covered[-1]:.4f}"
             )
     return curves
-
-
-def _list_deviations() -> list[float]:
-    return np.arange(0, DEVIATIONS + 0.125, 0.25).tolist()
 
 
 def find_shortest_credible(
@@ -208,21 +206,21 @@ def find_shortest_credible(
     return Estimates((lower + upper) / 2, lower, upper)
 
 
-def _print_credible(parts: int = 60) -> dict[float, list[float]]:
-    quotient, deviations = QUOTIENTS[0], _list_deviations()
-    draws = quotient.draws(make_noise(200))
+def _print_credible() -> list[list[float]]:
+    quotient = QUOTIENTS[0]
+    draws = quotient.make_draws(make_noise(200))
     variances = draws[0].variance, draws[1].variance
 
     def estimator(numerator: Integers, denominator: Integers) -> Estimates:
         return find_shortest_credible(numerator, denominator, variances, quotient.least, MOST_PERSONS)
 
-    curves = {}
+    curves = []
     print("\nShortest credible interval of persons per household, for comparison")
     for average in (1.0, 1.5, 2.5):
-        truths = quotient.truths(average, deviations, draws)
-        curves[average] = [compute_average_coverage(estimator, draws, truth, parts) for truth in truths]
-        until = [found for each, found in zip(deviations, curves[average], strict=True) if each <= 1.5]
-        print(f"{average}: up to 1.5σ least {min(until):.3f}, most {max(until):.3f}")
+        truths = quotient.list_truths(average, PLACES, draws)
+        curves.append([compute_average_coverage(estimator, draws, truth, 60) for truth in truths])
+        first = curves[-1][: bisect_right(PLACES, 1.5)]
+        print(f"{average}: up to 1.5σ least {min(first):.3f}, most {max(first):.3f}")
     return curves
 
 
@@ -236,26 +234,23 @@ def _draw_counts() -> bytes:
         (Interval.EQUAL_TAILED, VERMILION, "equal-tailed"),
         (Interval.SHORTEST, BLUE, "shortest"),
     ):
-        found = compute_count_coverage(_make_estimator(draws, 1, Noise.GAUSSIAN, interval), draws, truths)
-        axes.plot(truths / draws.variance**0.5, 100 * found, color=color, linewidth=1.6, label=words)
+        covered = compute_count_coverage(_make_estimator(draws, 1, Noise.GAUSSIAN, interval), draws, truths)
+        axes.plot(truths / draws.variance**0.5, 100 * covered, color=color, linewidth=1.6, label=words)
     return _finish(figure, axes, "True count, in standard deviations of its noise", (0, 100))
 
 
-def _draw_averages(curves: dict[tuple[Quotient, float], list[float]], credible: dict[float, list[float]]) -> bytes:
+def _draw_averages(curves: list[list[float]], credible: list[list[float]]) -> bytes:
     remark = (
         "Discrete Gaussian noise with a margin of error of 200 in every cell.\n"
         "A line for each kind of average and each true one. Shaded: 86% to 96%."
     )
     figure, axes = blank("Coverage of the 90% intervals of averages", remark, height=5.0)
     axes.axhspan(86, 96, color=GRID, zorder=0)
-    for number, found in enumerate(credible.values()):
-        label = "1, 1.5 and 2.5 persons per household: shortest credible interval" if not number else None
-        axes.plot(
-            _list_deviations(), 100 * np.array(found), color=VERMILION, linewidth=1.2, linestyle="--", label=label
-        )
-    for number, found in enumerate(curves.values()):
-        label = "all averages: the interval that is published" if not number else None
-        axes.plot(_list_deviations(), 100 * np.array(found), color=BLUE, linewidth=1.0, alpha=0.7, label=label)
+    in_credible = "1, 1.5 and 2.5 persons per household: shortest credible interval"
+    for label, covered in zip_longest([in_credible], credible):
+        axes.plot(PLACES, 100 * np.array(covered), color=VERMILION, linewidth=1.2, linestyle="--", label=label)
+    for label, covered in zip_longest(["all averages: the interval that is published"], curves):
+        axes.plot(PLACES, 100 * np.array(covered), color=BLUE, linewidth=1.0, alpha=0.7, label=label)
     return _finish(figure, axes, "True denominator, in standard deviations of its noise", (80, 101))
 
 

@@ -1,6 +1,6 @@
-"""What all measurements share: results, deployments in temporary folders, and steps and jobs in processes of their own.
+"""Results, deployments in temporary folders, and steps and jobs in processes of their own, for all measurements.
 
-What is measured is in the modules that `__main__` lists.
+`__main__` lists the modules that measure.
 """
 
 import json
@@ -12,13 +12,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
+from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
 from assets.measurement.method import NoisyCounts
@@ -26,7 +29,7 @@ from assets.release.contents import compute_basis, hash_cef, publish_contents, r
 from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import publish_version
 from assets.release.method import Method
-from orchestration.definitions import deployment_resources
+from orchestration.environment import PROJECT, deployment_resources
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -38,19 +41,13 @@ _SAMPLING_INTERVAL = 0.2
 
 @dataclass(frozen=True)
 class Result:
-    """One measurement against a peer or a limit.
-
-    Attributes:
-        name: what was measured, with its unit.
-        ours: Stirred's figure.
-        other: the peer's figure in the same run, or a multiple of it, or an absolute limit.
-        limit: the upper limit of ours / other.
-    """
+    """One figure, named with its unit, against the peer's in the same run, a multiple of it, or an absolute limit."""
 
     name: str
     ours: float
     other: float
     limit: float = 1.0
+    """The upper limit of ours / other."""
 
     @property
     def ratio(self) -> float:
@@ -66,6 +63,7 @@ class Result:
 
 
 R = TypeVar("R", bound=tuple[float, ...])
+T = TypeVar("T")
 
 
 def find_median_run(runs: Iterable[R]) -> R:
@@ -74,14 +72,31 @@ def find_median_run(runs: Iterable[R]) -> R:
     return ordered[len(ordered) // 2]
 
 
-class Run(NamedTuple):
-    """A step in a process of its own.
+def compare(
+    name: str, ours: Callable[[], float], other: Callable[[], float], limit: float, runs: int, *, warm_up: bool = False
+) -> Result:
+    """The figures of two programs that alternate, from the run with the median ratio; a warm-up does not count."""
+    figures = [(ours(), other()) for _ in range(runs + warm_up)]
+    return Result(name, *find_median_run(figures[warm_up:]), limit)
 
-    Attributes:
-        seconds: its duration.
-        peak: the peak memory of the process in GiB.
-        returned: what it returned.
-    """
+
+def limit_costs(name: str, seconds: float, most_seconds: float, memory: float, most_memory: float) -> list[Result]:
+    """The seconds and the peak memory in GiB of one program, each against a limit."""
+    return [
+        Result(f"{name} (s)", seconds, most_seconds),
+        Result(f"{name}: peak memory (GiB)", memory, most_memory),
+    ]
+
+
+def time_call(step: Callable[[], T], clock: Callable[[], float] = time.perf_counter) -> tuple[float, T]:
+    """The seconds of a step by a clock, and its result."""
+    started = clock()
+    returned = step()
+    return clock() - started, returned
+
+
+class Run(NamedTuple):
+    """A step in a process of its own, whose peak memory is in GiB."""
 
     seconds: float
     peak: float
@@ -104,51 +119,40 @@ def run_step(step: Callable[..., Any], *arguments: Any) -> Run:
 
 
 def _report(connection: Connection, step: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    started = time.perf_counter()
-    returned = step(*arguments)
-    seconds = time.perf_counter() - started
+    seconds, returned = time_call(lambda: step(*arguments))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     connection.send(json.dumps([seconds, peak, returned]))
 
 
 def launch(home: str, module: str, job: str, environment: Mapping[str, str] | None = None) -> float:
-    """Run a job by `dg launch` until it ends; return its seconds, including all imports.
+    """Run a job of a module by `dg launch` until it ends; return its seconds, including all imports.
 
-    Args:
-        home: the folder of the deployment. Dagster's instance and the publications have their own folders in it.
-        module: the module of the job's definitions.
-        job: its name.
-        environment: further variables.
+    Dagster's instance and the publications have their own folders in `home`.
 
     Raises:
-        RuntimeError: if it fails, with the end of what Dagster printed.
+        RuntimeError: if it fails, with the end of Dagster's output.
     """
     instance = Path(home) / "dagster"
     instance.mkdir(exist_ok=True)
     places = {"DAGSTER_HOME": str(instance), "STIRRED_HOME": home, "STIRRED_PUBLISHED": f"{home}/published"}
     command = [str(Path(sys.executable).with_name("dg")), "launch", "--module-name", module, "--job", job]
     started = time.perf_counter()
-    ended = subprocess.run(
+    run = subprocess.run(
         command,
-        cwd=Path(__file__).resolve().parents[1],
+        cwd=PROJECT,
         env={**os.environ, **places, **(environment or {})},
         check=False,
         capture_output=True,
         text=True,
     )
-    if ended.returncode:
-        raise RuntimeError(f"the job {job} failed:\n{ended.stderr[-5_000:]}")
+    if run.returncode:
+        raise RuntimeError(f"the job {job} failed:\n{run.stderr[-5_000:]}")
     return time.perf_counter() - started
 
 
 @contextmanager
 def sample(look: Callable[[], float], between: float) -> Iterator[list[float]]:
-    """What a function returns, sampled until the block ends, and once more then.
-
-    Args:
-        look: the function, which is called in another thread.
-        between: the seconds between two samples.
-    """
+    """The values of a function, which another thread calls every `between` seconds, and once when the block ends."""
     samples, over = [0.0], threading.Event()
 
     def keep_sampling() -> None:
@@ -165,11 +169,17 @@ def sample(look: Callable[[], float], between: float) -> Iterator[list[float]]:
         samples.append(look())
 
 
-@contextmanager
-def sample_memory() -> Iterator[list[float]]:
-    """The memory of this process and all its descendants together, in GiB, sampled until the block ends."""
+def read_processor_seconds() -> float:
+    """The seconds that all programs which this process started, and which have ended, have used of all cores."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def time_with_memory(step: Callable[[], object]) -> tuple[float, float]:
+    """The seconds of a step, and the peak memory of this process and all its descendants together in GiB."""
     with sample(lambda: sum(map(_read_memory, _list_processes(os.getpid()))) / 2**30, _SAMPLING_INTERVAL) as samples:
-        yield samples
+        seconds, _ = time_call(step)
+    return seconds, max(samples)
 
 
 def _list_processes(process: int) -> Iterator[int]:
@@ -197,13 +207,34 @@ def temporary_home() -> tempfile.TemporaryDirectory[str]:
 
 
 def open_deployment(home: str) -> tuple[Warehouse, Custody, Ledger]:
-    """The warehouse, custody and ledger of the deployment in a folder."""
     resources = deployment_resources(Path(home))
     warehouse, custody, ledger = resources["warehouse"], resources["custody"], resources["ledger"]
     assert isinstance(warehouse, Warehouse)
     assert isinstance(custody, Custody)
     assert isinstance(ledger, Ledger)
     return warehouse, custody, ledger
+
+
+def declare_dataset(columns: Mapping[str, Any], **fields: Any) -> DatasetDeclaration:
+    """A dataset of generated records with a key. `fields` replace others of the declaration."""
+    units = {"path": "units.csv", "columns": {"serial": {"type": "integer", "role": "key"}, **columns}}
+    described = {"name": "bench", "title": "Generated records", "synthetic": True, "reader": "csv", "cap": 1000}
+    return DatasetDeclaration.model_validate(described | {"units": units} | fields)
+
+
+def declare_census(households: int, states: Sequence[str], **fields: Any) -> SyntheticCensusDeclaration:
+    population = SyntheticPopulation(households=households, states=list(states), **fields)
+    return synthetic_census(population, name="bench", cap={"rho": 100})
+
+
+def write_census_cef(home: str, dataset: SyntheticCensusDeclaration) -> int:
+    """Generate the CEF of a synthetic census; return the number of persons."""
+    return write_cef(home, dataset, lambda session: write_census(session, dataset))
+
+
+def generate_cef(home: str, dataset: DatasetDeclaration, query: str, values: Mapping[str, Any]) -> None:
+    """Write the CEF of a dataset with one table by a query."""
+    write_cef(home, dataset, lambda session: session.create(dataset.cef_tables()[0], query, values))
 
 
 def write_cef(home: str, dataset: DatasetDeclaration, write: Callable[[Session], object]) -> int:
@@ -222,8 +253,6 @@ def charge_counts(home: str, method: NoisyCounts[Any, Any], *, hash_cef: bool = 
     """Make the exact counts of a release, publish their version and charge the draw, as the assets do.
 
     Args:
-        home: the folder of the deployment.
-        method: the release.
         hash_cef: whether the seal names the CEF by hashing it again, and not by the version that was published.
     """
     warehouse, custody, _ = open_deployment(home)
@@ -240,6 +269,14 @@ def charge_counts(home: str, method: NoisyCounts[Any, Any], *, hash_cef: bool = 
             counted = read_basis(session, custody, release.dataset, parameters)
     publish_version(warehouse, custody, release, method.counts_stage, version, counted)
     charge(home, method)
+
+
+_NUMBERS = count()
+
+
+def name_release() -> str:
+    """A name of its own for a run's release, so that the run charges and draws."""
+    return f"run{next(_NUMBERS)}"
 
 
 def charge(home: str, method: Method[Any, Any, Any]) -> None:

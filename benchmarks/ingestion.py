@@ -8,9 +8,8 @@ from pathlib import Path
 
 from assets.cef.ingestion import ingest
 from assets.cef.survey import SurveyParameters, synthetic_survey
-from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.dataset import DatasetDeclaration
-from benchmarks.harness import Result, Run, run_step, temporary_home
+from benchmarks.harness import Result, Run, declare_census, declare_dataset, limit_costs, run_step, temporary_home
 from resources.statements import SQL, Zone, quote_literal
 from resources.warehouse import Warehouse
 
@@ -23,28 +22,21 @@ _WRITE_CSV = SQL("benchmarks/write_csv", "COPY {{ rows }} TO {{ path }} (FORMAT 
 
 
 def measure_validation() -> list[Result]:
-    """Peak memory and time of the process that reads, validates and writes."""
+    """Time and peak memory of the process that reads, validates and writes."""
     with temporary_home() as home:
         run_step(write_source, home)
-        seconds, peak, _ = run_step(validate, home)
-    return [
-        Result(f"CEF of {ROWS:,} rows from CSV: peak memory (GiB)", peak, 2.0),
-        Result(f"CEF of {ROWS:,} rows from CSV (s)", seconds, 60.0),
-    ]
+        run = run_step(validate, home)
+    return limit_costs(f"CEF of {ROWS:,} rows from CSV", run.seconds, 60.0, run.peak, 2.0)
 
 
 def measure_survey() -> list[Result]:
     """Time and peak memory of the process that generates, validates and writes; and the time of a census."""
     survey, census = (_run_in_own_home(kind) for kind in ("survey", "census"))
+    name = "Synthetic survey of 1 million persons"
     return [
-        Result("Synthetic survey of 1 million persons, 4 waves, as CEF (s)", survey.seconds, 60.0),
-        Result("Synthetic survey of 1 million persons, 4 waves: peak memory (GiB)", survey.peak, 2.0),
-        Result(
-            "Synthetic survey of 1 million persons / synthetic census of as many (s)",
-            survey.seconds,
-            census.seconds,
-            3.0,
-        ),
+        Result(f"{name}, 4 waves, as CEF (s)", survey.seconds, 60.0),
+        Result(f"{name}, 4 waves: peak memory (GiB)", survey.peak, 2.0),
+        Result(f"{name} / synthetic census of as many (s)", survey.seconds, census.seconds, 3.0),
     ]
 
 
@@ -56,7 +48,6 @@ def _run_in_own_home(kind: str) -> Run:
 
 
 def write_source(home: str) -> None:
-    """Write the CSV file."""
     with Warehouse(folder=home).session(writes=Zone.PUBLIC, folder=Path(home)) as session:
         rows = session.stage("rows", "benchmarks/households", {"households": ROWS})
         session.run(_WRITE_CSV, rows=rows, path=quote_literal(Path(home) / "units.csv"))
@@ -65,34 +56,22 @@ def write_source(home: str) -> None:
 def validate(home: str) -> None:
     """Read, validate and write."""
     integer = {"type": "integer", "minimum": 1, "maximum": 100}
-    place = {"type": "string", "role": "geography", "pattern": "S?[0-9]+"}
     columns = {
-        "serial": {"type": "integer", "role": "key"},
         "state": {"type": "string", "role": "geography", "values": [f"S{number:02}" for number in range(10)]},
-        "block_group": place,
+        "block_group": {"type": "string", "role": "geography", "pattern": "S?[0-9]+"},
         "size": integer,
         "tenure": {"type": "integer", "values": [1, 2, 3, 4]},
         "age": integer,
     }
-    declaration = DatasetDeclaration.model_validate(
-        {
-            "name": "bench",
-            "title": "Generated households",
-            "reader": "csv",
-            "cap": 1,
-            "units": {"path": "units.csv", "columns": columns},
-        }
-    )
-    _ingest(home, declaration)
+    _ingest(home, declare_dataset(columns))
 
 
 def generate(home: str, kind: str) -> int:
     """Write the CEF of a survey or a census; return the number of persons."""
-    if kind == "survey":
-        parameters = SurveyParameters.model_validate({"households": 440_000, "states": STATES, "waves": 4})
-        return _ingest(home, synthetic_survey(parameters, name="bench", cap=1))
-    population = SyntheticPopulation.model_validate({"households": 390_000, "states": STATES})
-    return _ingest(home, synthetic_census(population, name="bench", cap=1))
+    if kind == "census":
+        return _ingest(home, declare_census(390_000, STATES))
+    parameters = SurveyParameters.model_validate({"households": 440_000, "states": STATES, "waves": 4})
+    return _ingest(home, synthetic_survey(parameters, name="bench", cap=1))
 
 
 def _ingest(home: str, declaration: DatasetDeclaration) -> int:

@@ -7,7 +7,7 @@ jobs of the other two make the stages up to the publication, the ledger and the 
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -18,11 +18,7 @@ from assets.cef.asset import build_cef
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.release.method import PUBLICATION
 from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
-from assets.topdown.declaration import (
-    PRODUCTION_ALLOCATIONS,
-    PRODUCTION_SPINE,
-    TopDownDeclaration,
-)
+from assets.topdown.declaration import PRODUCTION_ALLOCATIONS, PRODUCTION_SPINE, TopDownDeclaration
 from benchmarks.harness import launch
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.safetab.design import Key, format_label
@@ -31,9 +27,8 @@ from mechanisms.safetab.regions import RegionType
 from mechanisms.states import PUERTO_RICO
 from mechanisms.states import STATES as NATION
 from orchestration import components
+from orchestration.components import SafeTabH, SafeTabP, TopDown
 from orchestration.components.release import ReleaseComponent, automated, release_definitions, releases_of
-from orchestration.components.safetab import SafeTabH, SafeTabP
-from orchestration.components.topdown import TopDown
 from orchestration.definitions import budget, without_configuration
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
 
@@ -90,20 +85,27 @@ class Case:
     @property
     def releases(self) -> list[ReleaseComponent]:
         """The releases; of `slopes`, the last one is measured."""
+        described = {"dataset": _DATASET, "title": "Synthetic census"}
         if self.kind == EIGHT_STATES:
-            return [TopDown(TopDownDeclaration(name="redistricting", dataset=_DATASET, title="Redistricting data"))]
-        if self.kind == DETAILED:
-            return _declare_detailed(STATES[DETAILED])
-        return releases_of([self._read_declaration(name) for name in RELEASES[self.kind]])
+            releases = [TopDown(TopDownDeclaration.model_validate({"name": "redistricting", **described}))]
+        elif self.kind == DETAILED:
+            persons, households = {"name": "ddhc_a", "states": STATES[DETAILED]}, {"name": "ddhc_b", "detail": "ddhc_a"}
+            releases = [
+                SafeTabP(SafeTabPDeclaration.model_validate(persons | described)),
+                SafeTabH(SafeTabHDeclaration.model_validate(households | described)),
+            ]
+        else:
+            releases = [self._declare(name) for name in RELEASES[self.kind]]
+        return releases_of(releases)
 
-    def _read_declaration(self, name: str) -> Any:
-        declared = yaml.safe_load((PROJECT / "orchestration" / "defs" / name / "defs.yaml").read_text("utf-8"))
-        fields = declared["attributes"] | {"dataset": _DATASET}
+    def _declare(self, name: str) -> Any:
+        declaration = yaml.safe_load((PROJECT / "orchestration" / "defs" / name / "defs.yaml").read_text("utf-8"))
+        fields = declaration["attributes"] | {"dataset": _DATASET}
         if "states" in fields:
             fields["states"] = _TWO_STATES
         # A small census has more units that are alone with their characteristics.
         fields |= {"publishes_unique_records": "accepted"} if "publishes_unique_records" in fields else {}
-        kind = declared["type"].rpartition(".")[2]
+        kind = declaration["type"].rpartition(".")[2]
         fields |= _COARSE[kind]() if self.coarse else {}
         component = getattr(components, kind)
         return component(component.declared_by.model_validate(fields))
@@ -114,21 +116,12 @@ class Case:
         return launch(home, "benchmarks.jobs", release.job, case | dict(environment or {}))
 
 
-def _declare_detailed(states: list[str]) -> list[ReleaseComponent]:
-    described = {"dataset": _DATASET, "title": "Synthetic census"}
-    persons = SafeTabP(SafeTabPDeclaration.model_validate({"name": "ddhc_a", **described, "states": states}))
-    households = SafeTabH(SafeTabHDeclaration.model_validate({"name": "ddhc_b", **described, "detail": "ddhc_a"}))
-    return [persons, replace(households, persons=persons)]
-
-
 def _end_with_tracts() -> dict[str, Any]:
     """The fields of redistricting data that end with tracts."""
-    invariants = {"population": "State", "housing_units": _UNTIL_TRACTS[-1], "group_quarters": _UNTIL_TRACTS[-1]}
-    allocations = {name: _restrict(allocation) for name, allocation in PRODUCTION_ALLOCATIONS.items()}
     return {
         "spine": {level: list(PRODUCTION_SPINE[level].columns) for level in _UNTIL_TRACTS},
-        "invariants": invariants,
-        **allocations,
+        "invariants": {"population": "State", "housing_units": "Tract", "group_quarters": "Tract"},
+        **{name: _restrict(allocation) for name, allocation in PRODUCTION_ALLOCATIONS.items()},
     }
 
 
@@ -145,12 +138,13 @@ def _restrict(allocation: Allocation) -> dict[str, Any]:
 
 def _end_with_states(budgets: Mapping[Key, Fraction]) -> dict[str, Any]:
     """The fields of detailed groups that end with states, from the budgets by line."""
-    kept = {
-        format_label(key): str(budget)
-        for key, budget in budgets.items()
-        if key[0] in (RegionType.USA, RegionType.STATE)
+    return {
+        "budgets": {
+            format_label(key): str(budget)
+            for key, budget in budgets.items()
+            if key[0] in (RegionType.USA, RegionType.STATE)
+        }
     }
-    return {"budgets": kept}
 
 
 _COARSE: Mapping[str, Callable[[], dict[str, Any]]] = {

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import opendp.prelude as opendp
 
-from benchmarks.harness import Result, find_median_run
+from benchmarks.harness import Result, compare, time_call
 from mechanisms.sampling.inversion import tabulate
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
@@ -35,6 +35,7 @@ def measure() -> list[Result]:
     gaussian_name, laplace_name = "discrete Gaussian, σ² = 92,416", "discrete Laplace, t = 24"
     peer_gaussian = opendp.m.make_gaussian(integers, opendp.l2_distance(T="f64"), scale=304.0)
     peer_laplace = opendp.m.make_laplace(integers, opendp.l1_distance(T="i64"), scale=24.0)
+    generator = np.random.default_rng(0)
     results = []
     for noise, name in (
         (DiscreteGaussian(Fraction(2)), "discrete Gaussian, σ² = 2"),
@@ -43,25 +44,28 @@ def measure() -> list[Result]:
         (laplace, laplace_name),
     ):
         tabulate.cache_clear()
-        started = time.thread_time()
-        tabulate(noise)
-        results.append(Result(f"{name}: table (s)", time.thread_time() - started, 0.1))
-        results.append(_compare(f"{name}: a draw, against a word of keystream (ns)", noise.sample, _draw_words, 3.0))
-    name = f"{gaussian_name}: a draw, against numpy's (ns)"
-    results.append(_compare(name, gaussian.sample, _normal_draws(), 1.0))
-    for noise, peer, name, rate in (
-        (gaussian, peer_gaussian, gaussian_name, 500),
-        (laplace, peer_laplace, laplace_name, 300),
-    ):
-        name = f"{name}: a draw, against OpenDP's (ns)"
-        results.append(_compare(name, noise.sample, _opendp_draws(peer), 1 / rate, peer_draws=1 << 15))
-    return results
+        seconds, _ = time_call(lambda noise=noise: tabulate(noise), time.thread_time)
+        results.append(Result(f"{name}: table (s)", seconds, 0.1))
+        peer = "a word of keystream"
+        results.append(_compare(name, noise.sample, peer, lambda count, stream: stream.words(count), 3.0))
+    normal = _compare(gaussian_name, gaussian.sample, "numpy's", lambda count, _: generator.standard_normal(count), 1.0)
+    return [
+        *results,
+        normal,
+        _compare(gaussian_name, gaussian.sample, "OpenDP's", _draw_by_opendp(peer_gaussian), 1 / 500, 1 << 15),
+        _compare(laplace_name, laplace.sample, "OpenDP's", _draw_by_opendp(peer_laplace), 1 / 300, 1 << 15),
+    ]
 
 
-def _compare(name: str, ours: Draw, other: Draw, limit: float, peer_draws: int = BATCH * BATCHES) -> Result:
-    # The first run does not count.
-    runs = [(_time_draw(ours, BATCH * BATCHES), _time_draw(other, peer_draws)) for _ in range(RUNS + 1)]
-    return Result(name, *find_median_run(runs[1:]), limit)
+def _compare(name: str, ours: Draw, peer: str, other: Draw, limit: float, peer_draws: int = BATCH * BATCHES) -> Result:
+    return compare(
+        f"{name}: a draw, against {peer} (ns)",
+        lambda: _time_draw(ours, BATCH * BATCHES),
+        lambda: _time_draw(other, peer_draws),
+        limit,
+        RUNS,
+        warm_up=True,
+    )
 
 
 def _time_draw(draw: Draw, draws: int) -> float:
@@ -72,14 +76,5 @@ def _time_draw(draw: Draw, draws: int) -> float:
     return (time.thread_time() - started) / draws * 1e9
 
 
-def _opendp_draws(measurement: Callable[[list[int]], list[int]]) -> Draw:
+def _draw_by_opendp(measurement: Callable[[list[int]], list[int]]) -> Draw:
     return lambda count, stream: measurement([0] * count)
-
-
-def _draw_words(count: int, stream: RandomStream) -> object:
-    return stream.words(count)
-
-
-def _normal_draws() -> Draw:
-    generator = np.random.default_rng(0)
-    return lambda count, stream: generator.standard_normal(count)

@@ -1,4 +1,4 @@
-"""What `stirred plan` expects of time, memory and disk: whole jobs of each kind of release at some sizes, and slopes.
+"""The slopes by which `stirred plan` expects time, memory and disk, from whole jobs of each kind at some sizes.
 
 `python -m benchmarks.slopes` measures all kinds, and `python -m benchmarks.slopes topdown safetab_p` only these; both
 write `assets/planning/slopes.json`. The machine should be idle. `--further 3900000` also measures larger censuses, by
@@ -9,10 +9,10 @@ them beside their expectation.
 import argparse
 import json
 import os
-import resource
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from assets.planning.expectation import (
     in_time,
     this_machine,
 )
-from benchmarks.harness import sample, sample_memory, temporary_home
+from benchmarks.harness import read_processor_seconds, sample, temporary_home, time_with_memory
 from benchmarks.jobs import RELEASES, Case
 
 SMALL, LARGE = 10_000, 60_000
@@ -53,7 +53,7 @@ _BETWEEN = 0.5
 
 
 def list_cases(kind: str) -> list[Case]:
-    """What is measured of a kind: a small and a large census, and a large one with far fewer noisy numbers.
+    """The cases of a kind: a small and a large census, and a large one with far fewer noisy numbers.
 
     Without the last one, numbers grow as records do, and no fit can tell what either adds.
     """
@@ -73,11 +73,11 @@ def run(case: Case) -> dict[str, Any]:
     with temporary_home() as home:
         databases = Path(home) / "databases"
         for component in case.releases:
-            before = _measure_disk(databases)
-            processor_before = _read_processor_seconds()
-            with sample_memory() as memory, sample(lambda: _measure_disk(databases), _BETWEEN) as sizes:
-                seconds = case.launch(home, component, {"STIRRED_HOME": str(databases)})
-            processor = _read_processor_seconds() - processor_before
+            disk_before, processor_before = _measure_disk(databases), read_processor_seconds()
+            with sample(lambda: _measure_disk(databases), _BETWEEN) as sizes:
+                launch = partial(case.launch, home, component, {"STIRRED_HOME": str(databases)})
+                seconds, memory = time_with_memory(launch)
+            processor = read_processor_seconds() - processor_before
         method = component.method(component.release(case.census, Path(home) / "published"))
         size = expected_size(case.census)
         assert size is not None
@@ -88,16 +88,10 @@ def run(case: Case) -> dict[str, Any]:
             "numbers": method.numbers(size),
             "seconds": round(seconds, 1),
             "processor_seconds": round(processor, 1),
-            "memory": round(max(memory) * 2**30),
-            "warehouse": max(1, round(max(sizes)) - before),
+            "memory": round(memory * 2**30),
+            "warehouse": max(1, round(max(sizes)) - disk_before),
             "published": _measure_disk(method.release.folder),
         }
-
-
-def _read_processor_seconds() -> float:
-    """The seconds that all programs which this process started have used of all cores."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _measure_disk(folder: Path) -> int:
@@ -113,11 +107,9 @@ def _measure_disk(folder: Path) -> int:
 
 
 def fit(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict[str, float]:
-    """A constant and slopes, none of them negative, with the least squares of relative errors.
+    """A constant and slopes of a quantity, none of them negative, with the least squares of relative errors.
 
     Args:
-        runs: the measured jobs.
-        quantity: what is fitted.
         numbers: whether it depends on the noisy numbers.
     """
     names = ("constant", "record", *(["number"] if numbers else []))
@@ -128,10 +120,10 @@ def fit(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict
     for kept in chain.from_iterable(combinations(names, count) for count in range(1, len(names) + 1)):
         design = np.array([columns[name] for name in kept]).T / measured[:, None]
         scale = np.abs(design).max(axis=0)
-        found = np.linalg.lstsq(design / scale, np.ones(len(runs)), rcond=None)[0] / scale
-        error = float(((design @ found - 1) ** 2).sum())
-        if (found >= 0).all() and error < best[0] - 1e-12:
-            best = error, dict(zip(kept, map(float, found), strict=True))
+        slopes = np.linalg.lstsq(design / scale, np.ones(len(runs)), rcond=None)[0] / scale
+        error = float(((design @ slopes - 1) ** 2).sum())
+        if (slopes >= 0).all() and error < best[0] - 1e-12:
+            best = error, dict(zip(kept, map(float, slopes), strict=True))
     return {name: float(f"{best[1].get(name, 0):.6g}") for name in ("constant", "record", "number")}
 
 
@@ -147,37 +139,36 @@ def find_peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:
     return points
 
 
-def describe_slopes(kind: str, runs: Sequence[dict[str, Any]], cores: int, reference: float) -> dict[str, Any]:
-    """What the file has of a kind."""
-    numbers = kind in MEASURED_NUMBERS
-    fits = {quantity: fit(runs, quantity, numbers=numbers) for quantity in QUANTITIES}
-    known = {"cores": cores, "reference_seconds": round(reference, 4), "in_pieces": kind not in HOLD_RECORDS}
-    return {**known, **fits, "memory": find_peaks(runs), "runs": list(runs)}
-
-
 def main(arguments: Sequence[str]) -> None:
     """Measure kinds, and write their slopes or compare with them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*", choices=list(RELEASES), help="the kinds; all by default")
     parser.add_argument("--further", type=int, nargs="+", default=[], metavar="HOUSEHOLDS")
     parser.add_argument("--held-out", type=int, nargs="+", default=[], metavar="HOUSEHOLDS")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     machine = this_machine(Path(tempfile.gettempdir()), Path(tempfile.gettempdir()))
     if (load := os.getloadavg()[0]) > machine.cores / 2:
         print(f"Other programs keep {load:.1f} cores busy: the times will be too long.", file=sys.stderr)
-    for kind in given.kinds or RELEASES:
-        if given.held_out:
-            for households in given.held_out:
+    for kind in options.kinds or RELEASES:
+        if options.held_out:
+            for households in options.held_out:
                 _compare(Case(kind, households), machine)
             continue
         runs = []
-        for case in (*list_cases(kind), *(Case(kind, households) for households in given.further)):
+        for case in (*list_cases(kind), *(Case(kind, households) for households in options.further)):
             runs.append(run(case))
             print(f"{kind}: {runs[-1]}", flush=True)
-        written = json.loads(SLOPES.read_text("utf-8")) if SLOPES.exists() else {}
+        slopes = json.loads(SLOPES.read_text("utf-8")) if SLOPES.exists() else {}
         method = case.releases[-1].method
-        written[method.mechanism] = describe_slopes(kind, runs, machine.cores, machine.reference_seconds)
-        SLOPES.write_text(json.dumps(dict(sorted(written.items())), indent=1) + "\n", "utf-8")
+        slopes[method.mechanism] = {
+            "cores": machine.cores,
+            "reference_seconds": round(machine.reference_seconds, 4),
+            "in_pieces": kind not in HOLD_RECORDS,
+            **{quantity: fit(runs, quantity, numbers=kind in MEASURED_NUMBERS) for quantity in QUANTITIES},
+            "memory": find_peaks(runs),
+            "runs": runs,
+        }
+        SLOPES.write_text(json.dumps(dict(sorted(slopes.items())), indent=1) + "\n", "utf-8")
 
 
 def _compare(case: Case, machine: Machine) -> None:
@@ -185,12 +176,11 @@ def _compare(case: Case, machine: Machine) -> None:
     component = case.releases[-1]
     method = component.method(component.release(case.census, Path(tempfile.gettempdir())))
     expected, measured = expectation(method, None, machine), run(case)
-    parts = [f"{case.kind}, {case.households:,} households"]
-    busy = f"{in_time(measured['processor_seconds'])} of all cores"
-    parts.append(f"{in_time(measured['seconds'])}, {busy} (expected {in_time(expected.seconds)})")
+    all_cores = f"{in_time(measured['processor_seconds'])} of all cores"
+    parts = [f"{in_time(measured['seconds'])}, {all_cores} (expected {in_time(expected.seconds)})"]
     for name in ("memory", "warehouse", "published"):
         parts.append(f"{name} {in_bytes(measured[name])} (expected {in_bytes(getattr(expected, name))})")
-    print("; ".join(parts), flush=True)
+    print("; ".join([f"{case.kind}, {case.households:,} households", *parts]), flush=True)
 
 
 if __name__ == "__main__":

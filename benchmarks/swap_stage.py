@@ -11,7 +11,9 @@ The 2010 procedure alternates with the plain swap too. Both go from stored confi
 targeted procedure from coded households, with their risks, to the block of each after the exchange.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,6 @@ import pyarrow as pa
 
 from assets.pair_swapping.records import IN_ORDER, as_households
 from assets.release.contents import compute_basis
-from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import seal_stage
 from assets.release.stage import create_tables
 from assets.swapping.declaration import SwappingDeclaration
@@ -29,7 +30,17 @@ from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
 from assets.swapping.withheld import STRATA, WITHHELD, stage_withheld, strata_recipe, swap_loss, withheld_version
 from benchmarks import harness
-from benchmarks.harness import Result, find_median_run, open_deployment, run_step, temporary_home
+from benchmarks.harness import (
+    Result,
+    Run,
+    compare,
+    declare_dataset,
+    find_median_run,
+    name_release,
+    open_deployment,
+    run_step,
+    temporary_home,
+)
 from mechanisms.pair_swapping.pairing import NOBODY, swap_pairs
 from mechanisms.sampling.stream import RandomStream
 from orchestration.components.swapping import PermutationSwapping
@@ -63,10 +74,10 @@ def measure() -> list[Result]:
     """Seconds and peak memory of the stage: the run with the median ratio of three runs alternating with the peer's."""
     runs = []
     with temporary_home() as home:
-        run_step(prepare, home)
-        for number in range(RUNS):
-            name = f"run{number}"
-            swapping, decoding = run_step(swap, home, name), run_step(write_values, home, name)
+        run_step(generate, home, HOUSEHOLDS)
+        for _ in range(RUNS):
+            name, swapping = _swap_new_release(home)
+            decoding = run_step(write_values, home, name)
             runs.append((swapping.seconds, run_step(shuffle, home).seconds, decoding.seconds, swapping.peak))
     seconds, other, decoding_seconds, peak = find_median_run(runs)
     size = f"{HOUSEHOLDS:,} households"
@@ -79,37 +90,37 @@ def measure() -> list[Result]:
 
 def measure_extensions() -> list[Result]:
     """Seconds of the stage with each extension: the run with the median ratio of three."""
-    results = []
     with temporary_home() as home:
         run_step(generate, home, FEWER_HOUSEHOLDS)
-        for number, (words, changes) in enumerate(EXTENSIONS.items()):
-            runs = []
-            for run in range(RUNS):
-                extended, plain = f"extended{number}_{run}", f"plain{number}_{run}"
-                run_step(charge, home, extended, changes)
-                run_step(charge, home, plain)
-                runs.append((run_step(swap, home, extended, changes).seconds, run_step(swap, home, plain).seconds))
-            results.append(_compare_with_plain(f"swap stage with {words}", runs))
-        runs = [
-            (run_step(withhold, home, f"withheld{run}").seconds, run_step(run_stages, home, f"values{run}").seconds)
-            for run in range(RUNS)
+
+        def compare_with_plain(words: str, ours: Callable[[], float], plain: Callable[[], float]) -> Result:
+            name = f"{words}, {FEWER_HOUSEHOLDS:,} households, against the plain swap (s)"
+            return compare(name, ours, plain, EXTENSION_LIMIT, RUNS)
+
+        def swap_extended(changes: dict[str, Any] | None = None) -> float:
+            return _swap_new_release(home, changes)[1].seconds
+
+        return [
+            *(
+                compare_with_plain(f"swap stage with {words}", partial(swap_extended, changes), swap_extended)
+                for words, changes in EXTENSIONS.items()
+            ),
+            compare_with_plain(
+                "withheld swap, from invariants to records",
+                lambda: run_step(withhold, home, name_release()).seconds,
+                lambda: run_step(run_stages, home, name_release()).seconds,
+            ),
         ]
-    return [*results, _compare_with_plain("withheld swap, from invariants to records", runs)]
-
-
-def _compare_with_plain(words: str, runs: list[tuple[float, float]]) -> Result:
-    name = f"{words}, {FEWER_HOUSEHOLDS:,} households, against the plain swap (s)"
-    return Result(name, *find_median_run(runs), EXTENSION_LIMIT)
 
 
 def measure_pairs() -> list[Result]:
     """Seconds of both procedures, and the peak memory: the run with the median ratio of three that alternate."""
     runs = []
     with temporary_home() as home:
-        run_step(prepare, home)
+        run_step(generate, home, HOUSEHOLDS)
         run_step(prepare_pairs, home)
         for number in range(RUNS):
-            plain, targeted = run_step(swap, home, f"run{number}"), run_step(swap_in_pairs, home, number)
+            (_, plain), targeted = _swap_new_release(home), run_step(swap_in_pairs, home, number)
             runs.append((targeted.seconds, plain.seconds, targeted.peak))
     seconds, other, peak = find_median_run(runs)
     name = f"targeted pair swap, {HOUSEHOLDS:,} households"
@@ -119,18 +130,16 @@ def measure_pairs() -> list[Result]:
     ]
 
 
-def prepare(home: str) -> None:
-    """Generate the CEF and charge three draws, each of a release of its own."""
-    generate(home, HOUSEHOLDS)
-    for run in range(RUNS):
-        charge(home, f"run{run}")
+def _swap_new_release(home: str, changes: dict[str, Any] | None = None) -> tuple[str, Run]:
+    """Charge a release of its own, so that it draws, and run its stage."""
+    name = name_release()
+    run_step(charge, home, name, changes)
+    return name, run_step(swap, home, name, changes)
 
 
 def generate(home: str, households: int) -> None:
-    """Generate the CEF."""
-    dataset, values = declare_release(home, "run0").dataset, {"households": households}
-    table = dataset.cef_tables()[0]
-    harness.write_cef(home, dataset, lambda session: session.create(table, "benchmarks/households", values))
+    dataset = declare_release(home, "swapped").dataset
+    harness.generate_cef(home, dataset, "benchmarks/households", {"households": households})
 
 
 def charge(home: str, name: str, changes: dict[str, Any] | None = None) -> None:
@@ -184,7 +193,7 @@ def withhold(home: str, name: str) -> None:
 def shuffle(home: str) -> None:
     """Run the peer: write the same table in random order within strata."""
     warehouse, _, _ = open_deployment(home)
-    release = declare_release(home, "run0")
+    release = declare_release(home, "swapped")
     table = Table(Zone.CONFIDENTIAL, release.dataset.name, "shuffled")
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         source, stratum = release.dataset.cef_tables()[0], list(release.design.match)
@@ -214,39 +223,20 @@ def swap_in_pairs(home: str, run: int) -> None:
 
 
 def declare_release(home: str, name: str, **changes: Any) -> SwappingRelease:
-    """A release on the generated households.
-
-    Args:
-        home: the folder of the deployment.
-        name: the name of the release.
-        changes: what differs in its declaration.
-    """
+    """A release on the generated households. `changes` replace fields of its declaration."""
 
     def code(lowest: int, highest: int) -> dict[str, Any]:
         return {"type": "integer", "minimum": lowest, "maximum": highest}
 
     place = {"type": "string", "role": "geography", "pattern": "S?[0-9]+"}
-    dataset = DatasetDeclaration.model_validate(
-        {
-            "name": "bench",
-            "title": "Generated households",
-            "synthetic": True,
-            "reader": "csv",
-            "record_name": "household",
-            "cap": 1000,
-            "units": {
-                "path": "none.csv",
-                "columns": {
-                    "serial": {"type": "integer", "role": "key"},
-                    **dict.fromkeys(("state", "county", "block_group"), place),
-                    "size": code(1, 7),
-                    "tenure": code(1, 4),
-                    "race": code(1, 7),
-                    "age": code(15, 99),
-                },
-            },
-        }
-    )
+    columns = {
+        **dict.fromkeys(("state", "county", "block_group"), place),
+        "size": code(1, 7),
+        "tenure": code(1, 4),
+        "race": code(1, 7),
+        "age": code(15, 99),
+    }
+    dataset = declare_dataset(columns, record_name="household")
     declaration = SwappingDeclaration.model_validate(
         {
             "name": name,

@@ -10,11 +10,10 @@ records as a pandas frame of integers, and Stirred as a table of its warehouse.
 """
 
 import io
-import time
-from collections.abc import Callable
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,12 +28,16 @@ from assets.table_builder.method import TableBuilderMethod
 from benchmarks.harness import (
     Result,
     charge_counts,
+    compare,
+    declare_dataset,
     find_median_run,
+    generate_cef,
     make,
+    name_release,
     open_deployment,
     run_step,
     temporary_home,
-    write_cef,
+    time_call,
 )
 from mechanisms.table_builder.p_table import PTable
 from mechanisms.table_builder.reading import read_ons
@@ -63,33 +66,21 @@ DOMAINS = {"region": 25, "age": 20, "activity": 10}
 THRESHOLD = 10
 KEYED_RUNS = 5
 
-T = TypeVar("T")
-
 
 def measure_hypercubes() -> list[Result]:
     """Seconds of the stages with each kind of noise: the run with the median ratio of three alternating runs."""
-    results: list[Result] = []
+    results = []
     with temporary_home() as home:
-        run_step(prepare, home)
+        run_step(generate_cef, home, _declare_dataset(), "benchmarks/persons", {"records": RECORDS})
         for words, noise in NOISES.items():
-            # Each run has a release of its own, so that every run charges and draws.
-            ours, other = find_median_run(
-                (run_step(run_stages, home, f"run{len(results)}_{run}", noise).seconds, run_step(cube, home).seconds)
-                for run in range(RUNS)
-            )
             name = f"hypercube of 200,000 cells with margins, {RECORDS:,} records: {words}, against GROUP BY CUBE (s)"
-            results.append(Result(name, ours, other, 3.0))
+            ours = partial(_time_stages, home, noise)
+            results.append(compare(name, ours, lambda: run_step(cube, home).seconds, 3.0, RUNS))
     return results
 
 
-def prepare(home: str) -> None:
-    """Generate the CEF."""
-    dataset = _declare_dataset()
-    write_cef(
-        home,
-        dataset,
-        lambda session: session.create(dataset.cef_tables()[0], "benchmarks/persons", {"records": RECORDS}),
-    )
+def _time_stages(home: str, noise: dict[str, Any]) -> float:
+    return run_step(run_stages, home, name_release(), noise).seconds
 
 
 def cube(home: str) -> None:
@@ -119,17 +110,7 @@ def run_stages(home: str, name: str, noise: dict[str, Any]) -> None:
 
 def _declare_dataset() -> DatasetDeclaration:
     codes = {name: {"type": "integer", "minimum": 0, "maximum": size - 1} for name, size in SIZES.items()}
-    return DatasetDeclaration.model_validate(
-        {
-            "name": "bench",
-            "title": "Generated records",
-            "synthetic": True,
-            "reader": "csv",
-            "record_name": "person",
-            "cap": 1000,
-            "units": {"path": "none.csv", "columns": {"serial": {"type": "integer", "role": "key"}, **codes}},
-        }
-    )
+    return declare_dataset(codes, record_name="person")
 
 
 def measure_cell_keys() -> list[Result]:
@@ -145,8 +126,8 @@ def measure_cell_keys() -> list[Result]:
         session.create(records, "warehouse/all", source=session.register("source", pa.Table.from_pandas(data)))
         runs = []
         for _ in range(KEYED_RUNS + 1):
-            ours, perturbed = _time(lambda: _perturb(session, records, our_p_table))
-            other, expected = _time(lambda: _perturb_by_package(data, p_table))
+            ours, perturbed = time_call(lambda: _perturb(session, records, our_p_table))
+            other, expected = time_call(lambda: _perturb_by_package(data, p_table))
             if not np.array_equal(perturbed, expected["count"].fillna(-1).to_numpy(dtype=np.int64)):
                 raise RuntimeError("the perturbed table differs from the package's")
             runs.append((ours, other))
@@ -175,9 +156,3 @@ def _perturb_by_package(data: pd.DataFrame, p_table: pd.DataFrame) -> pd.DataFra
     geography, *others = DOMAINS
     with redirect_stdout(io.StringIO()):
         return create_perturbed_table(data, p_table, [geography], others, "record_key", threshold=THRESHOLD)
-
-
-def _time(run: Callable[[], T]) -> tuple[float, T]:
-    started = time.perf_counter()
-    result = run()
-    return time.perf_counter() - started, result

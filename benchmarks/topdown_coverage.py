@@ -7,11 +7,13 @@ by the code of the replicates, which gives the estimates of a release if it is g
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +26,11 @@ from assets.topdown.spine import read_tree
 from assets.topdown.uncertainty import SIZES, describe_size
 from assets.topdown.workers import ReplicateTask, in_processes, make_replicate
 from benchmarks.harness import open_deployment, temporary_home
-from benchmarks.topdown import charge
+from benchmarks.stages import charge
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import REDISTRICTING
-from mechanisms.topdown.replicates import QUANTILE, Intervals, Sums, compute_intervals, replicate_noise, roll_up
+from mechanisms.topdown.replicates import QUANTILE, Sums, compute_intervals, replicate_noise, roll_up
 from mechanisms.topdown.schema import DETAILED, Counts, Schema
 from orchestration.components.topdown import TopDown
 from resources.statements import Zone
@@ -52,85 +54,28 @@ RULES = ("published", "count itself as center", "measurement where narrower")
 _Z = 1.645
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Published counts of a level beside the true ones. Arrays have the shape (places, cells).
+Tally: TypeAlias = dict[str, float]
+"""Sums over cells and draws: `cells`, their number; `covered`, `centered` and `direct`, the intervals that contain the
+truth, by rule; `width`, of published intervals; `error` and `bias`, published less true counts and the biases by the
+replicates; `still` and `still_covered`, the cells where no replicate deviates, and how many of them are right."""
 
-    Attributes:
-        level: the level.
-        tables, names: shape (cells,): the table and the name of each cell.
-        truth, estimate: the true and the published counts.
-        found: the published errors.
-        covered: by rule, whether the interval contains the truth.
-        still: whether no replicate deviates.
-    """
-
-    level: str
-    tables: NDArray[np.str_]
-    names: NDArray[np.str_]
-    truth: NDArray[np.int64]
-    estimate: NDArray[np.int64]
-    found: Intervals
-    covered: Sequence[NDArray[np.bool_]]
-    still: NDArray[np.bool_]
-
-
-@dataclass
-class Tally:
-    """Sums over cells and draws.
-
-    Attributes:
-        cells: the number of cells.
-        covered, centered, direct: how many intervals contain the truth, by rule.
-        width: of published intervals.
-        error, bias: published less true counts, and the biases by the replicates.
-        still, still_covered: the cells where no replicate deviates, and how many of them are right.
-    """
-
-    cells: float = 0.0
-    covered: float = 0.0
-    centered: float = 0.0
-    direct: float = 0.0
-    width: float = 0.0
-    error: float = 0.0
-    bias: float = 0.0
-    still: float = 0.0
-    still_covered: float = 0.0
-
-    def add(self, compared: Comparison, of: NDArray[np.bool_]) -> None:
-        """Add the cells `of`, shape (places, cells)."""
-        covered, centered, direct = compared.covered
-        found = compared.found
-        for name, array in {
-            "cells": of,
-            "covered": covered,
-            "centered": centered,
-            "direct": direct,
-            "width": found.upper - found.lower,
-            "error": compared.estimate - compared.truth,
-            "bias": found.bias,
-            "still": compared.still,
-            "still_covered": compared.still & covered,
-        }.items():
-            setattr(self, name, getattr(self, name) + float(array[of].sum()))
-
-
-Tallies = Mapping[tuple[str, str, int], Tally]
+Tallies: TypeAlias = Mapping[tuple[str, str, int], Tally]
 """By group of tables, level and size of the true count; of totals, the size is 0."""
 
 
 def main() -> None:
     """Measure and print."""
     started = perf_counter()
-    found = {}
+    tallies = {}
     for name, population in CENSUSES.items():
         census, persons = _make_census(population)
         print(f"{name}: {persons:,} persons in {len(census.parents[-1]):,} blocks", flush=True)
-        found[name] = _measure(name, census)
+        tallies[name] = _measure(name, census)
+    levels = census.design.levels
     for group in GROUPS:
-        print(f"\n### {group}\n\n{_format_by_size(found, group, census.design.levels)}")
-    print(f"\n### Three rules\n\n{_format_rules(found, census.design.levels)}")
-    print(f"\n### Without deviation\n\n{_format_still(found, census.design.levels)}")
+        print(f"\n### {group}\n\n{_format_by_size(tallies, group, levels)}")
+    print(f"\n### Three rules\n\n{_format_rules(tallies, levels)}")
+    print(f"\n### Without deviation\n\n{_format_still(tallies, levels)}")
     print(f"\n{perf_counter() - started:.0f} s")
 
 
@@ -170,65 +115,77 @@ def _measure(name: str, census: ReplicateTask) -> Tallies:
         for draw in range(DRAWS)
         for number in range(REPLICATES)
     )
-    tallies: dict[tuple[str, str, int], Tally] = defaultdict(Tally)
-    made: dict[int, list[Mapping[str, Counts]]] = defaultdict(list)
+    tallies: dict[tuple[str, str, int], Tally] = defaultdict(lambda: defaultdict(float))
+    replicates: dict[int, list[Mapping[str, Counts]]] = defaultdict(list)
     for number, counts, _ in in_processes(make_replicate, tasks, PROCESSES):
         draw = number // REPLICATES
-        made[draw].append(counts)
-        if len(made[draw]) == REPLICATES:
-            for compared in _compare(draws[draw], published[draw], made.pop(draw)):
-                _tally(tallies, compared)
+        replicates[draw].append(counts)
+        if len(replicates[draw]) == REPLICATES:
+            _compare(tallies, draws[draw], published[draw], replicates.pop(draw))
     return tallies
 
 
-def _tally(tallies: dict[tuple[str, str, int], Tally], compared: Comparison) -> None:
-    size = np.searchsorted(SIZES, compared.truth, side="right") - 1
-    for group, tables in GROUPS.items():
-        within = np.isin(compared.tables, tables)[None, :]
-        for number in np.unique(size[:, within[0]]):
-            tallies[group, compared.level, int(number)].add(compared, within & (size == number))
-    for total, name in TOTALS.items():
-        of = np.broadcast_to(compared.names == name, size.shape)
-        if of.any():
-            tallies[total, compared.level, 0].add(compared, of)
-
-
 def _compare(
-    draw: ReplicateTask, published: Mapping[str, Counts], repeated: Sequence[Mapping[str, Counts]]
-) -> Iterator[Comparison]:
-    """One publication beside the truth, which the draw was made of, at every level."""
+    tallies: dict[tuple[str, str, int], Tally],
+    draw: ReplicateTask,
+    published: Mapping[str, Counts],
+    repeated: Sequence[Mapping[str, Counts]],
+) -> None:
+    """Add up one publication against the truth, which the draw was made of, at every level."""
     noise = replicate_noise(draw.design, draw.key)
     for histogram, schema in SCHEMAS.items():
         cells = [(table, cell) for table in REDISTRICTING.values() if table.schema is schema for cell in table.cells]
         counted = np.array([cell.counted for _, cell in cells])
+        tables, names = np.array([table.name for table, _ in cells]), np.array([cell.name for _, cell in cells])
         sums = Sums(counted)
-        true, shown, *others = (
-            roll_up(each[histogram], draw.parents, schema.size) for each in (draw.counts, published, *repeated)
+        true, release, *replicates = (
+            roll_up(counts[histogram], draw.parents, schema.size) for counts in (draw.counts, published, *repeated)
         )
         for depth, level in enumerate(draw.design.levels):
             places = len(draw.parents[depth - 1]) if depth else 1
             truth = sums.of(true[depth], 0, places)
-            moments = sums.moments(shown[depth], [each[depth] for each in others], 0, places)
-            found = compute_intervals(moments, REPLICATES)
-            margin = QUANTILE * found.standard_error
+            moments = sums.moments(release[depth], [replicate[depth] for replicate in replicates], 0, places)
+            errors = compute_intervals(moments, REPLICATES)
+            margin = QUANTILE * errors.standard_error
             exact = true[depth].answer(schema.marginal(DETAILED), 0, places)
             answers, deviation = _measure_directly(draw, schema, level, counted, exact, noise)
-            inside = (found.lower <= truth) & (truth <= found.upper)
+            covered = (errors.lower <= truth) & (truth <= errors.upper)
             measured = _contains(truth, answers, _Z * deviation)
-            yield Comparison(
-                level,
-                np.array([table.name for table, _ in cells]),
-                np.array([cell.name for _, cell in cells]),
-                truth,
-                moments.estimate,
-                found,
-                (
-                    inside,
-                    _contains(truth, moments.estimate, margin),
-                    np.where(_Z * deviation < margin, measured, inside),
-                ),
-                moments.squares == 0,
-            )
+            still = moments.squares == 0
+            quantities = {
+                "cells": np.ones_like(truth),
+                "covered": covered,
+                "centered": _contains(truth, moments.estimate, margin),
+                "direct": np.where(_Z * deviation < margin, measured, covered),
+                "width": errors.upper - errors.lower,
+                "error": moments.estimate - truth,
+                "bias": errors.bias,
+                "still": still,
+                "still_covered": still & covered,
+            }
+            for (group, size), selected in _select_cells(truth, tables, names).items():
+                for quantity, values in quantities.items():
+                    tallies[group, level, size][quantity] += float(values[selected].sum())
+
+
+def _select_cells(
+    truth: NDArray[np.int64], tables: NDArray[np.str_], names: NDArray[np.str_]
+) -> dict[tuple[str, int], NDArray[np.bool_]]:
+    """By group of tables and size of the true count, and by total, its cells: shape (places, cells), as the truth.
+
+    Args:
+        tables, names: shape (cells,): the table and the name of each cell.
+    """
+    size = np.searchsorted(SIZES, truth, side="right") - 1
+    cells = {}
+    for group, members in GROUPS.items():
+        within = np.isin(tables, members)[None, :]
+        for number in np.unique(size[:, within[0]]):
+            cells[group, int(number)] = within & (size == number)
+    for total, name in TOTALS.items():
+        if name in names:
+            cells[total, 0] = np.broadcast_to(names == name, size.shape)
+    return cells
 
 
 def _contains(truth: NDArray[np.int64], center: NDArray[np.int64], margin: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -266,55 +223,51 @@ def _measure_directly(
     return answers, best
 
 
-def _format_by_size(found: Mapping[str, Tallies], group: str, levels: Sequence[str]) -> str:
+def _format_by_size(tallies: Mapping[str, Tallies], group: str, levels: Sequence[str]) -> str:
     """A row for each level and size of the true count, with columns for each census."""
     head = ["level", "true count"]
-    for name in found:
-        head += [f"{name}: cells", "covered", "error", "bias"]
+    for census in tallies:
+        head += [f"{census}: cells", "covered", "error", "bias"]
     rows = []
     for level in levels:
         for size in range(len(SIZES)):
-            tallies = [of.get((group, level, size), Tally()) for of in found.values()]
-            if any(tally.cells for tally in tallies):
-                rows.append([words(level), _name_size(size), *(text for each in tallies for text in _format_row(each))])
+            by_census = [tallies_of_census.get((group, level, size)) for tallies_of_census in tallies.values()]
+            if any(by_census):
+                rows.append([words(level), _name_size(size), *chain.from_iterable(map(_format_row, by_census))])
     return _format_table(head, rows)
 
 
-def _format_row(tally: Tally) -> list[str]:
-    if not tally.cells:
+def _format_row(tally: Tally | None) -> list[str]:
+    if not tally:
         return ["", "", "", ""]
-    return [
-        f"{tally.cells / DRAWS:,.0f}",
-        f"{tally.covered / tally.cells:.1%}",
-        f"{tally.error / tally.cells:+,.2f}",
-        f"{tally.bias / tally.cells:+,.2f}",
-    ]
+    cells = tally["cells"]
+    shares = f"{tally['covered'] / cells:.1%}", f"{tally['error'] / cells:+,.2f}", f"{tally['bias'] / cells:+,.2f}"
+    return [f"{cells / DRAWS:,.0f}", *shares]
 
 
-def _format_rules(found: Mapping[str, Tallies], levels: Sequence[str]) -> str:
+def _format_rules(tallies: Mapping[str, Tallies], levels: Sequence[str]) -> str:
     """Coverage by rule, over all censuses: of totals, and of the larger cells of P1 to P4."""
     keys = [(total, level, 0) for total in TOTALS for level in levels]
     keys += [("P1 to P4", level, size) for level in levels for size in range(SIZES.index(100), len(SIZES))]
     rows = []
     for group, level, size in keys:
-        tally = _add_up(found, group, level, size)
-        if tally.cells:
-            rules = (tally.covered, tally.centered, tally.direct)
-            of = group if group in TOTALS else f"{group}: {_name_size(size)}"
-            shares = (f"{covered / tally.cells:.1%}" for covered in rules)
-            rows.append([of, words(level), f"{tally.cells:,.0f}", *shares, f"{tally.width / tally.cells:,.1f}"])
+        tally = _add_up(tallies, group, level, size)
+        if cells := tally["cells"]:
+            label = group if group in TOTALS else f"{group}: {_name_size(size)}"
+            shares = (f"{tally[rule] / cells:.1%}" for rule in ("covered", "centered", "direct"))
+            rows.append([label, words(level), f"{cells:,.0f}", *shares, f"{tally['width'] / cells:,.1f}"])
     return _format_table(["count", "level", "intervals", *RULES, "width"], rows)
 
 
-def _format_still(found: Mapping[str, Tallies], levels: Sequence[str]) -> str:
+def _format_still(tallies: Mapping[str, Tallies], levels: Sequence[str]) -> str:
     """Over all censuses, the cells of P1 to P4 in which no replicate deviates, and which no invariant decides."""
     rows = []
     for level in levels:
         for size in (0, 1):
-            tally = _add_up(found, "P1 to P4", level, size)
-            if tally.still:
-                share = f"{tally.still / tally.cells:.1%}"
-                rows.append([words(level), _name_size(size), share, f"{tally.still_covered / tally.still:.1%}"])
+            tally = _add_up(tallies, "P1 to P4", level, size)
+            if still := tally["still"]:
+                shares = f"{still / tally['cells']:.1%}", f"{tally['still_covered'] / still:.1%}"
+                rows.append([words(level), _name_size(size), *shares])
     return _format_table(["level", "true count", "without deviation", "of these right"], rows)
 
 
@@ -322,13 +275,12 @@ def _name_size(number: int) -> str:
     return describe_size(SIZES[number], SIZES[number + 1] - 1 if number + 1 < len(SIZES) else None)
 
 
-def _add_up(found: Mapping[str, Tallies], group: str, level: str, size: int) -> Tally:
-    tally = Tally()
-    for of in found.values():
-        for field in fields(Tally):
-            added = getattr(tally, field.name) + getattr(of.get((group, level, size), Tally()), field.name)
-            setattr(tally, field.name, added)
-    return tally
+def _add_up(tallies: Mapping[str, Tallies], group: str, level: str, size: int) -> Tally:
+    total: Tally = defaultdict(float)
+    for tallies_of_census in tallies.values():
+        for quantity, value in tallies_of_census.get((group, level, size), {}).items():
+            total[quantity] += value
+    return total
 
 
 def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

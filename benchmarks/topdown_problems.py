@@ -23,7 +23,7 @@ from mechanisms.topdown.schema import PERSONS, Schema
 
 @dataclass(frozen=True)
 class Siblings:
-    """The children of one parent: their measurements, their limits, and the truth."""
+    """The children of one parent, with their true counts."""
 
     schema: Schema
     measurements: tuple[Measurement, ...]
@@ -32,10 +32,9 @@ class Siblings:
 
     @property
     def parent(self) -> NDArray[np.int64]:
-        """The true sum of the children."""
         return self.truth.sum(axis=0)
 
-    def problem(self) -> tuple[list[Query], Constraints]:
+    def build_problem(self) -> tuple[list[Query], Constraints]:
         """The real-valued step on the parent's support, with totals fixed or free as the limits say."""
         support = np.flatnonzero(self.parent)
         present, groups = np.unique(self.schema.groups.cells[support], return_inverse=True)
@@ -49,8 +48,10 @@ class Siblings:
         )
         queries = []
         for measurement in self.measurements:
-            kept, cells = np.unique(self.schema.marginal(measurement.query).cells[support], return_inverse=True)
-            queries.append(Query(cells.astype(np.int32), float(1 / measurement.variance), measurement.answers[:, kept]))
+            answered, cells = np.unique(self.schema.marginal(measurement.query).cells[support], return_inverse=True)
+            queries.append(
+                Query(cells.astype(np.int32), float(1 / measurement.variance), measurement.answers[:, answered])
+            )
         return queries, constraints
 
 
@@ -58,32 +59,29 @@ def measure(
     schema: Schema, truth: NDArray[np.int64], noises: dict[str, Fraction], random: np.random.Generator, scale: float = 1
 ) -> tuple[Measurement, ...]:
     """Answers with rounded normal noise; a scale of 0 switches the noise off."""
-    found = []
+    measurements = []
     for query, variance in noises.items():
         answers = schema.marginal(query).answer(truth)
         noise = np.rint(scale * float(variance) ** 0.5 * random.standard_normal(answers.shape)).astype(np.int64)
-        found.append(Measurement(query, variance, answers + noise))
-    return tuple(found)
+        measurements.append(Measurement(query, variance, answers + noise))
+    return tuple(measurements)
 
 
 def draw_siblings(
     level: str, children: int, cells: int, kinds: int, population: int, *, seed: int, fixed: bool, scale: float = 1
 ) -> Siblings:
-    """Siblings at a level of production, with that level's queries and noise.
+    """Siblings at a level of production, with that level's queries and noise, at random by `seed`.
 
     Args:
-        level: the level whose measurements are used.
-        children: the number of children.
+        children: their number.
         cells: the maximal number of cells with people; they are as unequal as races and blocks.
         kinds: the number of types of group quarters, including households.
-        population: the population of all children together.
-        seed: the seed of the random truth and noise.
+        population: of all children together.
         fixed: whether the totals of the children are fixed.
-        scale: the scale of the noise.
     """
     random = np.random.default_rng(seed)
-    kept = np.concatenate(([0], random.choice(np.arange(1, 8), size=kinds - 1, replace=False)))
-    allowed = np.flatnonzero(PERSONS.possible & np.isin(PERSONS.groups.cells, kept))
+    types = np.concatenate(([0], random.choice(np.arange(1, 8), size=kinds - 1, replace=False)))
+    allowed = np.flatnonzero(PERSONS.possible & np.isin(PERSONS.groups.cells, types))
     weights = (random.pareto(0.7, size=allowed.size) + 0.01) * np.where(PERSONS.groups.cells[allowed] == 0, 20, 1)
     support = random.choice(allowed, size=min(cells, allowed.size), replace=False, p=weights / weights.sum())
     weights = random.pareto(0.7, size=support.size) + 0.01
@@ -122,28 +120,28 @@ class ConvexProblem:
     def __init__(self, queries: Sequence[Query], constraints: Constraints, *, tight: bool = False) -> None:
         self.children, self.cells = len(constraints.totals), int(constraints.starts[-1])
         size = self.children * self.cells
-        each = sparse.identity(self.children, format="csr")
+        identity = sparse.identity(self.children, format="csr")
         answers = sparse.vstack([_make_matrix(query) for query in queries])
         precisions = np.concatenate([np.full(query.measured.shape[1], query.precision) for query in queries])
         observed = np.concatenate([query.measured for query in queries], axis=1).ravel()
-        equal = [sparse.hstack([sparse.kron(each, answers), -sparse.identity(observed.size)])]
+        equal = [sparse.hstack([sparse.kron(identity, answers), -sparse.identity(observed.size)])]
         equal_to = [observed]
 
-        def widened(matrix: sparse.spmatrix) -> sparse.spmatrix:
+        def widen(matrix: sparse.spmatrix) -> sparse.spmatrix:
             return sparse.hstack([matrix, sparse.csr_matrix((matrix.shape[0], observed.size))])
 
         if constraints.parent is not None:
-            equal.append(widened(sparse.hstack([sparse.identity(self.cells)] * self.children)))
+            equal.append(widen(sparse.hstack([sparse.identity(self.cells)] * self.children)))
             equal_to.append(constraints.parent)
         fixed = ~np.isnan(constraints.totals)
         if fixed.any():
-            equal.append(widened(sparse.kron(each[fixed], np.ones((1, self.cells)))))
+            equal.append(widen(sparse.kron(identity[fixed], np.ones((1, self.cells)))))
             equal_to.append(constraints.totals[fixed])
         number = np.repeat(np.arange(len(constraints.starts) - 1), np.diff(constraints.starts))
         groups = sparse.csr_matrix((np.ones(self.cells), (number, np.arange(self.cells))))
         groups.resize(len(constraints.starts) - 1, self.cells)
-        counts = widened(sparse.kron(each, groups))
-        at_most = [counts, -counts, widened(-sparse.identity(size))]
+        counts = widen(sparse.kron(identity, groups))
+        at_most = [counts, -counts, widen(-sparse.identity(size))]
         limits = [constraints.upper.ravel(), -constraints.lower.ravel(), np.zeros(size)]
         rows = sparse.vstack([*equal, *at_most]).tocsc()
         right = np.concatenate([*equal_to, *limits]).astype(float)

@@ -1,23 +1,28 @@
 """The assets `ledger` and `composition`.
 
-They show the ledger's entries, and a dataset's releases side by side with their composition. The comparison is computed
-in `comparison`. The charge and the draw write to the ledger, which is in `resources.ledger`.
+They show the ledger's entries, and a population's releases side by side with their composition, in tables with losses
+both exact and rounded up to 4 decimals. `comparison` computes them. The charge and the draw write to the ledger, which
+is in `resources.ledger`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
+from fractions import Fraction
+from functools import partial
 
 import dagster as dg
 import pyarrow as pa
 
 from assets.conventions import StageKind, check_result, join_names, named, table_schema
-from assets.ledger.comparison import Comparison, compare, list_charges
+from assets.ledger.comparison import Charge, Comparison, compare, list_charges
 from assets.ledger.page import describe_composition, describe_ledger, read_last_replays
 from assets.ledger.population import Population
-from assets.ledger.tables import COLUMNS, make_releases_table, make_totals_table
 from assets.ledger.view import Budget
 from assets.stages import stage, stage_check
-from mechanisms.accounting.losses import Loss, format_loss
+from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.losses import ConcentratedLoss, Loss, format_loss
+from mechanisms.accounting.rounding import DECIMALS
+from mechanisms.accounting.specification import DELTA, Total
 from resources.chain import GENESIS, Entry
 from resources.ledger import Ledger, Reading, of_population
 from resources.statements import Table, Zone
@@ -52,6 +57,35 @@ ENTRY_COLUMNS = {
     "details": "Population, what the draw is made of, who authorized it, and the run, as JSON",
 }
 
+_EXACT = ("rational", "ln", "rho", "delta")
+
+_COMPOSITION: dict[str, tuple[pa.DataType, str]] = {
+    "release": (pa.string(), "Name of the release"),
+    "entry": (pa.int64(), "Number of the charge in the ledger"),
+    "latest": (pa.bool_(), "Whether the release has no later charge; earlier charges count too"),
+    "settled": (pa.bool_(), "Whether the draw was made"),
+    "domain": (pa.string(), "Who is eligible for protection"),
+    "unit": (pa.string(), "Unit whose change the loss bounds"),
+    "changes_per_person": (
+        pa.int64(),
+        "Maximal number of units that a change of one person's characteristics changes",
+    ),
+    "neighbors": (pa.string(), "bounded: a unit changes; unbounded: a unit is added or removed"),
+    "output_premetric": (pa.string(), "How changes of the output's distribution are measured"),
+    "invariants": (pa.list_(pa.string()), "Statistics on which all compared data sets agree"),
+    "loss": (pa.float64(), "ε or ρ, rounded up; infinite if no finite loss holds"),
+    "rational": (pa.string(), "Rational part of ε, exact"),
+    "ln": (pa.string(), "Argument of the logarithm in ε, exact"),
+    "rho": (pa.string(), "ρ, exact"),
+    "delta": (pa.string(), "δ, exact"),
+    "epsilon": (pa.float64(), "ε of ρ at δ = conversion_delta by Canonne, Kamath and Steinke, rounded up"),
+    "epsilon_bun_steinke": (pa.float64(), "ε of ρ at δ = conversion_delta by Bun and Steinke, rounded up"),
+    "conversion_delta": (pa.string(), "δ at which ρ is converted"),
+    "charges": (pa.int64(), "Number of charges that the total counts"),
+    "left_out": (pa.list_(pa.string()), "Number of charges that the total does not count, with the reasons"),
+}
+COMPOSITION_COLUMNS = {name: words for name, (_, words) in _COMPOSITION.items()}
+
 
 def build_ledger(
     charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey], declared: Sequence[Population]
@@ -78,7 +112,7 @@ def build_ledger(
     )
     def ledger_asset(context: dg.AssetExecutionContext, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         entries = ledger.examine().require_intact()
-        rows = _entries_table(entries)
+        rows = _make_entries_table(entries)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(ENTRIES, "warehouse/all", source=session.register("entries", rows))
             schema = table_schema(session.columns(ENTRIES), ENTRY_COLUMNS)
@@ -133,7 +167,7 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
             **describe_composition(budget, population.cap, population.title),
             "tables": f"{named(totals)}, {named(releases)}",
             # Under Dagster's own name, the columns would stand above everything else.
-            "columns": table_schema(columns, COLUMNS),
+            "columns": table_schema(columns, COMPOSITION_COLUMNS),
         }
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
@@ -142,46 +176,51 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
 
 def build_composition_checks(population: Population) -> list[dg.AssetChecksDefinition]:
     """The blocking checks of `composition`: the cap, the chain of the ledger, and the tables that are shown."""
-    key = dg.AssetKey([population.name, COMPOSITION])
-
-    @stage_check(
-        key,
-        "within_cap",
-        "All charges to the population stay within its cap, and none is infinite unless that is allowed.",
-    )
-    def within_cap(ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(
-            find_cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger.examine())
-        )
-
-    @stage_check(key, "ledger_intact", "No ledger entry was edited, removed or reordered.")
-    def ledger_intact(ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(list(ledger.verify()))
-
-    @stage_check(key, "shown_as_charged", "The tables are those that follow from the current ledger.")
-    def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
-        budget = _budget(population.name, population.cap, ledger.examine())
-        return check_result(_not_shown(warehouse, make_tables(population.name, budget.comparison)))
-
-    return [within_cap, ledger_intact, shown_as_charged]
+    name, cap, unbounded = population.name, population.cap, population.allows_unbounded_releases
+    build = partial(_build_check, dg.AssetKey([name, COMPOSITION]))
+    return [
+        build(
+            "within_cap",
+            "All charges to the population stay within its cap, and none is infinite unless that is allowed.",
+            lambda _, ledger: find_cap_problems(name, cap, unbounded, ledger.examine()),
+        ),
+        build("ledger_intact", "No ledger entry was edited, removed or reordered.", lambda _, ledger: ledger.verify()),
+        build(
+            "shown_as_charged",
+            "The tables are those that follow from the current ledger.",
+            lambda warehouse, ledger: _find_differences(
+                warehouse, make_tables(name, _budget(name, cap, ledger.examine()).comparison)
+            ),
+        ),
+    ]
 
 
 def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
     """The blocking checks of `ledger`: the chain with its anchor, and the table that is shown."""
+    return [
+        _build_check(
+            LEDGER_KEY,
+            "ledger_intact",
+            "No entry was edited, removed or reordered, and the ledger ends where the anchor beside the keys says.",
+            lambda _, ledger: ledger.verify(),
+        ),
+        _build_check(
+            LEDGER_KEY,
+            "shown_as_charged",
+            "The table has exactly the entries of the ledger.",
+            lambda warehouse, ledger: _find_differences(warehouse, {ENTRIES: _make_entries_table(ledger.entries())}),
+        ),
+    ]
 
-    @stage_check(
-        LEDGER_KEY,
-        "ledger_intact",
-        "No entry was edited, removed or reordered, and the ledger ends where the anchor beside the keys says.",
-    )
-    def ledger_intact(ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(list(ledger.verify()))
 
-    @stage_check(LEDGER_KEY, "shown_as_charged", "The table has exactly the entries of the ledger.")
-    def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(_not_shown(warehouse, {ENTRIES: _entries_table(ledger.entries())}))
+def _build_check(
+    asset: dg.AssetKey, name: str, words: str, find: Callable[[Warehouse, Ledger], Sequence[str]]
+) -> dg.AssetChecksDefinition:
+    @stage_check(asset, name, words)
+    def check(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
+        return check_result(find(warehouse, ledger))
 
-    return [ledger_intact, shown_as_charged]
+    return check
 
 
 def make_tables(population: str, comparison: Comparison) -> dict[Table, pa.Table]:
@@ -190,6 +229,59 @@ def make_tables(population: str, comparison: Comparison) -> dict[Table, pa.Table
         Table(Zone.PUBLIC, population, COMPOSITION): make_totals_table(comparison.totals),
         Table(Zone.PUBLIC, population, f"{COMPOSITION}_releases"): make_releases_table(comparison.charges),
     }
+
+
+def make_totals_table(totals: Sequence[Total]) -> pa.Table:
+    rows = [
+        {
+            "unit": total.unit,
+            "output_premetric": total.output_premetric,
+            **_describe_loss(total.loss),
+            "charges": total.releases,
+            "left_out": list(total.left_out),
+        }
+        for total in totals
+    ]
+    return _make_table_of(["unit", "output_premetric", "loss", *_EXACT, "charges", "left_out"], rows)
+
+
+def make_releases_table(charges: Iterable[Charge], delta: Fraction = DELTA) -> pa.Table:
+    """One row for each charge, from which the totals can be recomputed; `latest` marks one row for each release."""
+    names = [name for name in _COMPOSITION if name not in ("charges", "left_out")]
+    return _make_table_of(names, [_describe_release(charge, delta) for charge in charges])
+
+
+def _make_table_of(names: Sequence[str], rows: list[dict[str, object]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=pa.schema([(name, _COMPOSITION[name][0]) for name in names]))
+
+
+def _describe_release(charge: Charge, delta: Fraction) -> dict[str, object]:
+    flavor, loss = charge.specification.flavor, charge.specification.loss
+    row: dict[str, object] = {
+        "release": charge.release,
+        "entry": charge.entry.sequence,
+        "latest": charge.latest,
+        "settled": charge.settled is not None,
+        "domain": flavor.domain,
+        "unit": flavor.unit,
+        "changes_per_person": flavor.changes_per_person,
+        "neighbors": flavor.neighbors,
+        "output_premetric": flavor.output_premetric,
+        "invariants": list(flavor.multiverse),
+        **_describe_loss(loss),
+    }
+    if isinstance(loss, ConcentratedLoss):
+        row |= {
+            "epsilon": float(canonne_kamath_steinke(loss, delta, DECIMALS)),
+            "epsilon_bun_steinke": float(bun_steinke(loss, delta, DECIMALS)),
+            "conversion_delta": str(delta),
+        }
+    return row
+
+
+def _describe_loss(loss: Loss) -> dict[str, object]:
+    exact = loss.as_record()
+    return {"loss": float(loss.round_up()), **{name: exact.get(name) for name in _EXACT}}
 
 
 def find_unlike_tables(
@@ -205,35 +297,33 @@ def find_unlike_tables(
     lagging: list[str] = []
     if not warehouse.holds(Zone.PUBLIC):
         return altered, lagging
+    makers: dict[Table, Callable[[Sequence[Entry]], pa.Table]] = {ENTRIES: _make_entries_table}
+    for population in populations:
+        for table in make_tables(population, compare(())):
+            makers[table] = partial(_make_table, population, table)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-
-        def look(table: Table, shown: Callable[[Sequence[Entry]], pa.Table]) -> None:
+        for table, make in makers.items():
             if not session.columns(table):
-                return
+                continue
             stored = session.arrow("warehouse/all", source=table).to_pylist()
-            counts = (number for number in range(len(entries), -1, -1) if shown(entries[:number]).to_pylist() == stored)
+            counts = (number for number in range(len(entries), -1, -1) if make(entries[:number]).to_pylist() == stored)
             count = next(counts, None)
             if count is None:
                 altered.append(f"{table} shows no state that the ledger has had")
-            elif stored != shown(entries).to_pylist():
+            elif stored != make(entries).to_pylist():
                 lagging.append(f"{table} shows the ledger as of entry {count}; materialize it again")
-
-        look(ENTRIES, _entries_table)
-        for population in populations:
-            for table in make_tables(population, compare(())):
-
-                def shown(first: Sequence[Entry], population: str = population, table: Table = table) -> pa.Table:
-                    return make_tables(population, compare(of_population(first, population)))[table]
-
-                look(table, shown)
     return altered, lagging
 
 
-def _entries_table(entries: Sequence[Entry]) -> pa.Table:
+def _make_table(population: str, table: Table, entries: Sequence[Entry]) -> pa.Table:
+    return make_tables(population, compare(of_population(entries, population)))[table]
+
+
+def _make_entries_table(entries: Sequence[Entry]) -> pa.Table:
     return pa.Table.from_pylist([asdict(entry) for entry in entries], schema=_ENTRY)
 
 
-def _not_shown(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list[str]:
+def _find_differences(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list[str]:
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         return [
             f"{table} does not show the current ledger; materialize it again"

@@ -18,14 +18,12 @@ from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry
 
 @dataclass(frozen=True)
 class Charge:
-    """A reservation, and what the ledger records about its draw.
+    """A reservation, and the entries that settle and withdraw it, if there are such.
 
     Attributes:
         release: the release that was charged; with its dataset, if charges of several datasets are listed.
         latest: whether the release has no later charge.
         edition: the number of the draw's edition; None if the draw was not made.
-        settled: the entry that settles it, or None.
-        withdrawn: the entry that withdraws it, or None.
     """
 
     entry: Entry
@@ -92,17 +90,17 @@ class Comparison:
         """The charges with an infinite loss, which no cap bounds."""
         return tuple(charge for charge in self.charges if isinstance(charge.loss, InfiniteLoss))
 
-    def of(self, release: str) -> tuple[Charge, ...]:
+    def find_charges(self, release: str) -> tuple[Charge, ...]:
         return tuple(charge for charge in self.charges if charge.release == release)
 
     @cached_property
     def invariants(self) -> dict[str, tuple[str, ...]]:
         """Every invariant in words, with all releases that held it in any of their charges."""
-        found: dict[str, dict[str, None]] = {}
+        holders: dict[str, dict[str, None]] = {}
         for charge in self.charges:
             for words in charge.specification.flavor.multiverse:
-                found.setdefault(words, {})[charge.release] = None
-        return {words: tuple(releases) for words, releases in found.items()}
+                holders.setdefault(words, {})[charge.release] = None
+        return {words: tuple(releases) for words, releases in holders.items()}
 
     def compose_charges(self, cap: Loss) -> Loss:
         """The composition of all finite charges in the output premetric of a cap, whatever their units.
@@ -112,11 +110,11 @@ class Comparison:
         """
         return compose_like(cap, drop_infinite(charge.loss for charge in self.charges))
 
-    def shares(self, total: Total) -> tuple[Share, ...]:
+    def list_shares(self, total: Total) -> tuple[Share, ...]:
         """The contribution of each charge to one of the totals, or the reason why it does not count."""
         return tuple(_share(charge, total) for charge in self.charges)
 
-    def shares_of_cap(self, cap: Loss) -> tuple[Share, ...]:
+    def list_shares_of_cap(self, cap: Loss) -> tuple[Share, ...]:
         """The contribution of each charge to the sum that is compared with a cap; all finite ones must count."""
         return tuple(
             Share(charge, None, NOT_FINITE)
@@ -127,11 +125,7 @@ class Comparison:
 
 
 def compare(entries: Sequence[Entry]) -> Comparison:
-    """The comparison of a population's releases.
-
-    Args:
-        entries: the population's entries of an intact ledger, in order.
-    """
+    """The comparison of a population's releases, from its entries of an intact ledger, in order."""
     return Comparison(list_charges(entries))
 
 

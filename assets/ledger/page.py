@@ -1,8 +1,8 @@
 """The pages of the assets `ledger` and `composition`: the rows of `view` as metadata.
 
-The first says what was spent, by what, with which randomness, and what is left; the second compares a population's
-releases. A table of more than four columns does not fit on a page, so that a row's facts are in several tables: the
-number of the charge, or the release, connects them.
+The first lists spending, randomness and the rest of each cap; the second compares a population's releases. A table of
+more than four columns does not fit on a page, so that a row's facts are in several tables: the number of the charge, or
+the release, connects them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -94,12 +94,7 @@ _RELEASES = {
 def describe_ledger(
     entries: Sequence[Entry], populations: Iterable[Population], replays: Mapping[str, str]
 ) -> dict[str, dg.MetadataValue | str]:
-    """The metadata of the ledger, what is asked first in front.
-
-    Args:
-        entries: all entries of an intact ledger, in order.
-        replays: by draw id, when the draw was last replayed and with which result.
-    """
+    """The metadata of an intact ledger, with the last replays by draw id; what is asked first comes first."""
     budgets = list_budgets(entries, populations)
     charges = {charge.entry.sequence: charge for budget in budgets.values() for charge in budget.charges}
     rows = list_charge_rows(budgets.values(), replays, LATEST)[::-1]
@@ -128,11 +123,9 @@ def describe_composition(budget: Budget, cap: Loss, title: str) -> dict[str, Any
 
     from assets.ledger.charts import draw_comparison
 
-    alone = join_names(
-        [f"{charge.release} with {format_loss(charge.specification.loss)}" for charge in comparison.latest]
-    )
+    losses = [f"{charge.release} with {format_loss(charge.specification.loss)}" for charge in comparison.latest]
     together = join_names([f"{format_loss(total.loss)} for one {total.unit}" for total in comparison.totals])
-    words = f"Bars of the losses of {alone}, under a cap of {format_loss(cap)}; together {together}."
+    words = f"Bars of the losses of {join_names(losses)}, under a cap of {format_loss(cap)}; together {together}."
     return {
         "releases side by side": picture(draw_comparison(budget, title), words),
         **facts,
@@ -144,7 +137,7 @@ def describe_composition(budget: Budget, cap: Loss, title: str) -> dict[str, Any
 
 
 def describe_totals(comparison: Comparison) -> dict[str, dg.MetadataValue]:
-    """A table of the totals, and for each, what it counts and what it does not count, with the reason."""
+    """A table of the totals, and for each, the releases that it counts or leaves out, with the reasons."""
     rows = list_total_rows(comparison)
     counts = [f"- **{row['loss']} for one {row['unit']}** counts {escape_markdown(row['counts'])}" for row in rows]
     return {"totals": _table(_TOTALS, rows), "what they count": dg.MetadataValue.md("\n".join(counts))}
@@ -153,9 +146,9 @@ def describe_totals(comparison: Comparison) -> dict[str, dg.MetadataValue]:
 def describe_releases(comparison: Comparison) -> dict[str, dg.MetadataValue]:
     rows = list_release_rows(comparison)
     tables = {
-        name: _table(columns, shown)
+        name: _table(columns, complete)
         for name, columns in _RELEASES.items()
-        if (shown := [row for row in rows if columns.keys() <= row.keys()])
+        if (complete := [row for row in rows if columns.keys() <= row.keys()])
     }
     domains: dict[str, list[str]] = {}
     for charge in comparison.latest:
@@ -174,10 +167,10 @@ def _table(columns: Mapping[str, str], rows: Iterable[Mapping[str, str]]) -> dg.
 
 
 def _describe_charge(charge: Charge) -> str:
-    entry, known, settled = charge.entry, charge.entry.parse_details(), charge.settled
+    entry, details, settled = charge.entry, charge.entry.parse_details(), charge.settled
     facts = {
-        "charged": f"{format_loss(charge.loss)}, exactly {charge.loss}, to {known.population}",
-        "recorded at": f"{entry.recorded_at} by run {known.authorization.get('run', 'not recorded')}",
+        "charged": f"{format_loss(charge.loss)}, exactly {charge.loss}, to {details.population}",
+        "recorded at": f"{entry.recorded_at} by run {details.authorization.get('run', 'not recorded')}",
         "authorized by": charge.authorized_by,
         "draw": group_digits(entry.draw_id),
         "commitment": group_digits(entry.commitment),
@@ -194,15 +187,15 @@ def read_last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]
     for key in draws:
         record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, REPLAY))
         event = record.event if record else None
-        dagster_event = event.dagster_event if event else None
         # While a run goes on that is about to replay the draw, the latest record says only that.
-        evaluated = dagster_event is not None and dagster_event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
-        evaluation = dagster_event.asset_check_evaluation_data if dagster_event and evaluated else None
-        made = evaluation.target_materialization_data if evaluation else None
-        if event is None or evaluation is None or made is None:
+        if not event or event.get_dagster_event().event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            continue
+        evaluation = event.get_dagster_event().asset_check_evaluation_data
+        target = evaluation.target_materialization_data
+        if target is None:
             continue
         events = instance.fetch_materializations(
-            dg.AssetRecordsFilter(asset_key=key, storage_ids=[made.storage_id]), limit=1
+            dg.AssetRecordsFilter(asset_key=key, storage_ids=[target.storage_id]), limit=1
         ).records
         materialization = events[0].asset_materialization if events else None
         at = datetime.fromtimestamp(event.timestamp, UTC)

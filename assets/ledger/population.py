@@ -63,14 +63,14 @@ def group_populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Populatio
         DeclarationError: if two datasets of a population declare different caps, or a population has the name of a
             dataset that belongs to another one.
     """
-    declared = list(datasets)
-    found: dict[str, list[DatasetDeclaration]] = {}
-    for dataset in declared:
-        found.setdefault(dataset.population, []).append(dataset)
-    for dataset in declared:
-        if dataset.name in found and dataset.population != dataset.name:
+    datasets = list(datasets)
+    members: dict[str, list[DatasetDeclaration]] = {}
+    for dataset in datasets:
+        members.setdefault(dataset.population, []).append(dataset)
+    for dataset in datasets:
+        if dataset.name in members and dataset.population != dataset.name:
             raise DeclarationError(
                 f"dataset {dataset.name} belongs to population {dataset.population}, but another dataset declares "
                 f"population: {dataset.name}; a population may have the name of a dataset only if it contains it"
             )
-    return tuple(Population(name, tuple(members)) for name, members in found.items())
+    return tuple(Population(name, tuple(of_name)) for name, of_name in members.items())

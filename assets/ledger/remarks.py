@@ -1,7 +1,6 @@
 """Sentences on a population's releases: what adds up, what does not, and why.
 
-They follow from specifications and totals, whatever the releases are. The figures come from `comparison`; `view` has
-the same facts as rows.
+They follow from specifications and totals alone. The figures come from `comparison`; `view` has the same facts as rows.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ _OF_PERSONS = (PERSON, PERSON_RECORD)
 
 
 def write_remarks(comparison: Comparison) -> tuple[str, ...]:
-    """What adds up, what does not, and why: one or two sentences for each fact about these releases."""
+    """One or two sentences for each fact about these releases: which add up, which do not, and why."""
     return (
         *_on_infinite_losses(comparison),
         *_on_several_datasets(comparison),
@@ -52,7 +51,7 @@ def _on_several_datasets(comparison: Comparison) -> Iterator[str]:
 
 def _on_repeated_charges(comparison: Comparison) -> Iterator[str]:
     for charge in comparison.latest:
-        entries = [str(earlier.entry.sequence) for earlier in comparison.of(charge.release)]
+        entries = [str(earlier.entry.sequence) for earlier in comparison.find_charges(charge.release)]
         if len(entries) > 1:
             yield (
                 f"{charge.release} was charged {len(entries)} times (ledger entries {join_names(entries)}). Every "
@@ -65,7 +64,7 @@ def _on_pure_losses_in_zcdp(comparison: Comparison) -> Iterator[str]:
         share.charge.entry.sequence
         for total in comparison.totals
         if isinstance(total.loss, ConcentratedLoss)
-        for share in comparison.shares(total)
+        for share in comparison.list_shares(total)
         if share.loss is not None
     }
     for charge in comparison.latest:
@@ -79,7 +78,7 @@ def _on_pure_losses_in_zcdp(comparison: Comparison) -> Iterator[str]:
 
 def _on_conversions(comparison: Comparison) -> Iterator[str]:
     for total in comparison.totals:
-        shares = comparison.shares(total)
+        shares = comparison.list_shares(total)
         together = find_conversion(shares, total.loss)
         if together is None or not isinstance(total.loss, ApproximateLoss):
             continue
@@ -143,19 +142,19 @@ def _on_universes(comparison: Comparison) -> Iterator[str]:
     widest = max(totals, key=lambda total: len(total.multiverse))
     own = {
         release: {words for words, holders in comparison.invariants.items() if release in holders}
-        for release in list_counted(comparison.shares(widest))
+        for release in list_counted(comparison.list_shares(widest))
     }
-    every = set(widest.multiverse)
-    if not every:
+    invariants = set(widest.multiverse)
+    if not invariants:
         yield "No total depends on invariants: each compares any two data sets in the domains of its releases."
         return
     yield (
         "A total compares only data sets that agree on every invariant of all the releases it counts: on "
-        f"{len(every)}, counted as worded, for the total with the most."
+        f"{len(invariants)}, counted as worded, for the total with the most."
     )
-    fewer = {release: held for release, held in own.items() if held < every}
+    fewer = {release: len(words) for release, words in own.items() if words < invariants}
     if fewer:
-        alone = [f"{release} alone has {len(held)}" for release, held in fewer.items()]
+        alone = [f"{release} alone has {count}" for release, count in fewer.items()]
         yield (
             f"These universes are finer than those of single releases ({join_names(alone)}): the total does not "
             "protect differences that any of the invariants reveals. The loss does not say how much this leaves "

@@ -1,7 +1,7 @@
 """The facts of the ledger as plain rows: budgets, charges, entries, releases and totals.
 
 `page` prints them as metadata, and the command and the explorer as tables. `comparison` computes what a charge
-contributes to which total; `remarks` says what adds up and why.
+contributes to which total; `remarks` explains what adds up.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,11 +29,7 @@ _MINUTES = len("2026-01-01T00:00")
 
 @dataclass(frozen=True)
 class Budget:
-    """The charges to a population, or to one of its datasets, and what they add up to under the cap.
-
-    Attributes:
-        cap: the cap; None if the population is no longer declared.
-    """
+    """The charges to a population, or to one of its datasets, under its cap, if it is still declared."""
 
     name: str
     charges: tuple[Charge, ...]
@@ -44,29 +40,25 @@ class Budget:
     def comparison(self) -> Comparison:
         return Comparison(self.charges)
 
-    @property
-    def datasets(self) -> list[str]:
-        return list(dict.fromkeys([*self.declared, *self.comparison.datasets]))
-
     @cached_property
-    def _composed(self) -> Loss | DoesNotCompose:
+    def _composed(self) -> tuple[Loss | None, str]:
         limit = self.cap or next(iter(drop_infinite(charge.loss for charge in self.charges)), PureLoss())
         try:
-            return self.comparison.compose_charges(limit)
+            return self.comparison.compose_charges(limit), ""
         except DoesNotCompose as error:
-            return error
+            return None, str(error)
 
     @property
     def total(self) -> Loss | None:
         """The composition of the finite charges in the cap's output premetric, without a cap in that of the first; None
         if there is none.
         """
-        return None if isinstance(self._composed, DoesNotCompose) else self._composed
+        return self._composed[0]
 
     @property
     def problem(self) -> str:
         """Why there is no total; "" if there is one."""
-        return str(self._composed) if isinstance(self._composed, DoesNotCompose) else ""
+        return self._composed[1]
 
     @property
     def excess(self) -> str:
@@ -99,10 +91,7 @@ class Budget:
         """A sentence on charges without a finite loss; "" if there are none."""
         return warn_of_infinite(len(self.comparison.infinite))
 
-    def of_dataset(self, dataset: str) -> "Budget":
-        return replace(self, charges=tuple(charge for charge in self.charges if charge.entry.dataset == dataset))
-
-    def through(self, last: Charge) -> "Budget":
+    def as_of(self, last: Charge) -> "Budget":
         """The budget as it was after a charge."""
         return replace(self, charges=self.charges[: self.charges.index(last) + 1])
 
@@ -172,11 +161,11 @@ def list_budget_rows(budgets: Iterable[Budget]) -> list[dict[str, str]]:
             share = f"{draw_share(float(total) / float(cap))} " if total else ""
             row |= {"left": str(remaining(total, cap)) if total else NONE, "of the cap": f"{share}{of_cap}"}
         rows.append(row)
-        rows += [
-            {"of": f"– dataset {dataset}", "spent": budget.of_dataset(dataset).spent, "left": NONE, "of the cap": NONE}
-            for dataset in budget.datasets
-            if dataset != budget.name
-        ]
+        for dataset in dict.fromkeys([*budget.declared, *budget.comparison.datasets]):
+            if dataset != budget.name:
+                charges = tuple(charge for charge in budget.charges if charge.entry.dataset == dataset)
+                spent = replace(budget, charges=charges).spent
+                rows.append({"of": f"– dataset {dataset}", "spent": spent, "left": NONE, "of the cap": NONE})
     return rows
 
 
@@ -197,7 +186,7 @@ def list_charge_rows(
             "entry": str(charge.entry.sequence),
             "release": describe_draw(charge),
             "loss": " at\u00a0".join(keep_together(part) for part in format_loss(charge.loss).split(" at ")),
-            "total": budget.through(charge).spent,
+            "total": budget.as_of(charge).spent,
             "unit": charge.specification.flavor.unit,
             "draw": shorten_digest(charge.entry.draw_id),
             "commitment": shorten_digest(charge.entry.commitment),
@@ -229,7 +218,7 @@ def list_release_rows(comparison: Comparison) -> list[dict[str, str]]:
             "release": charge.release if charge.settled else f"{charge.release} (charged, not drawn yet)",
             "unit": f"{flavor.unit} ({flavor.neighbors})",
             "loss": format_loss(loss),
-            "charges": str(len(comparison.of(charge.release))),
+            "charges": str(len(comparison.find_charges(charge.release))),
             "output premetric": loss.output_premetric,
             "exactly": str(loss),
             "invariants": str(len(flavor.multiverse)),
@@ -244,14 +233,21 @@ def list_release_rows(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def list_total_rows(comparison: Comparison) -> list[dict[str, str]]:
-    """A row for each total; its last column names what it counts, and what it leaves out, with the reasons."""
+    """A row for each total; its last column names the releases that it counts or leaves out, with the reasons."""
     rows = []
     for total in comparison.totals:
-        shares = comparison.shares(total)
-        left_out = "; ".join(f"{join_names(releases)}: {reason}" for reason, releases in find_reasons(shares).items())
+        shares = comparison.list_shares(total)
+        reasons: dict[str, dict[str, None]] = {}
+        for share in shares:
+            if share.reason is not None:
+                reasons.setdefault(share.reason, {})[share.charge.release] = None
+        left_out = "; ".join(f"{join_names(list(releases))}: {reason}" for reason, releases in reasons.items())
+        # A total for persons does not bound a person's move between the units of a release that it counts.
+        units = {share.charge.specification.flavor.unit for share in shares if share.loss is not None}
+        moves = total.unit == "person" and units - {"person"}
         rows.append(
             {
-                "unit": f"{total.unit} (no moves)" if find_moves(shares, total.unit) else total.unit,
+                "unit": f"{total.unit} (no moves)" if moves else total.unit,
                 "output premetric": total.output_premetric,
                 "loss": format_loss(total.loss),
                 "charges": str(total.releases),
@@ -274,20 +270,6 @@ def list_invariant_rows(comparison: Comparison) -> list[dict[str, str]]:
         }
         for invariant, releases in comparison.invariants.items()
     ]
-
-
-def find_reasons(shares: Iterable[Share]) -> dict[str, list[str]]:
-    reasons: dict[str, dict[str, None]] = {}
-    for share in shares:
-        if share.reason is not None:
-            reasons.setdefault(share.reason, {})[share.charge.release] = None
-    return {reason: list(releases) for reason, releases in reasons.items()}
-
-
-def find_moves(shares: Iterable[Share], unit: str) -> list[str]:
-    """The units between which a person's move is not bounded by a total for persons; empty for other totals."""
-    flavors = [share.charge.specification.flavor for share in shares if share.loss is not None]
-    return list(dict.fromkeys(flavor.unit for flavor in flavors if unit == "person" != flavor.unit))
 
 
 def list_counted(shares: Iterable[Share]) -> list[str]:

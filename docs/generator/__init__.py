@@ -1,5 +1,5 @@
-"""What the site shows of the code itself, made when it is built, so that no page of it can be out of date.
+"""The parts of the site that follow from the code, made when it is built, so that none can be out of date.
 
-`fields` shows the fields of the components, and `commands` the commands of `stirred`. `parts` puts them into the pages,
+`parts` makes the commands of `stirred` and puts all parts into the pages, `fields` makes the fields of the components,
 and `hooks` is what MkDocs calls.
 """

@@ -1,22 +1,50 @@
-"""The generated parts of pages. A line that holds nothing but `{{ made: NAME }}` stands for one of them."""
+"""The generated parts of pages. A line that holds nothing but `{{ made: NAME }}` stands for one of them.
+
+The section of each command of `stirred`, with its arguments and options, is made here from the command itself.
+"""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from docs.generator.commands import commands_page
-from docs.generator.fields import components_page
+import click
 
-PARTS: Mapping[str, Callable[[], str]] = {"commands": commands_page, "components": components_page}
-"""What each part is made by."""
+from docs.generator.fields import format_cell, format_section, format_table, make_components_page
+from orchestration.cli import main
 
+
+def make_commands_page() -> str:
+    """A section for each command, in the order in which `stirred --help` lists them."""
+    return "\n".join(_section(name, command) for name, command in list_commands(main, "stirred"))
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"commands": make_commands_page, "components": make_components_page}
 PLACE = re.compile(r"^\{\{ made: (\w+) \}\}$", re.MULTILINE)
 """The line that stands for a part."""
 
 
-def filled_in(markdown: str) -> str:
-    """A page with its generated parts.
-
-    Raises:
-        KeyError: if the page names a part that there is not.
-    """
+def fill_in(markdown: str) -> str:
+    """A page with its generated parts. Raises KeyError if the page names a part that there is not."""
     return PLACE.sub(lambda place: PARTS[place[1]](), markdown)
+
+
+def list_commands(group: click.Group, above: str) -> Iterator[tuple[str, click.Command]]:
+    """All commands below a group, with their full names."""
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, click.Group):
+            yield from list_commands(command, f"{above} {name}")
+        else:
+            yield f"{above} {name}", command
+
+
+def _section(name: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=name)
+    usage = " ".join(command.collect_usage_pieces(context))
+    paragraphs = (command.help or "").replace("\b", "").split("\n\n")
+    text = "\n\n".join(" ".join(paragraph.split()).replace("<", "&lt;") for paragraph in paragraphs)
+    options = [
+        (f"`{option.get_help_record(context)[0]}`", format_cell(option.help or ""))  # type: ignore[index]
+        for option in command.params
+        if isinstance(option, click.Option)
+    ]
+    table = format_table(("option", "meaning"), options) if options else ""
+    return format_section(3, name, f"```sh\n{name} {usage}\n```\n\n{text}\n\n{table}")

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from docs.pictures.differencing import differencing_drawing
-from docs.pictures.layers import layers_drawing
-from docs.pictures.lineage import definitions, lineage_drawing, stages
-from docs.pictures.shapes import Drawing, save, saved
+from docs.pictures.differencing import draw_differencing
+from docs.pictures.layers import draw_layers
+from docs.pictures.lineage import draw_lineage, list_stages, load_definitions
+from docs.pictures.shapes import Drawing, read_shapes, save
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -20,21 +20,21 @@ RELEASES = {
 """The release that the page of each mechanism shows."""
 
 
-def drawings() -> dict[str, Drawing]:
+def make_drawings() -> dict[str, Drawing]:
     """Every picture by the name of its file."""
-    defined = definitions()
-    found = {"layers.png": layers_drawing(), "differencing.png": differencing_drawing()}
+    defined = load_definitions()
+    pictures = {"layers.png": draw_layers(), "differencing.png": draw_differencing()}
     for mechanism, (dataset, release) in RELEASES.items():
         title = f"How a release flows: {dataset}/{release}"
-        found[f"{mechanism}-lineage.png"] = lineage_drawing(title, stages(defined, dataset, release))
-    return found
+        pictures[f"{mechanism}-lineage.png"] = draw_lineage(title, list_stages(defined, dataset, release))
+    return pictures
 
 
 def main() -> None:
-    """Draw what is missing or stale, and say which files these are."""
-    for name, drawing in drawings().items():
+    """Draw the missing and stale pictures, and print their names."""
+    for name, drawing in make_drawings().items():
         path = FOLDER / name
-        if not path.exists() or saved(path) != drawing.text():
+        if not path.exists() or read_shapes(path) != drawing.text():
             save(drawing, path)
             print(f"docs/pictures/{name}")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION
-from docs.pictures.shapes import WHITE, Arrow, Box, Drawing, Text
+from docs.pictures.shapes import WHITE, Arrow, Box, Drawing
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,15 +27,15 @@ TRUNKS = (BLUE, VERMILION, "#00795a", "#7b3f8c", QUIET)
 """Colors of the arrows by the layer that they start in."""
 
 
-def modules(root: Path = ROOT) -> list[str]:
+def list_modules(root: Path = ROOT) -> list[str]:
     """Every module of the layers, as a path such as `assets/gates/shared`."""
     paths = [path for folder in sorted(FOLDERS) for path in sorted((root / folder).rglob("*.py"))]
     return [path.relative_to(root).with_suffix("").as_posix() for path in paths]
 
 
-def module_imports(root: Path = ROOT) -> Iterator[tuple[str, str]]:
+def list_module_imports(root: Path = ROOT) -> Iterator[tuple[str, str]]:
     """Every module of the layers with each name of theirs that it imports."""
-    for module in modules(root):
+    for module in list_modules(root):
         for node in ast.walk(ast.parse((root / f"{module}.py").read_text("utf-8"))):
             names: list[str] = []
             if isinstance(node, ast.Import):
@@ -46,12 +46,12 @@ def module_imports(root: Path = ROOT) -> Iterator[tuple[str, str]]:
             yield from ((module, name.replace(".", "/")) for name in names if name.split(".")[0] in FOLDERS)
 
 
-def part(module: str) -> str:
+def find_part(module: str) -> str:
     """The part of the code that a module belongs to, such as `assets/gates` or `resources/ledger`."""
     return "/".join(module.split("/")[:2])
 
 
-def layer(name: str, root: Path = ROOT) -> str:
+def find_layer(name: str, root: Path = ROOT) -> str:
     """The layer that a part of the code is in."""
     top, _, rest = name.partition("/")
     if top != "assets":
@@ -62,24 +62,19 @@ def layer(name: str, root: Path = ROOT) -> str:
     return "assets: shared stages" if shared else "assets: release"
 
 
-def imports(root: Path = ROOT) -> set[tuple[str, str]]:
-    """Which part of the code imports which other."""
-    return {(part(one), part(other)) for one, other in module_imports(root) if part(one) != part(other)}
-
-
-def layer_arrows(root: Path = ROOT) -> set[tuple[str, str]]:
+def list_arrows(root: Path = ROOT) -> set[tuple[str, str]]:
     """The arrows of the picture: between layers, and between the parts of one layer of `assets`."""
     arrows = set()
-    for one, other in imports(root):
-        above, below = layer(one, root), layer(other, root)
+    for one, other in {(find_part(module), find_part(name)) for module, name in list_module_imports(root)}:
+        above, below = find_layer(one, root), find_layer(other, root)
         if above != below:
             arrows.add((above, below))
-        elif above.startswith("assets"):
+        elif one != other and above.startswith("assets"):
             arrows.add((one, other))
     return arrows
 
 
-def rows_of(parts: Iterable[str], arrows: Iterable[tuple[str, str]]) -> list[list[str]]:
+def arrange_rows(parts: Iterable[str], arrows: Iterable[tuple[str, str]]) -> list[list[str]]:
     """Parts in rows, so that every arrow between them points to a row further down."""
     inner = {name: {target for source, target in arrows if source == name} for name in parts}
     rows: list[list[str]] = []
@@ -93,60 +88,51 @@ def rows_of(parts: Iterable[str], arrows: Iterable[tuple[str, str]]) -> list[lis
     return rows
 
 
-def layers_drawing(root: Path = ROOT) -> Drawing:
+def draw_layers(root: Path = ROOT) -> Drawing:
     """Which layer imports which."""
-    arrows = layer_arrows(root)
+    arrows = list_arrows(root)
     parts: dict[str, set[str]] = {name: set() for name in LAYERS}
-    for name in map(part, modules(root)):
+    for name in map(find_part, list_modules(root)):
         if not name.endswith("__init__"):
-            parts[layer(name, root)].add(name)
+            parts[find_layer(name, root)].add(name)
     drawing, boxes = Drawing(), dict[str, Box]()
     top, left, width = 64.0, 20.0, 710.0
-    drawing.add(
-        Text(20, 20, "The layers, and which imports which", 16, bold=True),
-        Text(20, 42, "An arrow points from what imports to what is imported. Every arrow points down.", 12, QUIET),
+    edge = left + width
+    drawing.write_head(
+        "The layers, and which imports which",
+        "An arrow points from what imports to what is imported. Every arrow points down.",
     )
     for name, words in LAYERS.items():
         fill = PALE_BLUE if name.startswith("assets") else PALE_GREY
-        rows = rows_of(parts[name], arrows)
-        height = 34 + 44.0 * len(rows)
-        boxes[name] = Box(left, top, width, height, fill, QUIET)
-        drawing.add(
-            boxes[name],
-            Text(left + 12, top + 17, name, 13, background=fill, bold=True),
-            Text(left + 196, top + 17, words, 11, background=fill),
-        )
+        rows = arrange_rows(parts[name], arrows)
+        boxes[name] = Box(left, top, width, 34 + 44.0 * len(rows), fill, QUIET)
+        drawing.add(boxes[name])
+        drawing.write(left + 12, top + 17, name, 13, background=fill, bold=True)
+        drawing.write(left + 196, top + 17, words, 11, background=fill)
         chips: dict[str, Box] = {}
         for number, row in enumerate(rows):
             share = min((width - 24) / len(row), 150)
             start_of_row = left + width / 2 - share * len(row) / 2
-            for place, each in enumerate(row):
-                wide = min(share - 8, 24 + 8.2 * len(each.partition("/")[2]))
+            for place, chip in enumerate(row):
+                wide = min(share - 8, 24 + 8.2 * len(chip.partition("/")[2]))
                 center = start_of_row + share * (place + 0.5)
-                chips[each] = Box(center - wide / 2, top + 36 + 44 * number, wide, 26, WHITE, QUIET)
+                chips[chip] = Box(center - wide / 2, top + 36 + 44 * number, wide, 26, WHITE, QUIET)
         for one, other in sorted(arrows):
             if one in chips and other in chips:
                 start, end = chips[one], chips[other]
-                points = ((start.middle[0], start.top + start.height), (end.middle[0], end.top))
+                points = ((start.center[0], start.top + start.height), (end.center[0], end.top))
                 drawing.add(Arrow(one, other, points, INK))
-        for each, box in chips.items():
-            drawing.add(box, Text(*box.middle, each.partition("/")[2], 12, align="center"))
-        top += height + 16
+        for chip, box in chips.items():
+            drawing.add(box)
+            drawing.write(*box.center, chip.partition("/")[2], align="center")
+        top += boxes[name].height + 16
     for number, source in enumerate(LAYERS):
-        targets = [name for name in LAYERS if (source, name) in arrows]
-        trunk, start = left + width + 32 + 26 * number, boxes[source]
+        trunk, start = edge + 32 + 26 * number, boxes[source]
         leaves = start.top + start.height - 10
-        for target in targets:
+        for target in (name for name in LAYERS if (source, name) in arrows):
             end = boxes[target]
             enters = end.top + 12 + (end.height - 24) * number / len(LAYERS)
-            edge = left + width
-            drawing.add(
-                Arrow(
-                    source,
-                    target,
-                    ((edge, leaves), (trunk, leaves), (trunk, enters), (edge, enters)),
-                    TRUNKS[number % len(TRUNKS)],
-                )
-            )
+            corners = ((edge, leaves), (trunk, leaves), (trunk, enters), (edge, enters))
+            drawing.add(Arrow(source, target, corners, TRUNKS[number % len(TRUNKS)]))
     drawing.height = top + 4
     return drawing

@@ -9,7 +9,7 @@ import dagster as dg
 
 from assets.conventions import CROSSING, STAGE_KIND, ZONE, StageKind
 from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION
-from docs.pictures.shapes import Arrow, Box, Diamond, Drawing, Line, Point, Text
+from docs.pictures.shapes import Arrow, Box, Diamond, Drawing, Line, Point
 from orchestration.definitions import defs
 from resources.statements import Zone
 
@@ -29,15 +29,12 @@ CROSSINGS = {"invariant": "invariant", "draw": "charged draw", "keyed-version": 
 
 @dataclass(frozen=True)
 class Stage:
-    """An asset of a release as the picture shows it.
+    """An asset of a release as the picture shows it, with the number of its blocking checks.
 
     Attributes:
         name: the asset's key without dataset and release.
-        zone: where its data may be seen.
-        kind: of the stage.
         crossing: why it may be made from confidential data, if it may.
         parents: the names of the stages it is made from.
-        checks: how many blocking checks it has.
     """
 
     name: str
@@ -48,14 +45,14 @@ class Stage:
     checks: int
 
 
-def definitions() -> dg.Definitions:
-    """What the project defines; what Dagster says of its own changes meanwhile is left out."""
+def load_definitions() -> dg.Definitions:
+    """The project's definitions, without Dagster's warnings of its own changes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return defs()
 
 
-def stages(defined: dg.Definitions, dataset: str, release: str) -> list[Stage]:
+def list_stages(defined: dg.Definitions, dataset: str, release: str) -> list[Stage]:
     """The stages of a release, each after those it is made from, with the dataset's and the ledger."""
     specs = {spec.key.to_user_string(): spec for spec in defined.resolve_all_asset_specs()}
     own = {key for key, spec in specs.items() if list(spec.key.path[:-1]) in ([dataset, release], [dataset], [])}
@@ -65,7 +62,7 @@ def stages(defined: dg.Definitions, dataset: str, release: str) -> list[Stage]:
         if isinstance(check, dg.AssetsDefinition)
         for spec in check.check_specs
     )
-    found = {
+    selected = {
         key: Stage(
             name=spec.key.path[-1],
             zone=spec.tags[ZONE],
@@ -77,40 +74,43 @@ def stages(defined: dg.Definitions, dataset: str, release: str) -> list[Stage]:
         for key, spec in specs.items()
         if key in own
     }
-    return in_order(found.values())
+    return sort_stages(selected.values())
 
 
-def in_order(given: Iterable[Stage]) -> list[Stage]:
+def sort_stages(unordered: Iterable[Stage]) -> list[Stage]:
     """Stages so that each comes after those it is made from, and otherwise by their kind."""
     kinds = list(StageKind)
-    left = sorted(given, key=lambda stage: (kinds.index(StageKind(stage.kind)), stage.name))
+    left = sorted(unordered, key=lambda stage: (kinds.index(StageKind(stage.kind)), stage.name))
     ordered: list[Stage] = []
     while left:
-        known = {stage.name for stage in ordered}
-        following = next(stage for stage in left if known.issuperset(stage.parents))
+        names = {stage.name for stage in ordered}
+        following = next(stage for stage in left if names.issuperset(stage.parents))
         left.remove(following)
         ordered.append(following)
     return ordered
 
 
-def lineage_drawing(title: str, flow: Sequence[Stage]) -> Drawing:
+def draw_lineage(title: str, flow: Sequence[Stage]) -> Drawing:
     """How the data of a release flow: a lane for each zone, and marks where data leave the confidential one."""
     end = FIRST + PITCH * len(flow)
     words = "From top to bottom in the order of a run. An arrow leads from a stage to what is computed from it."
     drawing = Drawing(end + 56)
-    drawing.add(
-        Text(20, 20, title, 16, bold=True),
-        Text(20, 42, words, 12, QUIET),
-        Line(((BORDER, 66), (BORDER, end - 4)), QUIET),
-        Text(20, 84, "Confidential zone", 13, "#8f3f00", bold=True),
-        Text(BORDER + 14, 84, "Public zone", 13, "#00527f", bold=True),
-    )
-    boxes = {stage.name: _box(stage, FIRST + PITCH * number) for number, stage in enumerate(flow)}
+    drawing.write_head(title, words)
+    drawing.add(Line(((BORDER, 66), (BORDER, end - 4)), QUIET))
+    drawing.write(20, 84, "Confidential zone", 13, "#8f3f00", bold=True)
+    drawing.write(BORDER + 14, 84, "Public zone", 13, "#00527f", bold=True)
+    boxes = {stage.name: _make_box(stage, FIRST + PITCH * number) for number, stage in enumerate(flow)}
     zones = {stage.name: stage.zone for stage in flow}
-    arrows = _arrows(flow, boxes)
+    arrows = _make_arrows(flow, boxes)
     drawing.add(*arrows)
     for stage in flow:
-        drawing.add(boxes[stage.name], *_words(stage, boxes[stage.name]))
+        box = boxes[stage.name]
+        drawing.add(box)
+        y, charge = box.center[1], stage.kind == StageKind.CHARGE
+        drawing.write(box.left + 10, y, stage.name, 12.5, background=box.fill, bold=charge)
+        if stage.checks:
+            number = f"{stage.checks} check{'s' * (stage.checks > 1)}"
+            drawing.write(box.left + box.width - 10, y, number, 11, background=box.fill, align="right")
     for stage in flow:
         crossing = [
             arrow.points[-1][1]
@@ -120,34 +120,22 @@ def lineage_drawing(title: str, flow: Sequence[Stage]) -> Drawing:
         if crossing:
             # Arrows into the same stage are so close that one mark is on all of them.
             y, several = sum(crossing) / len(crossing), "s" * (len(crossing) > 1)
-            reason = CROSSINGS[stage.crossing or ""] + several
-            drawing.add(Diamond(BORDER, y, INK), Text(BORDER + 12, y - 11, reason, 11))
-    drawing.add(
-        Diamond(28, end + 12, INK),
-        Text(42, end + 12, "The only ways out of the confidential zone, and why each is allowed.", 12),
-        Box(20, end + 26, 16, 16, FILLS[Zone.PUBLIC.value], INK, 2.5),
-        Text(42, end + 34, "The charge: the ledger reserves the loss before anything is drawn.", 12),
-    )
+            drawing.add(Diamond(BORDER, y, INK))
+            drawing.write(BORDER + 12, y - 11, CROSSINGS[stage.crossing or ""] + several, 11)
+    drawing.add(Diamond(28, end + 12, INK))
+    drawing.write(42, end + 12, "The only ways out of the confidential zone, and why each is allowed.")
+    drawing.add(Box(20, end + 26, 16, 16, FILLS[Zone.PUBLIC.value], INK, 2.5))
+    drawing.write(42, end + 34, "The charge: the ledger reserves the loss before anything is drawn.")
     return drawing
 
 
-def _box(stage: Stage, top: float) -> Box:
+def _make_box(stage: Stage, top: float) -> Box:
     left, width = LANES[stage.zone]
-    if stage.kind == StageKind.CHARGE:
-        return Box(left, top, width, HEIGHT, FILLS[stage.zone], INK, 2.5)
-    return Box(left, top, width, HEIGHT, FILLS[stage.zone], EDGES[stage.zone])
+    edge, line = (INK, 2.5) if stage.kind == StageKind.CHARGE else (EDGES[stage.zone], 1.0)
+    return Box(left, top, width, HEIGHT, FILLS[stage.zone], edge, line)
 
 
-def _words(stage: Stage, box: Box) -> list[Text]:
-    _, y = box.middle
-    words = [Text(box.left + 10, y, stage.name, 12.5, background=box.fill, bold=stage.kind == StageKind.CHARGE)]
-    if stage.checks:
-        number = f"{stage.checks} check{'s' * (stage.checks > 1)}"
-        words.append(Text(box.left + box.width - 10, y, number, 11, background=box.fill, align="right"))
-    return words
-
-
-def _arrows(flow: Sequence[Stage], boxes: dict[str, Box]) -> list[Arrow]:
+def _make_arrows(flow: Sequence[Stage], boxes: dict[str, Box]) -> list[Arrow]:
     """Straight down to the next box of the same lane; else by a vertical line that the source has for itself."""
     arrows = []
     entered: Counter[tuple[str, bool]] = Counter()
@@ -162,7 +150,7 @@ def _arrows(flow: Sequence[Stage], boxes: dict[str, Box]) -> list[Arrow]:
             outside = child.zone == stage.zone == Zone.PUBLIC
             points: tuple[Point, ...]
             if child.name == following:
-                points = ((box.middle[0], box.top + HEIGHT), (box.middle[0], end.top))
+                points = ((box.center[0], box.top + HEIGHT), (box.center[0], end.top))
             else:
                 used.add(outside)
                 entered[child.name, outside] += 1

@@ -1,19 +1,20 @@
 """Shapes on a canvas, and PNG files of them that carry the shapes as text.
 
-What a picture shows is computed in `layers` and `lineage`. Lengths are pixels at a width of 900; a file has half as
+`layers`, `lineage` and `differencing` compute them. Lengths are pixels at a width of 900; a file has half as
 many again in each direction.
 """
 
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Polygon
 from PIL import Image
 
-from assets.pictures import INK
+from assets.pictures import INK, QUIET
 
 WIDTH = 900
 WHITE = "#ffffff"
@@ -36,8 +37,7 @@ class Box:
     line: float = 1.0
 
     @property
-    def middle(self) -> Point:
-        """Its center."""
+    def center(self) -> Point:
         return self.left + self.width / 2, self.top + self.height / 2
 
 
@@ -93,8 +93,15 @@ class Drawing:
     shapes: list[Shape] = field(default_factory=list)
 
     def add(self, *shapes: Shape) -> None:
-        """Put shapes on top."""
         self.shapes += shapes
+
+    def write(self, x: float, y: float, text: str, size: float = 12, color: str = INK, **look: Any) -> None:
+        """Add a line of text; `look` has the other fields of `Text`."""
+        self.add(Text(x, y, text, size, color, **look))
+
+    def write_head(self, title: str, words: str) -> None:
+        self.write(20, 20, title, 16, bold=True)
+        self.write(20, 42, words, color=QUIET)
 
     def text(self) -> str:
         """All shapes as JSON, a line each."""
@@ -127,34 +134,28 @@ def save(drawing: Drawing, path: Path) -> None:
                     va="center", fontweight="bold" if shape.bold else "normal", zorder=order, parse_math=False,
                 )  # fmt: skip
             case Arrow():
-                *_, before, (x, y) = shape.points
                 axes.plot(*zip(*shape.points, strict=True), color=shape.color, linewidth=1.0, zorder=order)
-                axes.add_patch(Polygon(_head(before, (x, y)), facecolor=shape.color, edgecolor="none", zorder=order))
+                head = _find_corners(*shape.points[-2:])
+                axes.add_patch(Polygon(head, facecolor=shape.color, edgecolor="none", zorder=order))
             case Line():
-                axes.plot(
-                    *zip(*shape.points, strict=True), color=shape.color, linewidth=0.9, linestyle="--", zorder=order
-                )
+                across = zip(*shape.points, strict=True)
+                axes.plot(*across, color=shape.color, linewidth=0.9, linestyle="--", zorder=order)
             case Diamond():
-                around = [
-                    (shape.x, shape.y - 7),
-                    (shape.x + 7, shape.y),
-                    (shape.x, shape.y + 7),
-                    (shape.x - 7, shape.y),
-                ]
-                axes.add_patch(Polygon(around, facecolor=shape.color, edgecolor=WHITE, zorder=order))
+                corners = [(shape.x + x, shape.y + y) for x, y in ((0, -7), (7, 0), (0, 7), (-7, 0))]
+                axes.add_patch(Polygon(corners, facecolor=shape.color, edgecolor=WHITE, zorder=order))
     figure.savefig(path, metadata={"Software": None, SHAPES: drawing.text()}, pil_kwargs={"optimize": True})
 
 
-def _head(before: Point, tip: Point) -> list[Point]:
+def _find_corners(before: Point, tip: Point) -> list[Point]:
     """The three corners of an arrow's head."""
-    along = (tip[0] - before[0], tip[1] - before[1])
-    length = (along[0] ** 2 + along[1] ** 2) ** 0.5
-    x, y = along[0] / length, along[1] / length
-    return [tip, (tip[0] - 8 * x - 4 * y, tip[1] - 8 * y + 4 * x), (tip[0] - 8 * x + 4 * y, tip[1] - 8 * y - 4 * x)]
+    across, down = tip[0] - before[0], tip[1] - before[1]
+    length = (across**2 + down**2) ** 0.5
+    x, y = across / length, down / length
+    return [tip, *((tip[0] - 8 * x - 4 * side * y, tip[1] - 8 * y + 4 * side * x) for side in (1, -1))]
 
 
-def saved(path: Path) -> str:
-    """The shapes that a file says it shows."""
+def read_shapes(path: Path) -> str:
+    """The shapes that a file carries as text."""
     with Image.open(path) as picture:
         picture.load()
         return str(getattr(picture, "text", {}).get(SHAPES, ""))

@@ -1,10 +1,25 @@
-"""The commands `new dataset` and `new release`."""
+"""The commands `new dataset` and `new release`: write a proposed declaration to its place, and check it there."""
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from orchestration.cli.printing import REFUSED, print_table
 from orchestration.cli.releases import DATASET
+
+if TYPE_CHECKING:
+    from orchestration.deployment import Deployment
+    from orchestration.proposal import Proposal
+
+_EXAMPLES = {
+    "phsafe": ("PHSafe", "s_dhc"),
+    "topdown": ("TopDown", "redistricting"),
+    "safetab-p": ("SafeTabP", "persons"),
+    "safetab-h": ("SafeTabH", "households"),
+}
+"""By kind, the component whose example is proposed, and the usual name of its release."""
 
 
 @click.group()
@@ -30,21 +45,102 @@ def dataset(
     unit: str | None,
 ) -> None:
     """Propose the declaration of a dataset from FILE, a CSV or Parquet file with one record for each unit."""
-    from orchestration.cli.drafts import draft_dataset
+    from assets.cef.profile import profile
+    from assets.release.dataset import Reader
+    from orchestration.deployment import Deployment
+    from orchestration.proposal import propose_dataset, proposed_name
 
-    draft_dataset(file, name, persons, record_name=record_name, cap=cap, key=key, unit=unit)
+    deployment = Deployment()
+    name = name or proposed_name(file.stem)
+    files = [path for path in (file, persons) if path]
+    readers = {".csv": Reader.CSV, ".parquet": Reader.PARQUET}
+    for path in files:
+        if path.suffix not in readers or path.suffix != file.suffix:
+            raise click.UsageError(f"{path.name}: a dataset is read from .csv or from .parquet files, all alike")
+    target = _name_new_file(deployment, name, "dataset")
+    reader = readers[file.suffix]
+    with deployment.ledger.warehouse.session() as session:
+        profiles = [(_declare_path(path), profile(session, reader, path)) for path in files]
+    proposal = propose_dataset(name, reader, *profiles, record_name=record_name, cap=cap, key=key, unit=unit)
+    print_table("Proposed", ["table", "column", "type", "role", "domain"], proposal.columns)
+    _write_draft(deployment, target, proposal, f"stirred new release {name}")
 
 
 @new.command()
 @click.argument("dataset", type=DATASET)
 @click.option("--name", help="The release's name; by default, its kind.")
-@click.option(
-    "--kind",
-    type=click.Choice(["swapping", "tables", "phsafe", "topdown", "safetab-p", "safetab-h"]),
-    help="The mechanism.",
-)
+@click.option("--kind", type=click.Choice(["swapping", "tables", *_EXAMPLES]), help="The mechanism.")
 def release(dataset: str, name: str | None, kind: str | None) -> None:
     """Propose the declaration of a release from DATASET."""
-    from orchestration.cli.drafts import draft_release
+    from assets.cef.census import CensusDeclaration
+    from orchestration import components
+    from orchestration.components.scaffolding import filled_example
+    from orchestration.deployment import Deployment
+    from orchestration.proposal import Proposal, propose_swapping, propose_tables
 
-    draft_release(dataset, name, kind)
+    deployment = Deployment()
+    datasets = {declaration.name: declaration for declaration in deployment.declared[0]}
+    if dataset not in datasets:
+        raise click.UsageError(f"there is no dataset {dataset}; declared are {', '.join(sorted(datasets))}")
+    census = isinstance(datasets[dataset], CensusDeclaration)
+    if kind is None and census:
+        raise click.UsageError(f"{dataset} is a census in the production layout: name the mechanism with --kind")
+    if kind in ("phsafe", "topdown") and not census:
+        raise click.UsageError(f"--kind {kind} needs a census in the production layout, and {dataset} is none")
+    component, usual = _EXAMPLES.get(str(kind), ("", "tables" if kind == "tables" else "swapped"))
+    name = name or usual
+    target = _name_new_file(deployment, dataset, name)
+    if component:
+        proposal = Proposal(filled_example(f"{components.__name__}.{component}", dataset, name))
+    else:
+        proposal = (propose_tables if kind == "tables" else propose_swapping)(datasets[dataset], name)
+    _write_draft(deployment, target, proposal, f"stirred preflight {dataset}/{name}")
+
+
+def _declare_path(path: Path) -> Path:
+    """The path as it is declared: from the project's folder if it is below it, and absolute otherwise."""
+    from orchestration.environment import PROJECT
+
+    path = path.absolute()
+    return path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path
+
+
+def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
+    """The file of a new declaration. Raises `click.UsageError` if it is there already."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from assets.release.names import Name
+
+    for name in folders:
+        try:
+            TypeAdapter[str](Name).validate_python(name)
+        except ValidationError:
+            raise click.UsageError(
+                f"{name} is no possible name: lowercase letters, digits and single underscores; give --name"
+            ) from None
+    target = deployment.tree.defs_module_path.joinpath(*folders, "defs.yaml")
+    if target.exists():
+        raise click.UsageError(f"{target} is there already; change it, or give another --name")
+    return target
+
+
+def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", next_command: str) -> None:
+    """Write a proposal, check it, and print its warnings and the next command."""
+    from orchestration.checking import declaration_problems
+    from orchestration.deployment import component_tree
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("x", encoding="utf-8") as file:
+        file.write(proposal.text)
+    click.echo(f"\nWrote {target}")
+    for warning in proposal.warnings:
+        click.echo(f"Look at this: {warning}")
+    folder = deployment.tree.defs_module_path
+    place = target.relative_to(folder).as_posix()
+    problems = declaration_problems(component_tree(), deployment.published)
+    for problem in problems:
+        click.echo(f"{folder}/{problem}" if problem.file else problem, err=True)
+    if any(problem.file == place for problem in problems):
+        click.echo("Change what is refused, then run `stirred check`.", err=True)
+        sys.exit(REFUSED)
+    click.echo(f"Read it and change what is not right; `stirred check` names what is wrong. Then: {next_command}")

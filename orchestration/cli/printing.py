@@ -1,14 +1,16 @@
-"""How results are printed: as tables for people, as JSON for scripts."""
+"""How results are printed: as tables for people, as JSON for scripts; and the exit codes of what was refused."""
 
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+REFUSED, UNAUTHORIZED = 1, 3
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
 
@@ -20,15 +22,20 @@ def print_json(value: Any) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
     """Print a table, as wide as the terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for position, column in enumerate(columns):
         table.add_column(column, overflow="fold", no_wrap=position in (0, 2) and len(columns) > 5)
     for row in rows:
         # Names are shown as they are: neither as markup nor as codes of the terminal.
         table.add_row(*(Text("".join(letter if letter.isprintable() else "�" for letter in cell)) for cell in row))
-    terminal().print(table, crop=False)
+    make_console().print(table, crop=False)
 
 
-def terminal(*, quiet: bool = False) -> Console:
+def make_console(*, quiet: bool = False) -> "Console":
     """The terminal; what is piped or redirected is as wide as it needs to be."""
+    from rich.console import Console
+
     return Console(highlight=False, quiet=quiet, width=None if sys.stdout.isatty() else 160)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestration.cli import REFUSED
-from orchestration.cli.printing import as_json, print_json, print_table
+from orchestration.cli.printing import REFUSED, as_json, print_json, print_table
 from orchestration.cli.releases import RELEASE
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
         if name in chosen:
             raise click.UsageError(f"--where: {name} is named twice; list all of its categories that count at once")
         chosen[name] = categories
-    folders = [_hypercubes(deployment, name) for name in (release, *([per] if per else []))]
+    folders = [_find_hypercubes(deployment, name) for name in (release, *([per] if per else []))]
     names, answer = TableBuilder.answered(folders, variables, chosen)
     if as_json:
         print_json({"from": names, "rows": answer.to_pylist()})
@@ -66,7 +65,7 @@ def _parse_categories(text: str) -> tuple[str, list[str]]:
     return parts[1], [category.strip() for category in categories]
 
 
-def _hypercubes(deployment: "Deployment", release: str) -> dict[str, Path]:
+def _find_hypercubes(deployment: "Deployment", release: str) -> dict[str, Path]:
     """By name, the folders of those hypercubes of a release that are published, none of which was altered."""
     from assets.publication.signature import altered_files, identity
 
@@ -161,17 +160,9 @@ def explore(port: int, no_browser: bool, boundaries: Path | None) -> None:
     def announce(address: str) -> None:
         click.echo(f"The explorer is at {address}; end it with Ctrl+C.")
 
+    folders = deployment.home, deployment.published
     with suppress(KeyboardInterrupt):
-        launcher.explore(
-            deployment.home,
-            deployment.published,
-            datasets,
-            read_replays,
-            port,
-            boundaries,
-            announce,
-            browser=not no_browser,
-        )
+        launcher.explore(*folders, datasets, read_replays, port, boundaries, announce, browser=not no_browser)
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""The names that arguments of commands take, and their completion from the files of declarations alone.
+"""The names that arguments of commands take, their completion from the files of declarations alone, and its command.
 
 A name is checked where it is used: only the loaded declarations know which releases there are.
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
 
 _DECLARATIONS = Path(__file__).parents[1] / "defs"
 
@@ -21,14 +21,14 @@ class DeclaredName(click.ParamType):
         self.of_release = of_release
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        names = {name for name in declared_names() if ("/" in name) == self.of_release}
+        names = {name for name in list_declared_names() if ("/" in name) == self.of_release}
         return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
 RELEASE, DATASET = DeclaredName(of_release=True), DeclaredName(of_release=False)
 
 
-def declared_names() -> Iterator[str]:
+def list_declared_names() -> Iterator[str]:
     """The names of datasets and releases in the files of declarations.
 
     A file that is not YAML is passed over: `stirred check` names it. Releases that are declared together have further
@@ -48,3 +48,16 @@ def declared_names() -> Iterator[str]:
             yield (
                 f"{attributes['dataset']}/{attributes['name']}" if "dataset" in attributes else str(attributes["name"])
             )
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script with which SHELL completes commands, options and releases.
+
+    For bash, put `source <(stirred completion bash)` into ~/.bashrc.
+    """
+    complete = get_completion_class(shell)
+    assert complete is not None
+    click.echo(complete(context.find_root().command, {}, "stirred", "_STIRRED_COMPLETE").source())

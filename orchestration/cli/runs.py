@@ -1,4 +1,4 @@
-"""What `launch` and `preflight` do: run the jobs of a release, print their progress, and report their outcome."""
+"""The work of `launch` and `preflight`: run the jobs of a release, print their progress, and report their outcome."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,8 @@ from assets.charge.assessment import AUTHORIZED_BY_COMMAND
 from assets.conventions import DRAW_ID, join_digits
 from assets.release.method import CHARGE, PREFLIGHT, PUBLICATION
 from mechanisms.accounting.losses import format_loss
-from orchestration.cli import REFUSED, UNAUTHORIZED
-from orchestration.cli.printing import print_json, terminal
-from orchestration.cli.releases import declared_names
+from orchestration.cli.printing import REFUSED, UNAUTHORIZED, make_console, print_json
+from orchestration.cli.releases import list_declared_names
 from orchestration.environment import deployment_folders, deployment_resources
 from orchestration.launch import PUBLICATION_OF, STATES, RunOutcome, Step, open_instance, run_job
 from resources.chain import RESERVE
@@ -28,13 +27,11 @@ if TYPE_CHECKING:
 
 
 def launch_release(release: str, authorization: Mapping[str, str], *, verbose: bool, as_json: bool) -> None:
-    """Launch a release, report what it charged and published, and exit.
+    """Launch a release, or several that are declared together, report what was charged and published, and exit.
 
     Args:
-        release: its name, or the name of several that are declared together.
         authorization: the configuration of the charge; empty if none was given.
         verbose: whether to print Dagster's log.
-        as_json: whether to print JSON only.
     """
     home, published = deployment_folders()
     ledger = deployment_resources(home)["ledger"]
@@ -43,7 +40,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     steps, outcome, first = _run_jobs(home, release, config, quiet=as_json)
     if not outcome.run_id:
         # The process could not load the deployment, or knows no such release: the same error is raised here.
-        declared_releases(release)
+        load_releases(release)
     if verbose:
         click.echo(outcome.log.read_text(), err=True)
     losses = [
@@ -51,8 +48,8 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
         for entry in ledger.entries()
         if entry.kind == RESERVE and entry.parse_details().authorization.get("run") in first.runs
     ]
-    planned = _planned(steps) if outcome.success else []
-    folders = [published.joinpath(*path[:-1]) for path in planned if path[-1] == PUBLICATION]
+    paths = _list_planned(steps) if outcome.success else []
+    folders = [published.joinpath(*path[:-1]) for path in paths if path[-1] == PUBLICATION]
     files = sorted({path.name for folder in folders for path in folder.iterdir() if path.is_file()})
     refusal = next((step for step in steps if step.kind == "refused"), None)
     refused = refusal.words if refusal else ""
@@ -73,7 +70,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
             }
         )
     elif outcome.success:
-        charges = any(path[-1] == CHARGE for path in planned)
+        charges = any(path[-1] == CHARGE for path in paths)
         why = "the draw was there already" if charges else "this release charges nothing"
         click.echo(f"\nCharged {', '.join(losses)}." if losses else f"\nNothing was charged: {why}.")
         click.echo(f"{passed} checks passed.")
@@ -92,12 +89,12 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
 
 def print_preflights(release: str, *, as_json: bool) -> None:
     """Print the price of each release that is declared under a name, and why it is charged."""
-    components = declared_releases(release)
+    components = load_releases(release)
     preflights = _run_preflight(release, components, quiet=as_json)
     if as_json:
         print_json(preflights[0] if len(preflights) == 1 else preflights)
         return
-    console = terminal()
+    console = make_console()
     for component, preflight in zip(components, preflights, strict=True):
         if len(preflights) > 1:
             console.print(f"\n{component.named}", style="bold", markup=False)
@@ -106,7 +103,7 @@ def print_preflights(release: str, *, as_json: bool) -> None:
             console.print(Markdown(value) if str(value).startswith("```") else str(value), markup=False)
 
 
-def declared_releases(name: str) -> "Sequence[ReleaseComponent]":
+def load_releases(name: str) -> "Sequence[ReleaseComponent]":
     """The releases that are declared under a name, from all declarations, whose import takes a second."""
     from orchestration.deployment import Deployment
 
@@ -118,9 +115,9 @@ def _configure(release: str, authorization: Mapping[str, str]) -> dict[str, Any]
 
     Declarations are loaded only for an authorization and for a name that no file declares as it is.
     """
-    if not authorization and release in declared_names():
+    if not authorization and release in list_declared_names():
         return {}
-    components = declared_releases(release)
+    components = load_releases(release)
     if not authorization:
         return {}
     from orchestration.deployment import require_single
@@ -129,7 +126,7 @@ def _configure(release: str, authorization: Mapping[str, str]) -> dict[str, Any]
     return {"ops": {operation: {"config": dict(authorization)}}}
 
 
-def _planned(steps: Sequence[Step]) -> list[list[str]]:
+def _list_planned(steps: Sequence[Step]) -> list[list[str]]:
     """The paths of the assets that runs were to make, in the order of their names."""
     return [asset.split("/") for asset in sorted({step.asset for step in steps if step.kind == "planned"})]
 
@@ -154,25 +151,20 @@ def _run_preflight(release: str, components: "Sequence[ReleaseComponent]", *, qu
 
 
 def _explain_failure(outcome: RunOutcome) -> str:
-    """What is known of a run in which no step failed."""
     if outcome.run_id:
         return "The run failed."
     return "Nothing was run: the deployment cannot be loaded. stirred check names what is wrong."
 
 
 def _run_jobs(
-    home: Path,
-    release: str,
-    config: Mapping[str, Any],
-    *,
-    quiet: bool,
+    home: Path, release: str, config: Mapping[str, Any], *, quiet: bool
 ) -> tuple[list[Step], RunOutcome, RunOutcome]:
     """Run a release's job, and if it has partitions, the jobs after it, until one fails; the last run and the first."""
     job = release.replace("/", "__")
     steps, first = _run_job(home, job, config, quiet=quiet)
     outcome = first
-    published = any(path[-1] == PUBLICATION for path in _planned(steps))
-    if not outcome.success or published or not any(component.partitioned for component in declared_releases(release)):
+    published = any(path[-1] == PUBLICATION for path in _list_planned(steps))
+    if not outcome.success or published or not any(component.partitioned for component in load_releases(release)):
         return steps, outcome, first
     with open_instance() as instance:
         states = sorted(instance.get_dynamic_partitions(f"{job}__{STATES}"))
@@ -189,7 +181,7 @@ def _run_job(
 ) -> tuple[list[Step], RunOutcome]:
     """Run a job, and print a line for each asset that was made unless it is to be quiet."""
     steps: list[Step] = []
-    console = terminal(quiet=quiet)
+    console = make_console(quiet=quiet)
     columns = (
         SpinnerColumn(),
         BarColumn(20),

@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from orchestration.cli import REFUSED
-from orchestration.cli.printing import as_json, print_json, print_table
+from orchestration.cli.printing import REFUSED, as_json, print_json, print_table
 
 
 @click.command()
@@ -23,22 +22,15 @@ def status(as_json: bool) -> None:
     if as_json:
         print_json({"releases": releases, "populations": budgets})
         return
-    print_table(
-        "Releases",
-        ["release", "editions", "published", "charged", "last run"],
-        [
-            [
-                release["release"],
-                str(release["editions"]),
-                {True: "yes", False: "no", None: "unknown"}[release["published"]],
-                ", ".join(release["charges"]) or "nothing",
-                f"{release['last_run']}, {release['last_run_at'][:16].replace('T', ' ')}"
-                if release["last_run"]
-                else "never",
-            ]
-            for release in releases
-        ],
-    )
+    rows = []
+    for release in releases:
+        published = {True: "yes", False: "no", None: "unknown"}[release["published"]]
+        charges = ", ".join(release["charges"]) or "nothing"
+        last_run = "never"
+        if release["last_run"]:
+            last_run = f"{release['last_run']}, {_to_minute(release['last_run_at'])}"
+        rows.append([release["release"], str(release["editions"]), published, charges, last_run])
+    print_table("Releases", ["release", "editions", "published", "charged", "last run"], rows)
     click.echo()
     _print_budgets(budgets)
 
@@ -59,30 +51,28 @@ def budget(as_json: bool) -> None:
     else:
         _print_budgets(budgets)
         click.echo()
+        keys = ("entry", "kind", "release", "charged", "authorized_by")
         print_table(
             "Ledger" + (", not intact" if problems else ", intact"),
             ["entry", "what", "release", "charged", "authorized by", "when (UTC)", "draw"],
             [
-                [
-                    str(entry["entry"]), str(entry["kind"]), str(entry["release"]), str(entry["charged"]),
-                    str(entry["authorized_by"]), str(entry["recorded_at"])[:16].replace("T", " "),
-                    str(entry["draw_id"])[:12],
-                ]
+                [*(str(entry[key]) for key in keys), _to_minute(entry["recorded_at"]), entry["draw_id"][:12]]
                 for entry in entries
             ],
-        )  # fmt: skip
+        )
     for problem in problems:
         click.echo(problem, err=True)
     if problems:
         sys.exit(REFUSED)
 
 
+def _to_minute(recorded_at: str) -> str:
+    return recorded_at[:16].replace("T", " ")
+
+
 def _print_budgets(budgets: list[dict[str, Any]]) -> None:
-    print_table(
-        "Populations",
-        ["population", "charged", "cap", "left", "a new charge"],
-        [[row["population"], row["charged"], row["cap"], row["left"], row["charging"]] for row in budgets],
-    )
+    keys = {"population": "population", "charged": "charged", "cap": "cap", "left": "left", "a new charge": "charging"}
+    print_table("Populations", list(keys), [[row[key] for key in keys.values()] for row in budgets])
     for row in budgets:
         if row["beside"]:
             click.echo(f"{row['population']}: {row['beside']}")

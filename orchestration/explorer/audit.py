@@ -27,7 +27,6 @@ from orchestration.explorer.reading import (
     ask_patiently,
     find_published,
     find_warehouse,
-    list_populations,
     read_entries,
     read_replays,
 )
@@ -37,51 +36,61 @@ from resources import chain
 from resources.chain import Entry
 from resources.statements import Zone
 
+_DRAWS = {
+    "Entry": "entry",
+    "Release": "release",
+    "Charged": "loss",
+    "Draw": "draw",
+    "Custody": "custody",
+    "Last replay (UTC)": "last replay",
+}
+
 
 def show() -> None:
     st.title("Audit")
     st.write("Everything on this page is checked again whenever the page is opened. Nothing is charged or changed.")
-    intact = _ledger()
-    _publications(intact)
-    _draws(intact)
-    _yourself()
+    intact = _show_ledger()
+    _show_publications(intact)
+    _show_draws(intact)
+    _show_commands()
     st.header("What this page can open")
     st.write(escape(read_settings().confinement))
 
 
-def _ledger() -> tuple[Entry, ...] | None:
+def _show_ledger() -> tuple[Entry, ...] | None:
+    """The entries; None if they cannot be read, or their chain is broken."""
     st.header("The ledger")
     try:
-        found = read_entries()
+        entries = read_entries()
     except UnavailableError as error:
         st.warning(escape(error))
         return None
-    problems = chain.find_breaks(found)
-    if problems:
-        st.error(escape(f"The chain of {len(found)} entries is broken."))
+    if problems := chain.find_breaks(entries):
+        st.error(escape(f"The chain of {len(entries)} entries is broken."))
         for problem in problems:
             st.write(escape(problem))
         return None
     st.success(
         escape(
-            f"The hashes of all {len(found)} entries were computed again. Each entry is as it was written, and each "
+            f"The hashes of all {len(entries)} entries were computed again. Each entry is as it was written, and each "
             "continues the one before."
         )
     )
-    if found:
+    if entries:
         st.write("The hash of the last entry, which stands for all of them:")
-        st.code(found[-1].hash, language=None, wrap_lines=True)
+        st.code(entries[-1].hash, language=None, wrap_lines=True)
     st.write(
         "That no entry was cut off at the end is sealed beside the keys; stirred audit checks that. What was published "
         "must be in the ledger too, which is checked below."
     )
-    _shown(found)
-    return found
+    _compare_tables(entries)
+    return entries
 
 
-def _shown(found: Sequence[Entry]) -> None:
+def _compare_tables(entries: Sequence[Entry]) -> None:
+    populations = dict.fromkeys(entry.known().population for entry in entries if entry.kind == chain.RESERVE)
     try:
-        altered, lagging = ask_patiently(lambda: find_unlike_tables(find_warehouse(), found, list_populations(found)))
+        altered, lagging = ask_patiently(lambda: find_unlike_tables(find_warehouse(), entries, populations))
     except UnavailableError as error:
         st.warning(escape(error))
         return
@@ -93,11 +102,11 @@ def _shown(found: Sequence[Entry]) -> None:
         st.success("The tables of the ledger in the public database show what the ledger holds.")
 
 
-def _publications(intact: tuple[Entry, ...] | None) -> None:
+def _show_publications(intact: tuple[Entry, ...] | None) -> None:
     st.header("The publications")
     folder = find_published()
-    found = publications(folder)
-    if not found:
+    published = publications(folder)
+    if not published:
         st.info("Nothing is published yet.")
         return
     try:
@@ -110,16 +119,14 @@ def _publications(intact: tuple[Entry, ...] | None) -> None:
     if intact is None:
         st.warning("The publications are verified below, but not compared with the ledger.")
     rows, broken = [], []
-    for dataset, release in found:
+    for dataset, release in published:
         editions, problems = edition_problems(folder, dataset, release, key, intact)
-        numbers = ", ".join(
-            str(edition.edition) for edition in sorted(editions.values(), key=lambda edition: edition.edition)
-        )
         rows.append(
             {
                 "Release": f"{dataset}/{release}",
                 "Signature, checksums and ledger": "; ".join(problems) or "intact",
-                "Editions verified": numbers or "none",
+                "Editions verified": ", ".join(map(str, sorted(edition.edition for edition in editions.values())))
+                or "none",
                 "Ledger entry": ", ".join(str(edition.ledger_entry) for edition in editions.values()),
             }
         )
@@ -128,57 +135,40 @@ def _publications(intact: tuple[Entry, ...] | None) -> None:
         st.error(escape(f"{len(broken)} problems were found, the first: {broken[0]}."))
     else:
         st.success(
-            f"All {len(found)} publications are signed with this key, every file has its checksum, and none is missing "
-            "or added." + (" Each is a draw that the ledger holds." if intact is not None else "")
+            f"All {len(published)} publications are signed with this key, every file has its checksum, and none is "
+            "missing or added." + (" Each is a draw that the ledger holds." if intact is not None else "")
         )
     show_table(rows)
 
 
-def _draws(intact: tuple[Entry, ...] | None) -> None:
+def _show_draws(intact: tuple[Entry, ...] | None) -> None:
     st.header("The draws")
     if not intact:
         st.write("There are no draws to show.")
         return
-    known = read_replays()
-    if not known:
+    replays = read_replays()
+    if not replays:
         st.info("Dagster has recorded no replay, or its records cannot be read; the checks named replay repeat draws.")
-    show_table(
-        [
-            {
-                "Entry": row["entry"],
-                "Release": row["release"],
-                "Charged": row["loss"],
-                "Draw": row["draw"],
-                "Custody": row["custody"],
-                "Last replay (UTC)": row["last replay"],
-            }
-            for row in list_charge_rows(list_budgets(intact, ()).values(), known)
-        ]
-    )
+    show_table(list_charge_rows(list_budgets(intact, ()).values(), replays), _DRAWS)
     st.caption("What Dagster recorded of replays is copied by the launcher of this page, every half minute.")
 
 
-def _yourself() -> None:
+def _show_commands() -> None:
     st.header("Do it yourself")
     folder = find_published()
-    found = publications(folder)
     st.write(
         "With the keys and the databases: every gate again, every draw that can be repeated, and the ledger's seal."
     )
     st.code("stirred audit", language="sh")
-    if not found:
+    names = ["/".join(publication) for publication in publications(folder)]
+    if not names:
         return
-    options = ["/".join(publication) for publication in found]
-    name = st.selectbox("With the public key alone, for the release", options)
-    where = folder / name
-    st.code(
-        f"stirred verify {shlex.quote(str(where))} --key {shlex.quote(str(folder / PUBLIC_KEY))}",
-        language="sh",
-        wrap_lines=True,
-    )
+    name = st.selectbox("With the public key alone, for the release", names)
+    place, key = (shlex.quote(str(folder / part)) for part in (name, PUBLIC_KEY))
+    st.code(f"stirred verify {place} --key {key}", language="sh", wrap_lines=True)
     st.write("With ordinary commands:")
     st.code(
-        f"cd {shlex.quote(str(where))}\n"
+        f"cd {place}\n"
         f"openssl pkeyutl -verify -pubin -inkey ../../{PUBLIC_KEY} -rawin -in {CHECKSUMS} -sigfile {SIGNATURE}\n"
         f"sha256sum --check --quiet {CHECKSUMS}\n"
         f"openssl pkey -pubin -in ../../{PUBLIC_KEY} -outform DER | sha256sum",

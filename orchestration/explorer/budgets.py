@@ -1,6 +1,6 @@
 """The page *Budgets*: what each population was charged, by which release, what is left, and what one more would cost.
 
-The facts are those of `assets.ledger.view`; `assets.charge.assessment` says whether another charge would fit.
+The facts are those of `assets.ledger.view`; `assets.charge.assessment` judges another charge.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,14 @@ from assets.ledger.remarks import write_remarks
 from assets.ledger.view import Budget, list_budgets, list_charge_rows, list_total_rows
 from assets.release.numbers import positive_fraction
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
-from orchestration.explorer.display import COLORS, fit_height, make_row_chart, show_chart_with_table, show_table
+from orchestration.explorer.display import (
+    COLORS,
+    fit_height,
+    make_row_chart,
+    read_link,
+    show_chart_with_table,
+    show_table,
+)
 from orchestration.explorer.reading import UnavailableError, load_populations, read_intact_entries
 from orchestration.explorer.words import escape
 from resources.chain import Entry
@@ -23,6 +30,14 @@ from resources.ledger import Reading
 
 PLANNED = "planned"
 """The key in the session of what the page Plan showed last: its population, its release and its loss."""
+_CHARGES = {
+    "Entry": "entry",
+    "Release": "release",
+    "Charged": "loss",
+    "Total with it": "total",
+    "For one": "unit",
+    "Authorized by": "authorized by",
+}
 
 
 def show() -> None:
@@ -50,9 +65,9 @@ def show() -> None:
     )
     if not populations:
         return
-    given = st.query_params.get("population", "")
     options = list(populations)
-    name = st.selectbox("Population", options, options.index(given) if given in options else 0)
+    named = read_link("population", options, options[0])
+    name = st.selectbox("Population", options, options.index(named))
     st.query_params["population"] = name
     _show_budget(budgets[name], populations[name])
     _imagine(populations[name], entries)
@@ -60,7 +75,7 @@ def show() -> None:
 
 
 def show_charge(population: Population, release: str, loss: Loss, entries: Sequence[Entry]) -> None:
-    """Show whether a charge would fit, and what it would leave.
+    """Show whether a charge would fit under the cap, and the rest that it would leave.
 
     Args:
         release: the name of the release, within the population's first dataset.
@@ -86,22 +101,11 @@ def _show_budget(budget: Budget, population: Population) -> None:
     if not budget.charges:
         st.info("Nothing was charged to this population yet.")
         return
-    rows = [
-        {
-            "Entry": row["entry"],
-            "Release": row["release"],
-            "Charged": row["loss"],
-            "Total with it": row["total"],
-            "For one": row["unit"],
-            "Authorized by": row["authorized by"],
-        }
-        for row in list_charge_rows([budget])
-    ]
-    chart = _chart(budget)
-    if chart is None:
-        show_table(rows)
+    rows = list_charge_rows([budget])
+    if chart := _make_chart(budget):
+        show_chart_with_table(chart, "What each charge added to the total, under the cap", rows, _CHARGES)
     else:
-        show_chart_with_table(chart, "What each charge added to the total, under the cap", rows)
+        show_table(rows, _CHARGES)
     with st.expander("What adds up, and what does not"):
         for row in list_total_rows(budget.comparison):
             st.write(escape(f"{row['loss']} for one {row['unit']} counts {row['counts']}."))
@@ -109,13 +113,14 @@ def _show_budget(budget: Budget, population: Population) -> None:
             st.write(escape(remark))
 
 
-def _chart(budget: Budget) -> alt.LayerChart | None:
+def _make_chart(budget: Budget) -> alt.LayerChart | None:
+    """The charges as bars from the total before to the total with them; None without a cap, or such a total."""
     if budget.cap is None:
         return None
     rows: list[dict[str, str | float]] = []
     before = 0.0
     for charge in budget.charges:
-        total = budget.through(charge).total
+        total = budget.as_of(charge).total
         if total is None:
             return None
         after = before if isinstance(charge.loss, InfiniteLoss) else float(total)
@@ -134,22 +139,20 @@ def _chart(budget: Budget) -> alt.LayerChart | None:
 def _imagine(population: Population, entries: Sequence[Entry]) -> None:
     st.subheader("Add an imagined release")
     st.write("Nothing is charged by this. The page Plan says what a declaration would charge.")
-    if PLANNED in st.session_state:
-        planned_population, release, planned_loss = st.session_state[PLANNED]
-        if planned_population == population.name:
-            st.write(escape(f"The plan of {release} that was shown last would charge {format_loss(planned_loss)}."))
-            show_charge(population, release.partition("/")[2], planned_loss, entries)
+    planned_population, release, planned_loss = st.session_state.get(PLANNED, ("", "", None))
+    if planned_population == population.name:
+        st.write(escape(f"The plan of {release} that was shown last would charge {format_loss(planned_loss)}."))
+        show_charge(population, release.partition("/")[2], planned_loss, entries)
     name = st.text_input("Its name", "next_release", max_chars=60)
-    measure = st.selectbox(
-        "Its loss is an", ["ε", "ρ"], format_func=lambda sign: f"{sign} ({'pure' if sign == 'ε' else 'zCDP'})"
-    )
+    measures = {"ε": "pure", "ρ": "zCDP"}
+    symbol = st.selectbox("Its loss is an", list(measures), format_func=lambda symbol: f"{symbol} ({measures[symbol]})")
     text = st.text_input("The loss, such as 1, 0.5 or 1/2", "1", max_chars=40)
     try:
         amount = positive_fraction(text)
     except ValueError as error:
         st.error(escape(f"The loss {text} cannot be read: {error}."))
         return
-    loss = PureLoss(amount) if measure == "ε" else ConcentratedLoss(amount)
+    loss = PureLoss(amount) if symbol == "ε" else ConcentratedLoss(amount)
     show_charge(population, name or "next_release", loss, entries)
 
 

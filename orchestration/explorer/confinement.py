@@ -1,11 +1,11 @@
-"""What the explorer's process can open: an allow-list of folders and files, enforced by the kernel where it can.
+"""The files that the explorer's process can open: an allow-list, which the kernel enforces where it can.
 
 On Linux with Landlock (5.13 or newer), the process gives up every access to files that is not on the list, and, from
 Linux 6.7 on, every TCP connection but those that come in at its own port. It cannot take that back, and neither can
 whatever it starts. On other systems an audit hook of Python refuses the files of the deployment that the explorer must
 not read; that keeps mistakes of Python code out, and not code that means to get around it.
 
-Landlock has no rule that takes a part of an allowed folder away, so `exclude` lists what is beside it instead. A rule
+Landlock has no rule that takes a part of an allowed folder away, so `exclude` lists its neighbors instead. A rule
 belongs to the file that had the name when the rule was made, not to the name.
 
 This module imports nothing but the standard library: it is applied before anything else is loaded, because a thread
@@ -19,6 +19,7 @@ import os
 import platform
 import signal
 import stat
+import struct
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -43,19 +44,6 @@ _NETWORK, _BIND, _CONNECT = 4, 1, 2
 
 class ConfinementError(Exception):
     """The process could not be confined, although its kernel has Landlock."""
-
-
-class _Ruleset(ctypes.Structure):
-    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64))
-
-
-class _Beneath(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
-
-
-class _Port(ctypes.Structure):
-    _fields_ = (("allowed", ctypes.c_uint64), ("port", ctypes.c_uint64))
 
 
 def find_landlock_version() -> int:
@@ -112,10 +100,10 @@ def exclude(folders: Collection[Path], left_out: Collection[Path]) -> list[Path]
     A folder that contains something to be left out is replaced by everything that is in it now, and so on.
     """
     out = [path.resolve() for path in left_out]
-    return [path for folder in folders for path in _covering(folder.resolve(), out)]
+    return [path for folder in folders for path in _list_covering(folder.resolve(), out)]
 
 
-def _covering(path: Path, out: Sequence[Path]) -> Iterator[Path]:
+def _list_covering(path: Path, out: Sequence[Path]) -> Iterator[Path]:
     if any(path.is_relative_to(left_out) for left_out in out):
         return
     if not any(left_out.is_relative_to(path) for left_out in out):
@@ -125,24 +113,21 @@ def _covering(path: Path, out: Sequence[Path]) -> Iterator[Path]:
         for child in sorted(path.iterdir()):
             # A link is not followed: what it leads to may be left out too.
             if not child.is_symlink():
-                yield from _covering(child, out)
+                yield from _list_covering(child, out)
 
 
 def _confine_by_kernel(version: int, readable: Collection[Path], writable: Collection[Path], port: int) -> None:
     rights = _RIGHTS[max(since for since in _RIGHTS if since <= version)]
     network = _BIND | _CONNECT if version >= _NETWORK else 0
-    asked = _Ruleset(rights, network)
-    size = ctypes.sizeof(asked) if network else ctypes.sizeof(ctypes.c_uint64)
-    ruleset = _call(_CREATE_RULESET, ctypes.byref(asked), ctypes.c_size_t(size), ctypes.c_uint32(0))
+    attributes = struct.pack("=QQ", rights, network) if network else struct.pack("=Q", rights)
+    ruleset = _call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     if ruleset < 0:
         raise ConfinementError("the kernel refuses the rules")
     for paths, allowed in ((readable, _READS & rights), (writable, rights & ~_EXECUTE & ~_DEVICE)):
         for path in paths:
             _allow(ruleset, path, allowed)
-    if network:
-        rule = _Port(_BIND, port)
-        if _call(_ADD_RULE, ruleset, _PORT, ctypes.byref(rule), ctypes.c_uint32(0)):
-            raise ConfinementError(f"the kernel refuses the rule for port {port}")
+    if network and _call(_ADD_RULE, ruleset, _PORT, struct.pack("=QQ", _BIND, port), ctypes.c_uint32(0)):
+        raise ConfinementError(f"the kernel refuses the rule for port {port}")
     if ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) or _call(_RESTRICT_SELF, ruleset, ctypes.c_uint32(0)):
         raise ConfinementError("the kernel does not confine the process")
     os.close(ruleset)
@@ -157,8 +142,7 @@ def _allow(ruleset: int, path: Path, allowed: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             allowed &= _OF_FILES
-        rule = _Beneath(allowed, descriptor)
-        if _call(_ADD_RULE, ruleset, _BENEATH, ctypes.byref(rule), ctypes.c_uint32(0)):
+        if _call(_ADD_RULE, ruleset, _BENEATH, struct.pack("=Qi", allowed, descriptor), ctypes.c_uint32(0)):
             raise ConfinementError(f"the kernel refuses the rule for {path}")
     finally:
         os.close(descriptor)
@@ -172,8 +156,8 @@ def _call(number: int, *arguments: Any) -> int:
 
 def _refuse_in_python(refused: Collection[Path], *allowed: Collection[Path]) -> None:
     """Refuse to open what lies at or in `refused`, unless it is allowed by name, and to connect to other machines."""
-    out = [os.path.realpath(path) for path in refused]
-    kept = [os.path.realpath(path) for paths in allowed for path in paths]
+    refused_paths = [os.path.realpath(path) for path in refused]
+    open_paths = [os.path.realpath(path) for paths in allowed for path in paths]
 
     def within(path: str, folders: Sequence[str]) -> bool:
         return any(path == folder or path.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
@@ -183,7 +167,7 @@ def _refuse_in_python(refused: Collection[Path], *allowed: Collection[Path]) -> 
             for name in arguments[:2]:
                 if isinstance(name, str | bytes | os.PathLike):
                     path = os.path.realpath(os.fsdecode(name))
-                    if within(path, out) and not within(path, kept):
+                    if within(path, refused_paths) and not within(path, open_paths):
                         raise PermissionError(13, "the explorer does not open this file", path)
         elif event == "socket.connect" and isinstance(arguments[1], tuple):
             raise PermissionError(13, "the explorer connects to nothing")

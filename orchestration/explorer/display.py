@@ -1,6 +1,7 @@
 """How the explorer's pages show things: tables with whole labels, axes of charts, and choices kept in the address."""
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,47 +19,46 @@ _LABEL, _TITLE, _WHOLE = 28, 44, 48
 """How many letters a line of a label, a line of a chart's title, and a choice in a box have on a phone."""
 
 
-def show_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table in which every label is whole. Its texts are shown as they are."""
+def show_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> None:
+    """A table in which every label is whole. Its texts are shown as they are.
+
+    Args:
+        columns: by heading, the key of the rows that is shown; without them, every key is a heading.
+    """
+    if columns is not None:
+        rows = [{heading: row[key] for heading, key in columns.items()} for row in rows]
     frame = pd.DataFrame([{escape(key): escape(value) for key, value in row.items()} for row in rows])
     st.table(frame, hide_index=True)
-
-
-def show_chart(chart: alt.Chart | alt.LayerChart, words: str) -> None:
-    """Draw a chart as wide as the page, with dark labels; `words` say what it shows to who cannot see it."""
-    dark = chart.configure_axis(labelColor=_INK, titleColor=_INK).configure_legend(labelColor=_INK, titleColor=_INK)
-    st.altair_chart(dark, width="stretch", alt=words)
 
 
 def show_chart_with_table(
     chart: alt.Chart | alt.LayerChart,
     words: str,
     rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str] | None = None,
     *,
     of: str = "chart",
     expanded: bool = False,
 ) -> None:
-    show_chart(chart, f"{words}; the table follows.")
+    """A chart as wide as the page, with dark labels, above its table; `words` describe it to who cannot see it."""
+    dark = chart.configure_axis(labelColor=_INK, titleColor=_INK).configure_legend(labelColor=_INK, titleColor=_INK)
+    st.altair_chart(dark, width="stretch", alt=f"{words}; the table follows.")
     with st.expander(f"The table behind the {of}", expanded=expanded):
-        show_table(rows)
+        show_table(rows, columns)
 
 
 def make_row_chart(rows: Sequence[Mapping[str, Any]], tooltips: Mapping[str, str]) -> alt.Chart:
-    """A chart with a row for each `name` of the rows, in their order.
+    """A chart with a row for each `name` of the rows, in their order. A long name is broken into lines, and never cut.
 
     Args:
         tooltips: by the name of a field, its title where a mark is pointed at.
     """
     names = list(dict.fromkeys(str(row["name"]) for row in rows))
+    axis = alt.Axis(labelLimit=0, labelExpr=break_labels(names), labelOverlap=False, title=None, ticks=False)
     return alt.Chart(pd.DataFrame(rows)).encode(
-        y=alt.Y("name:N", sort=names, axis=make_axis(names)),
+        y=alt.Y("name:N", sort=names, axis=axis),
         tooltip=[alt.Tooltip(f"{field}:N", title=title) for field, title in tooltips.items()],
     )
-
-
-def make_axis(names: Sequence[str]) -> alt.Axis:
-    """The axis of a chart's rows: a long name is broken into lines, and never cut."""
-    return alt.Axis(labelLimit=0, labelExpr=break_labels(names), labelOverlap=False, title=None, ticks=False)
 
 
 def break_labels(names: Sequence[str], letters: int = _LABEL) -> str:
@@ -78,20 +78,13 @@ def make_title(text: str) -> alt.TitleParams:
 
 def wrap(text: str, width: int) -> list[str]:
     """A text in lines of at most so many letters, if no word is longer."""
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(line) + len(word) + 1 > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return [*lines, line]
+    return textwrap.wrap(" ".join(text.split()), width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def read_link(name: str, options: Sequence[str], otherwise: str) -> str:
     """The value of one of the options that the page's address names, or else another one."""
-    given = st.query_params.get(name, otherwise)
-    return given if given in options else otherwise
+    named = st.query_params.get(name, otherwise)
+    return named if named in options else otherwise
 
 
 def choose(
@@ -100,22 +93,20 @@ def choose(
     """One of the options, by its value; at first that of the page's address. The choice becomes part of `link`.
 
     Args:
-        words: what is chosen, in words.
-        options: by value, what is shown for it.
-        link: what the page's address will say.
+        options: by value, its label.
+        link: the future address of the page.
         name: the name of the choice in the address.
-        scope: what the choice belongs to; in another scope it begins anew.
+        scope: the prefix of its key; in another scope it begins anew.
         default: the position of the option that is chosen if the address names none.
     """
     values = list(options)
-    asked = st.query_params.get(name)
-    if asked is not None and asked not in values and not st.session_state.get(OPENED):
-        st.warning(escape(f"{words}: the link names {asked}, which is not there; {options[values[default]]} is shown."))
-    given = read_link(name, values, values[default])
+    named = st.query_params.get(name)
+    if named is not None and named not in values and not st.session_state.get(OPENED):
+        st.warning(escape(f"{words}: the link names {named}, which is not there; {options[values[default]]} is shown."))
     value = st.selectbox(
         escape(words),
         values,
-        values.index(given),
+        values.index(read_link(name, values, values[default])),
         format_func=lambda option: options.get(option, option),
         key=f"{scope}{name}",
     )

@@ -1,8 +1,8 @@
 """Starts the explorer: chooses what it may open, runs its process, and opens a browser on it.
 
-The launcher itself is not confined. It leaves the master key out of the environment of the process, tells it what
-Dagster recorded of replays, whose storage the process cannot open, and starts it again when a database was made or
-replaced, because a confined process can only open the files that were there when it began.
+The launcher itself is not confined. It leaves the master key out of the environment of the process, copies the replays
+that Dagster recorded, whose storage the process cannot open, and starts it again when a database was made or replaced,
+because a confined process can only open the files that were there when it began.
 """
 
 import contextlib
@@ -58,7 +58,8 @@ def explore(
     """
     if boundaries is not None and not boundaries.is_dir():
         raise ExplorerError(f"{boundaries} is no folder")
-    for path in list_left_out(home, datasets):
+    left_out = list_left_out(home, datasets)
+    for path in left_out:
         if path.resolve().is_relative_to(published.resolve()):
             raise ExplorerError(
                 f"the folder of publications, {published}, contains {path}, which the explorer must not open; publish "
@@ -67,59 +68,51 @@ def explore(
     # Whoever ends the launcher ends its process too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with TemporaryDirectory(prefix="stirred-explorer-") as temporary:
-        known = Settings(
+        settings = Settings(
             home=str(home),
             published=str(published),
             temporary=temporary,
             boundaries=str(boundaries.absolute()) if boundaries else "",
-            left_out=tuple(map(str, list_left_out(home, datasets))),
+            left_out=tuple(map(str, left_out)),
             port=find_port(port),
         )
-        _write_replays(known, replays)
-        address, announced = f"http://127.0.0.1:{known.port}", False
+        _write_replays(settings, replays)
+        address, announced = f"http://127.0.0.1:{settings.port}", False
         while True:
-            with _process(known) as process:
-                _wait_for(known.port, process)
+            with _run_process(settings) as process:
+                _wait_for(settings.port, process)
                 if not announced:
                     announce(address)
                     announced = True
                     if browser:
                         webbrowser.open(address)
-                _until_databases_change(known, process, replays)
+                _wait_until_databases_change(settings, process, replays)
 
 
 def list_left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Path]:
-    """What the explorer must not open: all of the deployment's own folders, and the source files."""
-    folders = [
-        home,
-        *(Path(os.environ[name]) for name in ("DAGSTER_HOME", "STIRRED_SPILL_FOLDER") if name in os.environ),
-    ]
-    files = [
-        path
-        for dataset in datasets
-        for table in dataset.tables.values()
-        for path in (table.path, table.geography_path)
-        if path is not None
-    ]
-    return [PROJECT / path for path in [*folders, *map(Path, files)]]
+    """The deployment's own folders, and the source files, which the explorer must not open."""
+    folders = [os.environ[name] for name in ("DAGSTER_HOME", "STIRRED_SPILL_FOLDER") if name in os.environ]
+    tables = [table for dataset in datasets for table in dataset.tables.values()]
+    files = [path for table in tables for path in (table.path, table.geography_path) if path is not None]
+    return [PROJECT / path for path in (home, *map(Path, folders), *map(Path, files))]
 
 
-def make_environment(known: Settings) -> dict[str, str]:
+def make_environment(settings: Settings) -> dict[str, str]:
     """The environment of the explorer's process: without the master key, credentials and settings of Streamlit."""
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if name not in (MASTER_KEY, "DAGSTER_HOME") and not name.startswith(("STREAMLIT_", "PG"))
     }
-    return kept | {
-        "HOME": known.temporary,
-        "TMPDIR": known.temporary,
-        "MPLCONFIGDIR": known.temporary,
+    return inherited | {
+        "HOME": settings.temporary,
+        "TMPDIR": settings.temporary,
+        "MPLCONFIGDIR": settings.temporary,
         "PYTHONPATH": str(PROJECT),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "STIRRED_HOME": known.home,
-        "STIRRED_PUBLISHED": known.published,
-        VARIABLE: known.as_text(),
+        "STIRRED_HOME": settings.home,
+        "STIRRED_PUBLISHED": settings.published,
+        VARIABLE: settings.as_text(),
     }
 
 
@@ -135,10 +128,11 @@ def find_port(port: int) -> int:
 
 
 @contextlib.contextmanager
-def _process(known: Settings) -> Iterator[subprocess.Popen[bytes]]:
+def _run_process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-W", "ignore", *COMMAND]
     # Streamlit greets on its standard output. What goes wrong is written to the other one.
-    process = subprocess.Popen(command, cwd=known.temporary, env=make_environment(known), stdout=subprocess.DEVNULL)
+    environment = make_environment(settings)
+    process = subprocess.Popen(command, cwd=settings.temporary, env=environment, stdout=subprocess.DEVNULL)
     try:
         yield process
     finally:
@@ -150,11 +144,15 @@ def _process(known: Settings) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
+def _require_running(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        raise ExplorerError(f"its process ended with the exit code {process.returncode}")
+
+
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _TO_START
     while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise ExplorerError(f"its process ended with the exit code {process.returncode}")
+        _require_running(process)
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
@@ -162,38 +160,38 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     raise ExplorerError(f"its process does not answer on port {port}")
 
 
-def _until_databases_change(
-    known: Settings, process: subprocess.Popen[bytes], replays: Callable[[], Mapping[str, str]]
+def _wait_until_databases_change(
+    settings: Settings, process: subprocess.Popen[bytes], replays: Callable[[], Mapping[str, str]]
 ) -> None:
-    began, read_at = _identities(known), time.monotonic()
-    while _identities(known) == began:
-        if process.poll() is not None:
-            raise ExplorerError(f"its process ended with the exit code {process.returncode}")
+    first, read_at = _identify_files(settings), time.monotonic()
+    while _identify_files(settings) == first:
+        _require_running(process)
         time.sleep(_BETWEEN_LOOKS)
         if time.monotonic() - read_at > _BETWEEN_REPLAYS:
-            _write_replays(known, replays)
+            _write_replays(settings, replays)
             read_at = time.monotonic()
 
 
-def _identities(known: Settings) -> list[tuple[int, int] | None]:
-    found: list[tuple[int, int] | None] = []
-    for path in (*known.databases, Path(known.published)):
+def _identify_files(settings: Settings) -> list[tuple[int, int] | None]:
+    """The device and inode of each database and of the publications; None for what is not there."""
+    identities: list[tuple[int, int] | None] = []
+    for path in (*settings.databases, Path(settings.published)):
         try:
             status = path.stat()
-            found.append((status.st_dev, status.st_ino))
+            identities.append((status.st_dev, status.st_ino))
         except OSError:
-            found.append(None)
-    return found
+            identities.append(None)
+    return identities
 
 
-def _write_replays(known: Settings, replays: Callable[[], Mapping[str, str]]) -> None:
+def _write_replays(settings: Settings, replays: Callable[[], Mapping[str, str]]) -> None:
     """Leave the replays for the process. It never reads half a file."""
-    path = Path(known.temporary) / REPLAYS
+    path = Path(settings.temporary) / REPLAYS
     arriving = path.with_suffix(".arriving")
     try:
-        found = replays()
+        recorded = dict(replays())
     except Exception:
         # Dagster's storage may be busy or damaged. The pages then show what was known before, or nothing.
         return
-    arriving.write_text(json.dumps(dict(found)))
+    arriving.write_text(json.dumps(recorded))
     arriving.replace(path)

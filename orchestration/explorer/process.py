@@ -45,34 +45,29 @@ _SYSTEM = (
 def main() -> None:
     """Confine this process and serve the pages until it is ended."""
     end_with_parent()
-    known = read_settings()
-    confinement = confine(
-        list_readable(known), [Path(known.temporary)], [Path(path) for path in known.left_out], known.port
-    )
-    os.environ[VARIABLE] = replace(known, confinement=confinement).as_text()
+    settings = read_settings()
+    left_out = [Path(path) for path in settings.left_out]
+    confinement = confine(list_readable(settings), [Path(settings.temporary)], left_out, settings.port)
+    os.environ[VARIABLE] = replace(settings, confinement=confinement).as_text()
     # Only now: it starts threads.
     from streamlit.web.cli import main as streamlit
 
-    streamlit(["run", str(APP), *list_flags(known.port)], standalone_mode=True)
+    streamlit(["run", str(APP), *list_flags(settings.port)], standalone_mode=True)
 
 
-def list_readable(known: Settings) -> Sequence[Path]:
+def list_readable(settings: Settings) -> Sequence[Path]:
     """The files and folders that the process can read besides its temporary folder."""
     programs = [PROJECT / name for name in _PROGRAMS]
-    python = [Path(path) for path in (sys.prefix, sys.base_prefix)]
-    system = [Path(path) for path in _SYSTEM]
-    boundaries = [Path(known.boundaries)] if known.boundaries else []
-    databases = [
-        path for database in known.databases for path in (database, database.with_name(f"{database.name}.wal"))
-    ]
-    left_out = [Path(path) for path in known.left_out]
-    allowed = exclude([*system, *python, *programs, *boundaries], left_out)
-    return [*allowed, Path(known.published), *databases]
+    boundaries = [settings.boundaries] if settings.boundaries else []
+    others = [Path(path) for path in (*_SYSTEM, sys.prefix, sys.base_prefix, *boundaries)]
+    logs = [database.with_name(f"{database.name}.wal") for database in settings.databases]
+    allowed = exclude([*others, *programs], [Path(path) for path in settings.left_out])
+    return [*allowed, Path(settings.published), *settings.databases, *logs]
 
 
 def list_flags(port: int) -> list[str]:
     """Streamlit's settings: this machine's own address, nothing fetched, watched or reported, and no way to deploy."""
-    given = {
+    flags = {
         "server.address": "127.0.0.1",
         "server.port": str(port),
         "server.allowedHosts": "127.0.0.1",
@@ -98,7 +93,7 @@ def list_flags(port: int) -> list[str]:
         # Streamlit draws headings of tables in a paler shade of this; of a lighter one, they would be hard to read.
         "theme.textColor": "#000000",
     }
-    return [part for name, value in given.items() for part in (f"--{name}", value)]
+    return [part for name, value in flags.items() for part in (f"--{name}", value)]
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """Published tables as their data dictionaries describe them, and questions to their files.
 
 A table has places (the columns that say where), groups (the columns that say of whom), and numbers: an estimate with
-its interval, or a count alone. Which column is which follows from `datapackage.json`: what rows are identified by, the
-labels of values, and the four names of the project's convention for errors. Rows are found by DuckDB in the file; a
-table is never loaded whole.
+its interval, or a count alone. The kind of a column follows from `datapackage.json`: from the primary key, the labels
+of values, and the four names of the project's convention for errors. DuckDB finds rows in the file; a table is never
+loaded whole.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,19 +30,16 @@ MOST_VALUES = 5000
 _NAMED_BY = {"region_id": "region", "geoid": "name", "iteration_code": "iteration", "cell": "label"}
 """By column of codes, the column that has their names in words."""
 _LEVELS = {"region_id": "region_type", "geoid": "level"}
-"""By column of places, the column that says of which level a place is."""
+"""By column of places, the column with the level of a place."""
 _COUNT = "count"
 _MOST_COLUMNS = 8
 """Tables that are identified by more columns than this are for computing, and shown as lists."""
+_BOUND = Fragment("value_")
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column, as the dictionary describes it.
-
-    Attributes:
-        labels: by value as text, its label; empty if values are not listed.
-    """
+    """A column, as the dictionary describes it, with the labels by value as text; none if values are not listed."""
 
     name: str
     type: str
@@ -54,10 +51,10 @@ class Field:
     def words(self) -> str:
         """Its name in words: the title, a short description, or else the name."""
         short = re.sub("^Number of the (table's )?", "", self.description).split("(")[0].split(";")[0].rstrip(". ")
-        found = self.title or (short if 0 < len(short) <= 40 else self.name.replace("_", " "))
-        return found[:1].upper() + found[1:]
+        words = self.title or (short if 0 < len(short) <= 40 else self.name.replace("_", " "))
+        return words[:1].upper() + words[1:]
 
-    def value(self, text: str) -> Any:
+    def parse(self, text: str) -> Any:
         """A value as the file has it."""
         if self.type == "boolean":
             return text == "True"
@@ -71,12 +68,11 @@ class Product:
     Attributes:
         release: `dataset/release`.
         file: the Parquet file, of which questions are asked.
-        level: the column that says of which level a place is; "" if there is none.
-        place: the columns that say which place a row is about.
-        groups: the columns that say which group it is about.
+        level: the column with the level of a place; "" if there is none.
+        place, groups: the columns that identify the place and the group of a row.
         wide: the columns of numbers, if a row has the numbers of several groups side by side.
         numbers: the columns of numbers of a long table: the four of the convention, or the count.
-        interval: by which method the errors were made; "" if the dictionary does not say.
+        interval: the method of the errors; "" if the dictionary names none.
     """
 
     release: str
@@ -107,6 +103,10 @@ class Product:
         flag = f"{group}_total"
         return flag if flag in self.fields else ""
 
+    def find_names(self, columns: Sequence[str]) -> list[str]:
+        """The columns that have the names of the codes in some columns, where there are such."""
+        return [name for code in columns if (name := _NAMED_BY.get(code, "")) in self.fields]
+
     def label(self, column: str, value: Any, names: Mapping[str, str] | None = None) -> str:
         """A value in words, or as it is if nothing names it."""
         text = str(value)
@@ -114,16 +114,14 @@ class Product:
 
     def match(self, values: Mapping[str, str]) -> dict[str, Any]:
         """The equations for chosen values by column, in which `TOTAL` stands for all values of a group together."""
-        found: dict[str, Any] = {}
+        equations: dict[str, Any] = {}
         for column, text in values.items():
             flag = self.find_total_flag(column)
             if text == TOTAL and flag:
-                found[flag] = True
-                continue
-            found[column] = self.fields[column].value(text)
-            if flag:
-                found[flag] = False
-        return found
+                equations[flag] = True
+            else:
+                equations |= {column: self.fields[column].parse(text), **self.exclude_totals([column])}
+        return equations
 
     def exclude_totals(self, columns: Sequence[str]) -> dict[str, Any]:
         """The equations that leave out the totals over some columns."""
@@ -131,28 +129,24 @@ class Product:
 
     def list_options(self, column: str, equal: Mapping[str, Any] | None = None) -> dict[str, str]:
         """The values of a column as text, each with a label of its own, that occur among rows with the given values."""
-        named = _NAMED_BY.get(column, "")
-        names = [column, named] if named in self.fields and not self.fields[column].labels else [column]
-        equal = {**(equal or {}), **self.exclude_totals([column])}
+        labels = self.fields[column].labels
+        names = [] if labels else self.find_names([column])
         before = ["depth"] if column == self.level and "depth" in self.fields else []
-        found = {
-            str(row[column]): str(row.get(named) or self.label(column, row[column]))
-            for row in self._values([*before, *names], equal)
+        rows = self._list_values([*before, column, *names], {**(equal or {}), **self.exclude_totals([column])})
+        options = {
+            str(row[column]): str((row[names[0]] if names else None) or self.label(column, row[column]))
+            for row in rows
             if row[column] is not None
         }
-        listed = [value for value in self.fields[column].labels if value in found]
-        return distinguish(
-            {value: found[value] for value in [*listed, *(value for value in found if value not in listed)]}
-        )
+        in_order = dict.fromkeys([*(value for value in labels if value in options), *options])
+        return distinguish({value: options[value] for value in in_order})
 
     def list_places(self, equal: Mapping[str, Any]) -> dict[str, str]:
         """The places among rows with the given values: their codes joined by /, each with a name of its own."""
-        named = [name for code in self.place if (name := _NAMED_BY.get(code, "")) in self.fields]
-        found = {}
-        for row in self._values([*self.place, *named], {**equal, **self.exclude_totals(self.place)}):
-            if None not in [row[column] for column in self.place]:
-                found[self.code_place(row)] = self.name_place(row)
-        return distinguish(found)
+        columns = [*self.place, *self.find_names(self.place)]
+        rows = self._list_values(columns, {**equal, **self.exclude_totals(self.place)})
+        coded = [row for row in rows if None not in [row[column] for column in self.place]]
+        return distinguish({self.code_place(row): self.name_place(row) for row in coded})
 
     def code_place(self, row: Mapping[str, Any]) -> str:
         return "/".join(str(row[column]) for column in self.place)
@@ -160,32 +154,22 @@ class Product:
     def name_place(self, row: Mapping[str, Any]) -> str:
         parts = []
         for code in self.place:
-            name = row.get(_NAMED_BY.get(code, ""))
+            name, field = row.get(_NAMED_BY.get(code, "")), self.fields[code]
             label = str(name or self.label(code, row[code]))
-            parts.append(
-                label
-                if name or self.fields[code].labels or len(self.place) == 1
-                else f"{self.fields[code].words} {label}"
-            )
+            alone = name or field.labels or len(self.place) == 1
+            parts.append(label if alone else f"{field.words} {label}")
         return ", ".join(parts)
 
     def read_rows(self, number: str, equal: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
-        """The rows with the given values, with the greatest numbers first.
-
-        Args:
-            equal: by column, its value.
-            most: at most so many rows.
-        """
-        shown = [number, *(column for column in self.numbers if column != number)] if self.numbers else [number]
-        named = [name for code in (*self.place, *self.groups) if (name := _NAMED_BY.get(code, "")) in self.fields]
-        columns = [*shown, *self.place, *self.groups, *(column for column in named if column not in shown)]
-
-        return self._ask("explorer/rows", most, list(dict.fromkeys(columns)), equal)
+        """At most so many rows with the given values by column, with the greatest numbers first."""
+        codes = (*self.place, *self.groups)
+        columns = dict.fromkeys([number, *self.numbers, *codes, *self.find_names(codes)])
+        return self._ask("explorer/rows", most, list(columns), equal)
 
     def read_first(self, most: int) -> list[dict[str, Any]]:
         return self._ask(_FIRST, most, (), {})
 
-    def _values(self, columns: Sequence[str], equal: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _list_values(self, columns: Sequence[str], equal: Mapping[str, Any]) -> list[dict[str, Any]]:
         return self._ask("explorer/values", MOST_VALUES, columns, equal)
 
     def _ask(
@@ -214,50 +198,38 @@ class Publication:
 
 
 def list_publications() -> list[Publication]:
-    """Everything that is published, by dataset and release. A folder without a dictionary is left out."""
+    """All publications, by dataset and release. A folder without a dictionary is left out."""
     folder = find_published()
-    found = []
-    for dataset, release in publications(folder):
-        dictionary = folder / dataset / release / DICTIONARY
-        if dictionary.is_file():
-            found.append(_publication(f"{dataset}/{release}", dictionary, dictionary.stat().st_mtime_ns))
-    return found
-
-
-def join_codes(row: Mapping[str, Any], product: Product) -> str:
-    """The code of a row's place, as maps have it: the codes of all its levels, one after the other."""
-    return "".join(str(row[column]) for column in product.place)
+    dictionaries = {f"{dataset}/{name}": folder / dataset / name / DICTIONARY for dataset, name in publications(folder)}
+    return [
+        _read_publication(release, dictionary, dictionary.stat().st_mtime_ns)
+        for release, dictionary in dictionaries.items()
+        if dictionary.is_file()
+    ]
 
 
 @lru_cache(maxsize=64)
-def _publication(release: str, dictionary: Path, changed: int) -> Publication:
-    try:
-        return _described(release, dictionary)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration) as error:
-        why = error if isinstance(error, DictionaryError) else f"{DICTIONARY} cannot be read ({type(error).__name__})"
-        return Publication(release, release, problem=f"{release}: {why}. Its tables are not shown.")
-
-
-class DictionaryError(ValueError):
-    """A data dictionary says what no publication of Stirred says."""
-
-
-def _described(release: str, dictionary: Path) -> Publication:
-    package = json.loads(dictionary.read_text())
+def _read_publication(release: str, dictionary: Path, changed: int) -> Publication:
+    """A publication as of a change of its dictionary."""
     described: dict[str, list[dict[str, Any]]] = {}
-    for resource in package["resources"]:
-        if resource["path"] != Path(resource["path"]).name:
-            raise DictionaryError(f"{DICTIONARY} names a file outside its folder")
-        described.setdefault(Path(resource["path"]).stem, []).append(resource)
-    products = [_product(release, dictionary.parent, name, resources) for name, resources in described.items()]
-    products.sort(key=lambda product: (not product.has_errors, not product.is_counted))
-    return Publication(release, str(package.get("title", release)), tuple(products))
+    try:
+        package = json.loads(dictionary.read_text())
+        for resource in package["resources"]:
+            described.setdefault(Path(resource["path"]).stem, []).append(resource)
+        if all(resource["path"] == Path(resource["path"]).name for resource in package["resources"]):
+            products = [_read_product(release, dictionary.parent, *named) for named in described.items()]
+            products.sort(key=lambda product: (not product.has_errors, not product.is_counted))
+            return Publication(release, str(package.get("title", release)), tuple(products))
+        problem = "names a file outside its folder"
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration) as error:
+        problem = f"cannot be read ({type(error).__name__})"
+    return Publication(release, release, problem=f"{release}: {DICTIONARY} {problem}. Its tables are not shown.")
 
 
-def _product(release: str, folder: Path, name: str, resources: Sequence[Mapping[str, Any]]) -> Product:
+def _read_product(release: str, folder: Path, name: str, resources: Sequence[Mapping[str, Any]]) -> Product:
     described = next((resource for resource in resources if "schema" in resource), resources[0])
     schema = described.get("schema", {})
-    fields = {field.name: field for field in map(_field, schema.get("fields", ()))}
+    fields = {field.name: field for field in map(_read_field, schema.get("fields", ()))}
     files = tuple(folder / resource["path"] for resource in resources)
     key = [column for column in schema.get("primaryKey", ()) if column in fields]
     place = tuple(code for code in _LEVELS if code in fields)[:1]
@@ -268,10 +240,10 @@ def _product(release: str, folder: Path, name: str, resources: Sequence[Mapping[
         identifying = [
             column for column in fields if f"{column}_total" in fields or (column not in key and fields[column].labels)
         ]
-    place = place or _guessed_place(fields, identifying)
+    place = place or _guess_place(fields, identifying)
     numbers = tuple(column for column in ERRORS if column in fields) if ESTIMATE in fields else ()
     numbers = numbers or ((_COUNT,) if _COUNT in fields and len(identifying) <= _MOST_COLUMNS else ())
-    wide = () if numbers else tuple(_wide(fields, [*key, "depth"]))
+    integers = (field.name for field in fields.values() if field.type == "integer")
     return Product(
         release=release,
         name=name,
@@ -283,28 +255,21 @@ def _product(release: str, folder: Path, name: str, resources: Sequence[Mapping[
         level=level,
         place=place if numbers or level else (),
         groups=tuple(column for column in identifying if column not in (*place, level)),
-        wide=wide if level else (),
+        wide=tuple(column for column in integers if column not in (*key, "depth")) if level and not numbers else (),
         numbers=numbers,
         interval=str(described.get("interval", {}).get("method", "")),
     )
 
 
-def _field(described: Mapping[str, Any]) -> Field:
-    values = described.get("constraints", {}).get("enum", ())
-    labels = {str(value): str(value) for value in values}
-    labels |= {
-        str(category["value"]): join_levels(str(category["label"])) for category in described.get("categories", ())
-    }
-    return Field(
-        described["name"],
-        described.get("type", "string"),
-        described.get("title", ""),
-        described.get("description", ""),
-        labels,
-    )
+def _read_field(described: Mapping[str, Any]) -> Field:
+    labels = {str(value): str(value) for value in described.get("constraints", {}).get("enum", ())}
+    for category in described.get("categories", ()):
+        labels[str(category["value"])] = join_levels(str(category["label"]))
+    title, description = described.get("title", ""), described.get("description", "")
+    return Field(described["name"], described.get("type", "string"), title, description, labels)
 
 
-def _guessed_place(fields: Mapping[str, Field], identifying: Sequence[str]) -> tuple[str, ...]:
+def _guess_place(fields: Mapping[str, Field], identifying: Sequence[str]) -> tuple[str, ...]:
     """The columns of places: up to the last one whose values have no labels, or else the first.
 
     Codes of places are texts, and only those of the largest places have names in a dictionary.
@@ -315,10 +280,3 @@ def _guessed_place(fields: Mapping[str, Field], identifying: Sequence[str]) -> t
         if fields[name].type == "string" and all(value == label for value, label in fields[name].labels.items())
     ]
     return tuple(identifying[: codes[-1] + 1] if codes else identifying[:1])
-
-
-def _wide(fields: Mapping[str, Field], key: Sequence[str]) -> Iterator[str]:
-    yield from (name for name, field in fields.items() if field.type == "integer" and name not in key)
-
-
-_BOUND = Fragment("value_")

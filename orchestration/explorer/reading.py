@@ -32,11 +32,10 @@ Answer = TypeVar("Answer")
 
 _TRIES, _BETWEEN = 3, 1.0
 """How often a database is tried that a run is writing, and how many seconds apart."""
-_OWN = "duckdb"
 
 
 class UnavailableError(Exception):
-    """Something cannot be shown now. The message is a sentence that says why, and what to do."""
+    """Something cannot be shown now. The message is a sentence with the reason and the remedy."""
 
 
 def find_published() -> Path:
@@ -45,29 +44,28 @@ def find_published() -> Path:
 
 def find_warehouse() -> Warehouse:
     """The deployment's databases, with a folder of the explorer's own to spill into."""
-    known = read_settings()
-    folder = Path(known.home) / "warehouse"
-    return Warehouse(folder=str(folder), threads=1, spill_folder=str(Path(known.temporary) / "spill"), patience=0.3)
+    settings = read_settings()
+    folder, spill = Path(settings.home) / "warehouse", Path(settings.temporary) / "spill"
+    return Warehouse(folder=str(folder), threads=1, spill_folder=str(spill), patience=0.3)
 
 
 def ask_files(question: Callable[[Session], Answer]) -> Answer:
     """Ask a question about published files, in a session that can open nothing else."""
     temporary = Path(read_settings().temporary)
-    own = Warehouse(folder=str(temporary / _OWN), threads=2, spill_folder=str(temporary / "spill"))
-    with own.session(folder=find_published()) as session:
+    warehouse = Warehouse(folder=str(temporary / "duckdb"), threads=2, spill_folder=str(temporary / "spill"))
+    with warehouse.session(folder=find_published()) as session:
         return question(session)
 
 
 def find_file_problems(release: str) -> Sequence[str]:
     """Why the files of a release, `dataset/release`, are not those that were signed; empty if they are."""
-    folder = find_published() / release
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return _file_problems(find_published(), release, tuple(stamps))
+    files = sorted(path for path in (find_published() / release).rglob("*") if path.is_file())
+    stamps = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files)
+    return _find_file_problems(find_published(), release, stamps)
 
 
 @lru_cache(maxsize=64)
-def _file_problems(folder: Path, release: str, stamps: Sequence[tuple[str, int, int]]) -> Sequence[str]:
+def _find_file_problems(folder: Path, release: str, stamps: Sequence[tuple[str, int, int]]) -> Sequence[str]:
     try:
         key = read_public_key(folder / PUBLIC_KEY)
     except VerificationError as error:
@@ -77,11 +75,7 @@ def _file_problems(folder: Path, release: str, stamps: Sequence[tuple[str, int, 
 
 
 def read_entries() -> tuple[Entry, ...]:
-    """All entries of the ledger; none if nothing was charged yet.
-
-    Raises:
-        UnavailableError: if the database cannot be opened now, or is not a ledger, or the ledger is on a server.
-    """
+    """All entries of the ledger. Raises UnavailableError if they cannot be read now, or are on a server."""
     if ledger_on_server():
         raise UnavailableError(
             "The ledger is on a server, which this process cannot reach. stirred budget shows what is spent and left."
@@ -100,23 +94,15 @@ def read_entries() -> tuple[Entry, ...]:
 
 
 def read_intact_entries() -> tuple[Entry, ...]:
-    """All entries of the ledger, whose chain is intact.
-
-    Raises:
-        UnavailableError: as `read_entries`, and if the chain is not intact.
-    """
-    found = read_entries()
-    if problems := chain.find_breaks(found):
+    """As `read_entries`, and the chain must be intact."""
+    entries = read_entries()
+    if problems := chain.find_breaks(entries):
         raise UnavailableError(f"The ledger is not intact: {problems[0]}. The page Audit lists every problem.")
-    return found
+    return entries
 
 
 def ask_patiently(ask: Callable[[], Answer]) -> Answer:
-    """The answer of a question to a database, tried again for a moment if a run holds it.
-
-    Raises:
-        UnavailableError: if it cannot be opened, with a sentence for the reader.
-    """
+    """The answer of a question to a database, asked again for a moment if a run holds it; else UnavailableError."""
     for attempt in range(_TRIES):
         try:
             return ask()
@@ -131,15 +117,11 @@ def ask_patiently(ask: Callable[[], Answer]) -> Answer:
 
 
 def load_declarations() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
-    """The declared datasets, and the releases by `dataset/release`, as the files of declarations are now.
-
-    Raises:
-        UnavailableError: if they cannot be loaded.
-    """
+    """The declared datasets, and the releases by `dataset/release`, as the files are now; else UnavailableError."""
     folder = Path(__file__).parents[1]
     files = sorted((folder / "defs").rglob("*.yaml"))
     try:
-        return _declared(folder, tuple((str(path), path.stat().st_mtime_ns) for path in files))
+        return _load_declarations(folder, tuple((str(path), path.stat().st_mtime_ns) for path in files))
     except Exception as error:
         raise UnavailableError(
             f"The declarations cannot be loaded ({type(error).__name__}); stirred check names every problem."
@@ -147,7 +129,7 @@ def load_declarations() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComp
 
 
 @lru_cache(maxsize=2)
-def _declared(
+def _load_declarations(
     folder: Path, state: tuple[tuple[str, int], ...]
 ) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
     datasets, releases = declarations(dg.ComponentTree.for_project(folder))
@@ -155,17 +137,11 @@ def _declared(
 
 
 def load_populations() -> tuple[Population, ...]:
-    """The declared populations. Raises UnavailableError as `load_declarations`."""
     return group_populations(load_declarations()[0])
 
 
 def read_replays() -> Mapping[str, str]:
-    """By draw id, when Dagster recorded its last replay, and the result, as the launcher says."""
+    """By draw id, the time and the result of the last replay, as the launcher copied them from Dagster."""
     with suppress(OSError, ValueError):
         return dict(json.loads((Path(read_settings().temporary) / REPLAYS).read_text()))
     return {}
-
-
-def list_populations(found: Sequence[Entry]) -> list[str]:
-    """The populations that a ledger knows, in the order of their first charges."""
-    return list(dict.fromkeys(entry.parse_details().population for entry in found if entry.kind == chain.RESERVE))

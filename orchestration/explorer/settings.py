@@ -1,4 +1,4 @@
-"""What the launcher tells the explorer's process and its pages: folders, the port, and how the process is confined."""
+"""The settings that the launcher gives the explorer's process and its pages: folders, port and confinement."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from resources.statements import Zone
 VARIABLE = "EXPLORER_SETTINGS"
 """The environment variable with the settings, as JSON."""
 REPLAYS = "replays.json"
-"""The file in the temporary folder in which the launcher says what Dagster recorded of replays."""
+"""The file in the temporary folder with the replays that Dagster recorded."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Settings:
         home: the deployment's folder of databases and keys, of which only `databases` can be opened.
         temporary: a folder of the explorer's own, the only one that it writes to.
         boundaries: a folder with GeoJSON files; "" for none.
-        left_out: folders and files that must not be opened, whatever else is allowed.
+        left_out: folders and files that must not be opened, even within others that are allowed.
         confinement: in words, how the process is kept from other files; "" before it is.
     """
 
@@ -44,9 +44,5 @@ class Settings:
 
 def read_settings() -> Settings:
     """The settings of this process. Raises KeyError if the launcher did not start it."""
-    return parse_settings(os.environ[VARIABLE])
-
-
-def parse_settings(text: str) -> Settings:
-    found = json.loads(text)
-    return Settings(**(found | {"left_out": tuple(found["left_out"])}))
+    settings = json.loads(os.environ[VARIABLE])
+    return Settings(**(settings | {"left_out": tuple(settings["left_out"])}))

@@ -1,11 +1,8 @@
 """The page *Tables*: published numbers with their intervals, by place and group, compared, ranked, and on a map.
 
-It uses the folder of publications alone. What is chosen is in the address of the page, which
-can be sent to others.
+It uses the folder of publications alone. All choices are in the address of the page, which can be sent to others.
 """
 
-import csv
-import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
+import pandas as pd
 import streamlit as st
 
 from orchestration.explorer.display import (
@@ -35,7 +33,6 @@ from orchestration.explorer.products import (
     TOTAL,
     UPPER,
     Product,
-    join_codes,
     list_publications,
 )
 from orchestration.explorer.reading import find_file_problems
@@ -43,133 +40,24 @@ from orchestration.explorer.settings import read_settings
 from orchestration.explorer.words import distinguish, escape, format_figure, join_levels
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
-VIEWS = (RANKED, PLACE, TWO, MAP)
-_MOST_SHOWN = 50
-_MOST_ROWS = 5000
+_MOST_SHOWN, _MOST_ROWS = 50, 5000
 _MOST_BYTES = 100_000_000
 """Larger files are named with their path, instead of offered for download: the page would hold them in memory."""
 _UNCERTAIN = "too uncertain"
 _ERRORS = (LOWER, UPPER, STANDARD_ERROR)
 
 
-def show() -> None:
-    st.title("Tables")
-    found = list_publications()
-    if not found:
-        st.info("Nothing is published yet. A release is published by `stirred launch`.")
-        return
-    for publication in found:
-        if publication.problem:
-            st.error(escape(publication.problem))
-    publications = {publication.release: publication for publication in found if publication.products}
-    if not publications:
-        return
-    link: dict[str, str] = {}
-    release = choose(
-        "Release",
-        {name: f"{publication.title} ({name})" for name, publication in publications.items()},
-        link,
-        "release",
-    )
-    for problem in find_file_problems(release):
-        st.error(escape(f"Do not rely on these files: {problem}."))
-    products = {product.name: product for product in publications[release].products}
-    scope = f"{release}:"
-    name = choose("Table", {key: product.title for key, product in products.items()}, link, "table", scope)
-    product = products[name]
-    with st.expander("About this table"):
-        st.write(escape(product.description) or "The dictionary does not describe it.")
-        _errors_in_words(product)
-    if product.is_counted:
-        _counted(product, f"{scope}{name}:", link)
-    else:
-        st.write("This is a list, not a table of numbers by place. Its first rows:")
-        show_table(product.read_first(_MOST_SHOWN))
-        st.query_params.from_dict(link)
-    _files(product)
-
-
-def _errors_in_words(product: Product) -> None:
-    if product.has_errors:
-        st.write(escape(f"Intervals: 90%. {product.interval}".strip()))
-    elif product.is_counted:
-        st.write("No error is published for these numbers.")
-
-
-def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
-    equal: dict[str, Any] = {}
-    if product.level:
-        levels = product.list_options(product.level)
-        level = choose("Level", levels, link, "level", scope, default=min(1, len(levels) - 1))
-        equal |= product.match({product.level: level})
-        scope += f"{level}:"
-    view = str(
-        st.segmented_control("View", VIEWS, default=read_link("view", VIEWS, VIEWS[0]), key=f"{scope}view") or VIEWS[0]
-    )
-    link["view"] = view
-    number, counted = _number(product, scope, link)
-    varying = ""
-    groups = list(product.groups)
-    if view in (PLACE, TWO) and groups:
-        words = {group: product.fields[group].words for group in groups}
-        varying = choose("One row for each", words, link, "by", scope)
-    fixed = {}
-    for group in groups:
-        if group != varying:
-            fixed[group] = _group(product, group, equal, scope, link)
-            equal |= product.match({group: fixed[group]})
-    if varying:
-        equal |= product.exclude_totals([varying])
-    greatest = 30
-    if product.has_errors and STANDARD_ERROR in product.numbers:
-        greatest = int(
-            st.number_input(
-                "Call a number too uncertain if its standard error is more than this share of it (%)",
-                1,
-                1000,
-                int(read_link("cv", list(map(str, range(1, 1001))), "30")),
-                key="cv",
-            )
-        )
-        link["cv"] = str(greatest)
-    if not product.has_errors:
-        st.info("No error is published for the numbers of this table: they are counts of the published data.")
-    title = ", ".join(
-        [counted, *(f"{product.fields[g].words}: {_group_label(product, g, v)}" for g, v in fixed.items())]
-    )
-    _VIEWS[view](Choice(product, scope, link, number, equal, varying, greatest, title))
-
-
-def _number(product: Product, scope: str, link: dict[str, str]) -> tuple[str, str]:
-    if not product.wide:
-        return product.numbers[0], product.title
-    options = {column: join_levels(product.fields[column].description) or column for column in product.wide}
-    column = choose("What is counted", options, link, "number", scope)
-    return column, f"{product.title}: {options[column]}"
-
-
-def _group(product: Product, group: str, equal: Mapping[str, Any], scope: str, link: dict[str, str]) -> str:
-    options = product.list_options(group, equal)
-    if product.find_total_flag(group):
-        options = {TOTAL: "All together", **options}
-    return choose(product.fields[group].words, options or {"": "nothing"}, link, group, scope)
-
-
-def _group_label(product: Product, group: str, value: str) -> str:
-    return "all together" if value == TOTAL else product.label(group, value, product.list_options(group))
-
-
 @dataclass(frozen=True)
 class Choice:
-    """What is to be shown, whatever the view.
+    """The choices that all views have in common.
 
     Attributes:
-        scope: what further choices belong to.
-        link: what the page's address will say.
+        scope: the prefix of the keys of further choices.
+        link: the future address of the page.
         equal: by column, the value that rows have.
         varying: the group with a row for each of its values; "" if there is none.
         greatest: the standard error, in percent of a number, from which on it is too uncertain.
-        title: what is counted, in words.
+        title: in words, what is counted.
     """
 
     product: Product
@@ -181,24 +69,116 @@ class Choice:
     greatest: int
     title: str
 
+    def head_groups(self, otherwise: str) -> str:
+        return self.product.fields[self.varying].words if self.varying else otherwise
+
+
+def show() -> None:
+    st.title("Tables")
+    publications = list_publications()
+    if not publications:
+        st.info("Nothing is published yet. A release is published by `stirred launch`.")
+        return
+    for publication in publications:
+        if publication.problem:
+            st.error(escape(publication.problem))
+    readable = {publication.release: publication for publication in publications if publication.products}
+    if not readable:
+        return
+    link: dict[str, str] = {}
+    titles = {name: f"{publication.title} ({name})" for name, publication in readable.items()}
+    release = choose("Release", titles, link, "release")
+    for problem in find_file_problems(release):
+        st.error(escape(f"Do not rely on these files: {problem}."))
+    products = {product.name: product for product in readable[release].products}
+    name = choose("Table", {key: product.title for key, product in products.items()}, link, "table", f"{release}:")
+    product = products[name]
+    with st.expander("About this table"):
+        st.write(escape(product.description) or "The dictionary does not describe it.")
+        if product.has_errors:
+            st.write(escape(f"Intervals: 90%. {product.interval}".strip()))
+        elif product.is_counted:
+            st.write("No error is published for these numbers.")
+    if product.is_counted:
+        _show_numbers(product, f"{release}:{name}:", link)
+    else:
+        st.write("This is a list, not a table of numbers by place. Its first rows:")
+        show_table(product.read_first(_MOST_SHOWN))
+        st.query_params.from_dict(link)
+    with st.expander("The published files"):
+        for path in product.files:
+            size = path.stat().st_size
+            st.write(escape(f"{path}, {size:,} bytes"))
+            if size <= _MOST_BYTES:
+                st.download_button(
+                    f"Download {escape(path.name)}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore"
+                )
+
+
+def _show_numbers(product: Product, scope: str, link: dict[str, str]) -> None:
+    equal: dict[str, Any] = {}
+    if product.level:
+        levels = product.list_options(product.level)
+        level = choose("Level", levels, link, "level", scope, default=min(1, len(levels) - 1))
+        equal |= product.match({product.level: level})
+        scope += f"{level}:"
+    views = list(_VIEWS)
+    first = read_link("view", views, RANKED)
+    link["view"] = view = str(st.segmented_control("View", views, default=first, key=f"{scope}view") or RANKED)
+    if product.wide:
+        columns = {column: join_levels(product.fields[column].description) or column for column in product.wide}
+        number = choose("What is counted", columns, link, "number", scope)
+        title = f"{product.title}: {columns[number]}"
+    else:
+        number, title = product.numbers[0], product.title
+    varying = ""
+    if view in (PLACE, TWO) and product.groups:
+        words = {group: product.fields[group].words for group in product.groups}
+        varying = choose("One row for each", words, link, "by", scope)
+    for group in product.groups:
+        if group != varying:
+            value, label = _choose_group(product, group, equal, scope, link)
+            title += f", {product.fields[group].words}: {label}"
+            equal |= product.match({group: value})
+    if varying:
+        equal |= product.exclude_totals([varying])
+    greatest = 30
+    if product.has_errors and STANDARD_ERROR in product.numbers:
+        question = "Call a number too uncertain if its standard error is more than this share of it (%)"
+        first_share = int(read_link("cv", list(map(str, range(1, 1001))), "30"))
+        greatest = int(st.number_input(question, 1, 1000, first_share, key="cv"))
+        link["cv"] = str(greatest)
+    if not product.has_errors:
+        st.info("No error is published for the numbers of this table: they are counts of the published data.")
+    _VIEWS[view](Choice(product, scope, link, number, equal, varying, greatest, title))
+
+
+def _choose_group(
+    product: Product, group: str, equal: Mapping[str, Any], scope: str, link: dict[str, str]
+) -> tuple[str, str]:
+    options = product.list_options(group, equal)
+    if product.find_total_flag(group):
+        options = {TOTAL: "All together", **options}
+    value = choose(product.fields[group].words, options or {"": "nothing"}, link, group, scope)
+    return value, "all together" if value == TOTAL else product.label(group, value, product.list_options(group))
+
 
 def _show_ranked(choice: Choice) -> None:
-    most = int(
-        st.number_input("How many places, from the greatest number", 1, 500, _MOST_SHOWN, key=f"{choice.scope}most")
-    )
-    _show_lines(choice, _list_places(choice, _find_rows(choice, most)), "Place", choice.title)
+    words = "How many places, from the greatest number"
+    most = int(st.number_input(words, 1, 500, _MOST_SHOWN, key=f"{choice.scope}most"))
+    _show_lines(choice, _list_places(choice, _read_places(choice, most)), "Place", choice.title)
 
 
 def _show_one_place(choice: Choice) -> None:
     place, name = _choose_place(choice, "Place", "place")
-    _show_lines(choice, _list_groups(choice, place), _head_groups(choice, "Place"), f"{name}. {choice.title}")
+    _show_lines(choice, _list_groups(choice, place), choice.head_groups("Place"), f"{name}. {choice.title}")
 
 
 def _show_two_places(choice: Choice) -> None:
-    first, second = st.columns(2)
-    with first:
+    left, right = st.columns(2)
+    with left:
         place, name = _choose_place(choice, "First place", "place")
-    with second:
+    with right:
         other, other_name = _choose_place(choice, "Second place", "other", default=1)
     lines, other_lines = _list_groups(choice, place), _list_groups(choice, other)
     by_code = {line["code"]: line for line in other_lines}
@@ -207,17 +187,7 @@ def _show_two_places(choice: Choice) -> None:
         st.info(f"{alone} {'row is' if alone == 1 else 'rows are'} left out: only one of the two places has a number.")
     has_errors = choice.product.has_errors
     if has_errors and pairs:
-        alike = sum(overlap(left, right) for left, right in pairs)
-        if alike:
-            what = f"{alike} of {len(pairs)} rows" if choice.varying else "this number"
-            unknown = None in [line[end] for pair in pairs for line in pair for end in (LOWER, UPPER)]
-            st.warning(
-                f"The intervals of the two places overlap for {what}"
-                f"{', or are not published' if unknown else ''}: there, the difference may come from the error alone, "
-                "and these numbers do not show which place has more."
-            )
-        else:
-            st.success("The intervals of the two places do not overlap in any row.")
+        _report_overlaps(choice, pairs)
     both = [
         line
         | {"where": where}
@@ -226,11 +196,25 @@ def _show_two_places(choice: Choice) -> None:
         for pair in pairs
         for line, where in zip(pair, (name, other_name), strict=True)
     ]
-    _show_lines(choice, both, _head_groups(choice, "Number"), choice.title)
+    _show_lines(choice, both, choice.head_groups("Number"), choice.title)
+
+
+def _report_overlaps(choice: Choice, pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    overlapping = sum(overlap(*pair) for pair in pairs)
+    if not overlapping:
+        st.success("The intervals of the two places do not overlap in any row.")
+        return
+    rows = f"{overlapping} of {len(pairs)} rows" if choice.varying else "this number"
+    unknown = None in [line[end] for pair in pairs for line in pair for end in (LOWER, UPPER)]
+    st.warning(
+        f"The intervals of the two places overlap for {rows}"
+        f"{', or are not published' if unknown else ''}: there, the difference may come from the error alone, "
+        "and these numbers do not show which place has more."
+    )
 
 
 def _show_map(choice: Choice) -> None:
-    features, where = _read_boundaries()
+    features, source = _read_boundaries()
     if not features:
         st.info(
             "A map needs boundaries: upload a GeoJSON file whose features have the codes of places as a property, or "
@@ -238,28 +222,26 @@ def _show_map(choice: Choice) -> None:
         )
         st.query_params.from_dict(choice.link)
         return
-    rows = _find_rows(choice, _MOST_ROWS)
-    by_code = {join_codes(row, choice.product): row for row in rows}
+    product, rows = choice.product, _read_places(choice, _MOST_ROWS)
+    # A feature has the codes of all levels of its place, one after the other.
+    by_code = {"".join(str(row[column]) for column in product.place): row for row in rows}
     names = sorted({name for feature in features for name in feature.get("properties") or {}})
     matches = {name: sum(_read_code(feature, name) in by_code for feature in features) for name in names}
     if not names:
-        st.error(f"{escape(where)}: its features have no properties, so nothing says which place each is.")
+        st.error(f"{escape(source)}: its features have no properties, so nothing says which place each is.")
         return
-    best = max(names, key=lambda name: matches[name])
     code = choose(
         "Property with the place's code",
         {name: f"{name} ({matches[name]} of {len(features)} match)" for name in names},
         {},
         "property",
-        f"{where}:{choice.scope}",
-        default=names.index(best),
+        f"{source}:{choice.scope}",
+        default=names.index(max(names, key=lambda name: matches[name])),
     )
     if not matches[code]:
-        st.warning(
-            f"No feature's {escape(code)} is a code of a place of this table, such as "
-            f"{escape(next(iter(by_code), ''))}."
-        )
-    drawn = [
+        example = escape(next(iter(by_code), ""))
+        st.warning(f"No feature's {escape(code)} is a code of a place of this table, such as {example}.")
+    places = [
         {
             "type": "Feature",
             "geometry": feature.get("geometry"),
@@ -268,19 +250,19 @@ def _show_map(choice: Choice) -> None:
         for feature in features
     ]
     legend = alt.Legend(orient="bottom")
-    base = alt.Chart(alt.Data(values=drawn)).project(type="mercator")
+    base = alt.Chart(alt.Data(values=places)).project(type="mercator")
     chart = base.mark_geoshape(stroke="white", fill="#dddddd") + base.transform_filter(
         "isValid(datum.properties.number)"
     ).mark_geoshape(strokeWidth=2).encode(
         color=alt.Color("properties.number:Q", title="number", scale=alt.Scale(scheme="blues"), legend=legend),
         stroke=alt.condition("datum.properties.flag == ''", alt.value("white"), alt.value(COLORS[1])),
-        tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.said:N", title="number")],
+        tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.interval:N", title="number")],
     )
     lines = _list_places(choice, rows[:500])
     show_chart_with_table(
         chart.properties(height=420, title=make_title(choice.title)),
         f"A map. {choice.title}",
-        [_describe_line(choice.product, line, "Place") for line in lines],
+        [_describe_line(product, line, "Place") for line in lines],
         of="map",
     )
     st.caption(
@@ -298,14 +280,9 @@ _VIEWS: Mapping[str, Callable[[Choice], None]] = {
 }
 
 
-def _head_groups(choice: Choice, otherwise: str) -> str:
-    return choice.product.fields[choice.varying].words if choice.varying else otherwise
-
-
-def _find_rows(choice: Choice, most: int) -> list[dict[str, Any]]:
-    return choice.product.read_rows(
-        choice.number, {**choice.equal, **choice.product.exclude_totals(choice.product.place)}, most
-    )
+def _read_places(choice: Choice, most: int) -> list[dict[str, Any]]:
+    product = choice.product
+    return product.read_rows(choice.number, {**choice.equal, **product.exclude_totals(product.place)}, most)
 
 
 def _list_places(choice: Choice, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -331,9 +308,8 @@ def _list_groups(choice: Choice, place: str) -> list[dict[str, Any]]:
 
 def _describe_place(choice: Choice, row: Mapping[str, Any] | None) -> dict[str, Any]:
     if row is None:
-        return {"name": "not in the table", "number": None, "said": "–", "flag": ""}
-    line = _make_line(choice, choice.product.name_place(row), row)
-    return {"name": line["name"], "number": line["number"], "said": _with_interval(line), "flag": line["flag"]}
+        return {"name": "not in the table", "number": None, "interval": "–", "flag": ""}
+    return _make_line(choice, choice.product.name_place(row), row)
 
 
 def _read_code(feature: Mapping[str, Any], name: str) -> str:
@@ -344,21 +320,17 @@ def _read_boundaries() -> tuple[list[dict[str, Any]], str]:
     folder = read_settings().boundaries
     files = sorted(Path(folder).glob("*.*json")) if folder else []
     uploaded = st.file_uploader("GeoJSON file with boundaries", type=["geojson", "json"])
-    named = (
-        st.selectbox("Or a file of the folder of boundaries", files, format_func=lambda path: path.name)
-        if files
-        else None
-    )
-    if uploaded is None and named is None:
+    words = "Or a file of the folder of boundaries"
+    chosen = st.selectbox(words, files, format_func=lambda path: path.name) if files else None
+    source = uploaded or chosen
+    if source is None:
         return [], ""
-    name = uploaded.name if uploaded is not None else str(named.name if named else "")
     try:
-        text = uploaded.getvalue() if uploaded is not None else named.read_bytes() if named else b""
-        features = json.loads(text)["features"]
-        return [feature for feature in features if isinstance(feature, dict) and feature.get("geometry")], name
+        features = json.loads(source.read_bytes() if isinstance(source, Path) else source.getvalue())["features"]
+        return [feature for feature in features if isinstance(feature, dict) and feature.get("geometry")], source.name
     except (OSError, ValueError, KeyError, TypeError):
-        st.error(f"{escape(name)} is no GeoJSON file with features.")
-        return [], name
+        st.error(f"{escape(source.name)} is no GeoJSON file with features.")
+        return [], source.name
 
 
 def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tuple[str, str]:
@@ -366,10 +338,10 @@ def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tu
     places = product.list_places({key: value for key, value in choice.equal.items() if key == product.level})
     if len(places) >= MOST_VALUES:
         # A place beyond the first ones is named by its code.
-        given = st.query_params.get(name, "")
+        named = st.query_params.get(name, "")
         typed = st.text_input(
             f"{words}, by the codes of its levels, separated by /; the box below has {MOST_VALUES:,}",
-            "" if given in places else given,
+            "" if named in places else named,
             key=f"{choice.scope}{name}:code",
         )
         if len(typed.split("/")) == len(product.place):
@@ -381,13 +353,18 @@ def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tu
 
 
 def _make_line(choice: Choice, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    number = row[choice.number]
-    line: dict[str, Any] = {"name": name, "number": _float(number), "said": format_figure(number), "flag": ""}
+    """The numbers of a row; and as texts, its figure with the interval, and the remark `flag`."""
+    number = _float(row[choice.number])
+    line: dict[str, Any] = {"name": name, "number": number, "interval": format_figure(number), "flag": ""}
     if choice.product.has_errors:
         line |= {error: _float(row.get(error)) for error in _ERRORS}
-        line |= {f"said_{error}": format_figure(row.get(error)) for error in _ERRORS}
-        line["flag"] = _UNCERTAIN if is_uncertain(line["number"], line[STANDARD_ERROR], choice.greatest) else ""
+        line["interval"] += f" ({_format_interval(line)})"
+        line["flag"] = _UNCERTAIN if is_uncertain(number, line[STANDARD_ERROR], choice.greatest) else ""
     return line
+
+
+def _format_interval(line: Mapping[str, Any]) -> str:
+    return f"{format_figure(line[LOWER])} to {format_figure(line[UPPER])}"
 
 
 def is_uncertain(number: float | None, standard_error: float | None, greatest: float) -> bool:
@@ -399,8 +376,7 @@ def is_uncertain(number: float | None, standard_error: float | None, greatest: f
 
 def overlap(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Whether two intervals share a number. One that is not published may overlap with any."""
-    ends = (left.get(LOWER), left.get(UPPER), right.get(LOWER), right.get(UPPER))
-    if None in ends:
+    if None in (left.get(LOWER), left.get(UPPER), right.get(LOWER), right.get(UPPER)):
         return True
     return bool(left[LOWER] <= right[UPPER] and right[LOWER] <= left[UPPER])
 
@@ -409,88 +385,64 @@ def _float(value: Any) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def _with_interval(line: Mapping[str, Any]) -> str:
-    interval = f" ({line['said_lower']} to {line['said_upper']})" if "said_lower" in line else ""
-    return f"{line['said']}{interval}"
-
-
 def _show_lines(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str, title: str) -> None:
     st.query_params.from_dict(choice.link)
     if not lines:
         st.info("The table has no row for this choice.")
         return
-    doubtful = sum(bool(line["flag"]) for line in lines)
-    if doubtful:
+    if uncertain := sum(bool(line["flag"]) for line in lines):
         st.warning(
-            f"{doubtful} of {len(lines)} numbers are too uncertain. They are drawn hollow and marked in the table."
+            f"{uncertain} of {len(lines)} numbers are too uncertain. They are drawn hollow and marked in the table."
         )
     rows = [_describe_line(choice.product, line, heading) for line in lines]
-    show_chart_with_table(_chart(choice.product, lines, title), title, rows, expanded=len(lines) <= 20)
+    show_chart_with_table(_make_chart(choice.product, lines, title), title, rows, expanded=len(lines) <= 20)
     _offer_download(choice, lines, heading)
 
 
-def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> alt.Chart | alt.LayerChart:
-    rows = [{"where": "", **line, "interval": _with_interval(line)} for line in lines]
+def _make_chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> alt.Chart | alt.LayerChart:
+    rows = [{"where": "", **line} for line in lines]
     names, places = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "where"))
     two = len(places) > 1
-    colors = alt.Scale(domain=places, range=list(COLORS[: len(places)]))
     legend = alt.Legend(
         title=None, orient="bottom", direction="vertical", labelLimit=0, labelExpr=break_labels(places, 20)
     )
+    colors = alt.Scale(domain=places, range=list(COLORS[: len(places)]))
     color = alt.Color("where:N", scale=colors, legend=legend if two else None)
-    said = "number, with its 90% interval" if product.has_errors else "number"
+    words = "number, with its 90% interval" if product.has_errors else "number"
     base = make_row_chart(rows, {"name": "row", **({"where": "place"} if two else {}), "interval": "number"})
     if two:
         base = base.encode(yOffset=alt.YOffset("where:N", sort=places))
-    numbers = base.encode(x=alt.X("number:Q", title=said, scale=alt.Scale(zero=not product.has_errors)))
-    chart: alt.Chart | alt.LayerChart
+    numbers = base.encode(x=alt.X("number:Q", title=words, scale=alt.Scale(zero=not product.has_errors)))
+    chart: alt.Chart | alt.LayerChart = numbers.mark_bar().encode(color=color)
     if product.has_errors:
-        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("lower:Q", title=said), x2="upper:Q", color=color)
+        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("lower:Q", title=words), x2="upper:Q", color=color)
         points = numbers.mark_point(size=45, opacity=1, strokeWidth=2).encode(stroke=color)
-        sure = points.transform_filter("datum.flag == ''").encode(fill=color)
+        certain = points.transform_filter("datum.flag == ''").encode(fill=color)
         # A number that is too uncertain is drawn hollow, in the same color.
-        unsure = points.transform_filter("datum.flag != ''").encode(fill=alt.value("white"))
-        chart = rule + sure + unsure
-    else:
-        chart = numbers.mark_bar().encode(color=color)
-    high = fit_height(names, title) + (18 * len(names) + 50 if two else 0)
-    return chart.properties(height=high, title=make_title(title))
+        uncertain = points.transform_filter("datum.flag != ''").encode(fill=alt.value("white"))
+        chart = rule + certain + uncertain
+    height = fit_height(names, title) + (18 * len(names) + 50 if two else 0)
+    return chart.properties(height=height, title=make_title(title))
 
 
 def _describe_line(product: Product, line: Mapping[str, Any], heading: str) -> dict[str, str]:
     row = {heading: line["name"], **({"Place": line["where"]} if "where" in line else {})}
-    row |= {"Estimate" if product.has_errors else "Count": line["said"]}
-    if product.has_errors:
-        row |= {
-            "90% interval": f"{line['said_lower']} to {line['said_upper']}",
-            "Standard error": line["said_standard_error"],
-            "Remark": line["flag"],
-        }
-    if "overlap" in line:
-        row["Intervals overlap"] = line["overlap"]
-    return row
+    if not product.has_errors:
+        return row | {"Count": format_figure(line["number"])}
+    row |= {
+        "Estimate": format_figure(line["number"]),
+        "90% interval": _format_interval(line),
+        "Standard error": format_figure(line[STANDARD_ERROR]),
+        "Remark": line["flag"],
+    }
+    return row | ({"Intervals overlap": line["overlap"]} if "overlap" in line else {})
 
 
 def _offer_download(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str) -> None:
-    errors = choice.product.has_errors
-    columns = [(heading, "name"), *([("Place", "where")] if any("where" in line for line in lines) else [])]
-    columns += [(ESTIMATE if errors else "number", "number"), *((error, error) for error in _ERRORS if errors)]
-    columns += [("flag", "flag")]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(name for name, _ in columns)
-    writer.writerows(["" if line.get(key) is None else line[key] for _, key in columns] for line in lines)
+    errors = _ERRORS if choice.product.has_errors else ()
+    columns = {"name": heading, **({"where": "Place"} if any("where" in line for line in lines) else {})}
+    columns |= {"number": ESTIMATE if errors else "number"} | {column: column for column in (*errors, "flag")}
+    text = pd.DataFrame(lines, columns=list(columns)).to_csv(index=False, header=list(columns.values()))
     name = f"shown-{choice.product.name}.csv"
-    st.download_button("Download what is shown (CSV)", text.getvalue(), name, "text/csv", on_click="ignore")
+    st.download_button("Download what is shown (CSV)", text, name, "text/csv", on_click="ignore")
     st.caption("The address of this page is a permanent link to this choice.")
-
-
-def _files(product: Product) -> None:
-    with st.expander("The published files"):
-        for path in product.files:
-            size = path.stat().st_size
-            st.write(escape(f"{path}, {size:,} bytes"))
-            if size <= _MOST_BYTES:
-                st.download_button(
-                    f"Download {escape(path.name)}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore"
-                )

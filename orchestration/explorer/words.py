@@ -22,7 +22,7 @@ def escape(text: Any) -> str:
 
 
 def distinguish(labels: Mapping[str, str]) -> dict[str, str]:
-    """Labels by value, with the value beside each label that several values share."""
+    """Labels by value, with the value after a label that several values share."""
     times = Counter(labels.values())
     return {value: label if times[label] == 1 else f"{label} ({value})" for value, label in labels.items()}
 

@@ -8,9 +8,9 @@ import dagster as dg
 import pytest
 import yaml
 
-from docs.generator.parts import filled_in
+from docs.generator.parts import fill_in
 from docs.pictures.__main__ import FOLDER, RELEASES
-from docs.pictures.lineage import definitions
+from docs.pictures.lineage import load_definitions
 from orchestration import components
 
 ROOT = FOLDER.parents[1]
@@ -35,7 +35,7 @@ def fenced(page: Path, language: str) -> list[str]:
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub and the site make them, those of generated parts included."""
-    headings = re.findall(r"^#+ (.+)$", filled_in(page.read_text("utf-8")), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", fill_in(page.read_text("utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -103,7 +103,7 @@ def test_every_declaration_can_be_made(page: Path) -> None:
 def checks() -> dict[str, set[str]]:
     """The names of all checks by mechanism."""
     found: dict[str, set[str]] = {mechanism: set() for mechanism in RELEASES}
-    for definition in definitions().asset_checks or ():
+    for definition in load_definitions().asset_checks or ():
         assert isinstance(definition, dg.AssetsDefinition)
         for spec in definition.check_specs:
             for mechanism, (dataset, release) in [*RELEASES.items(), *BESIDE.items()]:

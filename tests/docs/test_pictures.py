@@ -7,10 +7,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from docs.pictures.__main__ import FOLDER, RELEASES, drawings
-from docs.pictures.layers import LAYERS, layers_drawing
-from docs.pictures.lineage import definitions, lineage_drawing, stages
-from docs.pictures.shapes import WIDTH, Arrow, Box, Diamond, Drawing, Text, save, saved
+from docs.pictures.__main__ import FOLDER, RELEASES, make_drawings
+from docs.pictures.layers import LAYERS, draw_layers
+from docs.pictures.lineage import draw_lineage, list_stages, load_definitions
+from docs.pictures.shapes import WIDTH, Arrow, Box, Diamond, Drawing, Text, read_shapes, save
 
 ROOT = FOLDER.parents[1]
 SMALLEST, CONTRAST = 10, 4.5
@@ -31,12 +31,12 @@ PARTS = {
 
 @pytest.fixture(scope="module")
 def all_drawings() -> dict[str, Drawing]:
-    return drawings()
+    return make_drawings()
 
 
 @pytest.fixture(scope="module")
 def defined() -> dg.Definitions:
-    return definitions()
+    return load_definitions()
 
 
 def arrows(drawing: Drawing) -> list[Arrow]:
@@ -66,15 +66,15 @@ def imported(path: Path) -> set[str]:
 
 
 def test_the_pictures_are_those_of_the_code_as_it_is(all_drawings: dict[str, Drawing]) -> None:
-    stale = [name for name, drawing in all_drawings.items() if saved(FOLDER / name) != drawing.text()]
+    stale = [name for name, drawing in all_drawings.items() if read_shapes(FOLDER / name) != drawing.text()]
     assert not stale, f"stale: {', '.join(stale)}; draw them again with `make pictures`"
 
 
 def test_a_file_carries_what_it_shows(tmp_path: Path) -> None:
-    drawing = layers_drawing(written(tmp_path, PARTS))
+    drawing = draw_layers(written(tmp_path, PARTS))
     save(drawing, tmp_path / "once.png")
     save(drawing, tmp_path / "again.png")
-    assert saved(tmp_path / "once.png") == drawing.text()
+    assert read_shapes(tmp_path / "once.png") == drawing.text()
     assert (tmp_path / "once.png").read_bytes() == (tmp_path / "again.png").read_bytes()
 
 
@@ -101,12 +101,12 @@ def test_the_picture_of_layers_has_the_arrows_of_the_imports() -> None:
                         expected.add((above, below))
                     elif top == "assets" and one != other:
                         expected.add((one, other))
-    assert ends(layers_drawing()) == expected
+    assert ends(draw_layers()) == expected
 
 
 def test_every_arrow_between_layers_points_down() -> None:
     order = list(LAYERS)
-    for arrow in arrows(layers_drawing()):
+    for arrow in arrows(draw_layers()):
         if arrow.source in order:
             assert order.index(arrow.source) < order.index(arrow.target)
         else:
@@ -114,7 +114,7 @@ def test_every_arrow_between_layers_points_down() -> None:
 
 
 def test_the_layers_of_a_small_project_are_as_its_imports_say(tmp_path: Path) -> None:
-    assert ends(layers_drawing(written(tmp_path, PARTS))) == {
+    assert ends(draw_layers(written(tmp_path, PARTS))) == {
         ("orchestration", "assets: mechanisms"),
         ("assets: mechanisms", "assets: shared stages"),
         ("assets: mechanisms", "mechanisms"),
@@ -126,15 +126,15 @@ def test_the_layers_of_a_small_project_are_as_its_imports_say(tmp_path: Path) ->
 
 
 def test_one_new_import_is_one_new_arrow(tmp_path: Path) -> None:
-    before = ends(layers_drawing(written(tmp_path, PARTS)))
+    before = ends(draw_layers(written(tmp_path, PARTS)))
     written(tmp_path, {"resources/statements.py": "from mechanisms.noise.design import x"})
-    assert ends(layers_drawing(tmp_path)) - before == {("resources", "mechanisms")}
+    assert ends(draw_layers(tmp_path)) - before == {("resources", "mechanisms")}
 
 
 def test_imports_in_a_circle_are_not_drawn(tmp_path: Path) -> None:
     written(tmp_path, PARTS | {"assets/cef/asset.py": "from assets.gates.shared import gate"})
     with pytest.raises(ValueError, match="circle: assets/cef, assets/gates"):
-        layers_drawing(tmp_path)
+        draw_layers(tmp_path)
 
 
 @pytest.mark.parametrize("mechanism", RELEASES)
@@ -146,17 +146,17 @@ def test_a_lineage_has_the_arrows_of_the_asset_graph(mechanism: str, defined: dg
             paths = [list(key.path) for key in (dep.asset_key, spec.key)]
             if all(path[:-1] in ([dataset, release], [dataset], []) for path in paths):
                 graph.add((paths[0][-1], paths[1][-1]))
-    drawing = lineage_drawing("a release", stages(defined, dataset, release))
+    drawing = draw_lineage("a release", list_stages(defined, dataset, release))
     assert ends(drawing) == graph
     assert all(arrow.points[0][1] < arrow.points[-1][1] for arrow in arrows(drawing))
 
 
 @pytest.mark.parametrize("mechanism", RELEASES)
 def test_every_way_out_of_the_confidential_zone_is_marked(mechanism: str, defined: dg.Definitions) -> None:
-    flow = stages(defined, *RELEASES[mechanism])
+    flow = list_stages(defined, *RELEASES[mechanism])
     confidential = {stage.name for stage in flow if stage.zone == "confidential"}
     out = {(parent, stage.name) for stage in flow for parent in stage.parents if stage.name not in confidential}
-    drawing = lineage_drawing("a release", flow)
+    drawing = draw_lineage("a release", flow)
     marks = {shape.y for shape in drawing.shapes if isinstance(shape, Diamond)}
     ends: dict[str, list[float]] = {}
     for arrow in arrows(drawing):

@@ -8,9 +8,8 @@ import click
 import pytest
 
 from assets.topdown.declaration import PRODUCTION_SPINE
-from docs.generator.commands import commands_page
-from docs.generator.fields import components_page
-from docs.generator.parts import PARTS, PLACE, filled_in
+from docs.generator.fields import make_components_page
+from docs.generator.parts import PARTS, PLACE, fill_in, make_commands_page
 from docs.pictures.__main__ import FOLDER
 from mechanisms.sampling.goodness import FALSE_ALARM
 from orchestration import cli, components
@@ -44,14 +43,14 @@ def objects(schema: Any) -> list[Any]:
 @pytest.mark.parametrize("name", components.__all__)
 def test_every_field_that_a_declaration_may_have_is_listed(name: str) -> None:
     """The other way round from the page: the fields are those of the JSON schema by which editors complete YAML."""
-    shown = sections(components_page(), 2)[name]
+    shown = sections(make_components_page(), 2)[name]
     tables = [first_cells(text) for text in [shown.split("\n### ")[0], *sections(shown, 3).values()]]
     declared = [list(each["properties"]) for each in objects(getattr(components, name).model().model_json_schema())]
     assert sorted(tables) == sorted(declared)
 
 
 def test_a_field_says_what_it_takes_and_whether_it_is_required() -> None:
-    rows = components_page().splitlines()
+    rows = make_components_page().splitlines()
     assert "| `swap_rate` | number or fraction, above 0 and below 1; **required** |" in "\n".join(
         row.rsplit("|", 2)[0] + "|" for row in rows if row.startswith("| `swap_rate`")
     )
@@ -61,7 +60,7 @@ def test_a_field_says_what_it_takes_and_whether_it_is_required() -> None:
 
 
 def test_every_link_within_the_fields_leads_to_a_heading() -> None:
-    text = components_page()
+    text = make_components_page()
     headings = {heading.lower().replace(" ", "-") for heading in [*sections(text, 2), *sections(text, 3)]}
     links = set(re.findall(r"\]\(#([^)]+)\)", text))
     assert links
@@ -69,7 +68,7 @@ def test_every_link_within_the_fields_leads_to_a_heading() -> None:
 
 
 def test_every_command_and_option_is_listed() -> None:
-    shown = sections(commands_page(), 3)
+    shown = sections(make_commands_page(), 3)
 
     def look(command: click.Command, name: str) -> int:
         if isinstance(command, click.Group):
@@ -87,7 +86,7 @@ def test_every_command_and_option_is_listed() -> None:
 def test_every_generated_part_has_one_place() -> None:
     places = [place for path in FOLDER.parent.rglob("*.md") for place in PLACE.findall(path.read_text("utf-8"))]
     assert sorted(places) == sorted(PARTS)
-    assert filled_in("{{ made: commands }}\n{{ env.CEF_FOLDER }}") == f"{commands_page()}\n{{{{ env.CEF_FOLDER }}}}"
+    assert fill_in("{{ made: commands }}\n{{ env.CEF_FOLDER }}") == f"{make_commands_page()}\n{{{{ env.CEF_FOLDER }}}}"
 
 
 def test_the_exit_codes_are_those_of_the_command() -> None:

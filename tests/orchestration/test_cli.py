@@ -123,7 +123,7 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
     monkeypatch.setenv("STIRRED_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("STIRRED_PUBLISHED", str(tmp_path / "published"))
     outcome = SimpleNamespace(run_id="run", runs=("run",), success=True, log=tmp_path / "log")
-    monkeypatch.setattr(runs, "declared_releases", lambda name: [component])
+    monkeypatch.setattr(runs, "load_releases", lambda name: [component])
     monkeypatch.setattr(runs, "_run_job", lambda *given, **options: (steps, outcome))
     assert says in CliRunner().invoke(main, ["launch", "town/stirred"]).stdout
     given = ["launch", "town/stirred", "--authorize", "ε = 1", "--draw", "abc", "--by", "A. Officer"]

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
 import pytest
 
-from orchestration.cli import COMMANDS, main
+from orchestration.cli import main
 from orchestration.environment import PROJECT
 
 HEAVY = {"dagster", "duckdb", "matplotlib", "numba", "numpy", "pandas", "pandera", "pyarrow"}
@@ -37,7 +36,7 @@ def imported(arguments: Sequence[str], home: Path) -> set[str]:
     return set(json.loads(ended.stderr.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("name", ["", *COMMANDS, "new dataset", "new release", "ledger move", "ledger migrate"])
+@pytest.mark.parametrize("name", ["", *main.commands, "new dataset", "new release", "ledger move", "ledger migrate"])
 def test_help_imports_no_heavy_library(name: str, tmp_path: Path) -> None:
     assert not imported([*name.split(), "--help"], tmp_path) & HEAVY
 
@@ -46,15 +45,3 @@ def test_help_imports_no_heavy_library(name: str, tmp_path: Path) -> None:
 def test_what_only_shows_imports_nothing_that_draws_or_validates(command: str, tmp_path: Path) -> None:
     """DuckDB itself imports pandas for the parameters of a statement, once there is a database."""
     assert not imported([command], tmp_path) & {"matplotlib", "pandas", "pandera"}
-
-
-def test_the_list_of_commands_is_as_the_commands_say() -> None:
-    """The texts are kept apart from the commands so that the list needs none of their modules."""
-    context = click.Context(main)
-    for name, (_, _, text) in COMMANDS.items():
-        command = main.get_command(context, name)
-        assert command is not None
-        assert command.name == name
-        assert (
-            text == " ".join((command.help or "").split("\n\n")[0].split()).partition(". ")[0].removesuffix(".") + "."
-        )

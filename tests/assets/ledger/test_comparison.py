@@ -20,11 +20,11 @@ from matplotlib.transforms import Bbox
 
 from assets.conventions import join_names
 from assets.ledger import charts
+from assets.ledger.asset import make_releases_table, make_totals_table
 from assets.ledger.charts import draw_comparison
 from assets.ledger.comparison import Comparison, Share, compare, find_conversion, takes_part
 from assets.ledger.page import describe_invariants, describe_releases, describe_totals
 from assets.ledger.remarks import write_remarks
-from assets.ledger.tables import make_releases_table, make_totals_table
 from assets.ledger.view import Budget
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
@@ -122,7 +122,7 @@ def test_without_charges_there_is_nothing_to_compare() -> None:
 
 
 def by_kind(comparison: Comparison) -> dict[tuple[str, str], tuple[Share, ...]]:
-    return {(total.unit, total.output_premetric): comparison.shares(total) for total in comparison.totals}
+    return {(total.unit, total.output_premetric): comparison.list_shares(total) for total in comparison.totals}
 
 
 def test_each_total_counts_every_release_or_says_why_not() -> None:
@@ -191,7 +191,7 @@ charges = st.lists(st.tuples(st.sampled_from(["x", "y", "z"]), specifications())
 def test_for_any_charges_the_shares_add_up_to_the_totals(made: list[tuple[str, Specification]]) -> None:
     comparison = compared(*made)
     for total in comparison.totals:
-        shares = comparison.shares(total)
+        shares = comparison.list_shares(total)
         counted = [share for share in shares if share.loss is not None]
         assert len(shares) == len(made)
         assert len(counted) == total.releases
@@ -503,7 +503,7 @@ def test_with_a_total_stands_what_it_does_not_count_and_why(name: str) -> None:
     lines = text_of(describe_totals(comparison)["what they count"]).replace("\\", "").splitlines()
     for total, line in zip(comparison.totals, lines, strict=True):
         counted, _, left_out = line.partition("; leaves out ")
-        for share in comparison.shares(total):
+        for share in comparison.list_shares(total):
             assert share.charge.release in (left_out if share.reason else counted)
             assert share.reason is None or share.reason in left_out
 

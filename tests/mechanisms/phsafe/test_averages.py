@@ -35,12 +35,12 @@ Estimator = Callable[[Integers, Integers], Estimates]
 def coverage(
     quotient: Quotient, margin: int, noise: Noise, averages: tuple[float, ...], deviations: tuple[float, ...]
 ) -> list[float]:
-    draws = quotient.draws(make_noise(margin, noise))
-    estimator = quotient.estimator(draws, noise)
+    draws = quotient.make_draws(make_noise(margin, noise))
+    estimator = quotient.make_estimator(draws, noise)
     return [
         compute_average_coverage(estimator, draws, truth, PARTS)
         for average in averages
-        for truth in quotient.truths(average, deviations, draws)
+        for truth in quotient.list_truths(average, deviations, draws)
     ]
 
 
@@ -109,12 +109,12 @@ def wrong_programs(quotient: Quotient, variances: tuple[float, float]) -> dict[s
 @pytest.mark.parametrize("wrong", wrong_programs(QUOTIENTS[0], (2.0, 1.0)))
 def test_wrong_intervals_do_not(wrong: str) -> None:
     quotient = QUOTIENTS[0]
-    draws = quotient.draws(make_noise(200))
+    draws = quotient.make_draws(make_noise(200))
     estimator = wrong_programs(quotient, (draws[0].variance, draws[1].variance))[wrong]
     found = [
         compute_average_coverage(estimator, draws, truth, 40)
         for average in (1.5, 3.2)
-        for truth in quotient.truths(average, (0.5, 3, 10), draws)
+        for truth in quotient.list_truths(average, (0.5, 3, 10), draws)
     ]
     assert not within(found)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from docs.pictures.differencing import CASE, PARAMETERS, two_tables
+from docs.pictures.differencing import CASE, PARAMETERS, draw_two_tables
 from mechanisms.table_builder.entropy import Parameters, make
 from mechanisms.table_builder.keys import KeyedWords, record_keys
 from mechanisms.table_builder.p_table import PTable
@@ -87,7 +87,7 @@ def test_under_cell_consistency_all_empty_cells_have_the_same_noise() -> None:
 
 def test_the_picture_of_the_documentation_shows_the_attack() -> None:
     table = make(PARAMETERS).table
-    first, second = two_tables(table, "cell")
+    first, second = draw_two_tables(table, "cell")
     assert guess(first, second) == CASE
-    first, second = two_tables(table, "query")
+    first, second = draw_two_tables(table, "query")
     assert guess(first, second) is None

@@ -32,7 +32,7 @@ def worst_violation(x: NDArray[np.float64], constraints: Constraints) -> float:
 @settings(max_examples=examples(80), deadline=None)
 @given(small_siblings().filter(lambda siblings: siblings.parent.any()))
 def test_small_problems_are_solved_as_a_general_solver_solves_them(siblings: Siblings) -> None:
-    queries, constraints = siblings.problem()
+    queries, constraints = siblings.build_problem()
     solution = solve(queries, constraints)
     other = ConvexProblem(queries, constraints, tight=True).solve()
     least = compute_objective(queries, other)
@@ -54,7 +54,7 @@ SHAPES = {
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_problems_of_productions_shape_are_solved_as_a_general_solver_solves_them(shape: str, fixed: bool) -> None:
-    queries, constraints = draw_siblings(*SHAPES[shape], seed=7, fixed=fixed).problem()
+    queries, constraints = draw_siblings(*SHAPES[shape], seed=7, fixed=fixed).build_problem()
     solution = solve(queries, constraints)
     least = compute_objective(queries, ConvexProblem(queries, constraints).solve())
     assert worst_violation(solution.x, constraints) <= TOLERANCE
@@ -66,13 +66,13 @@ def test_problems_of_productions_shape_are_solved_as_a_general_solver_solves_the
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize(("children", "population"), [(2, 10**7), (50, 3 * 10**8)])
 def test_states_with_all_cells_are_certified(children: int, population: int, fixed: bool) -> None:
-    queries, constraints = draw_siblings("State", children, 2016, 8, population, seed=3, fixed=fixed).problem()
+    queries, constraints = draw_siblings("State", children, 2016, 8, population, seed=3, fixed=fixed).build_problem()
     solution = solve(queries, constraints)
     assert solution.gap <= TOLERANCE * solution.objective
 
 
 def test_the_root_is_one_child_without_a_parent() -> None:
-    queries, constraints = draw_siblings("US", 1, 300, 8, 10**6, seed=5, fixed=True).problem()
+    queries, constraints = draw_siblings("US", 1, 300, 8, 10**6, seed=5, fixed=True).build_problem()
     root = Constraints(None, constraints.starts, constraints.lower, constraints.upper, constraints.totals)
     solution = solve(queries, root)
     least = compute_objective(queries, ConvexProblem(queries, root).solve())
@@ -84,7 +84,7 @@ def test_the_root_is_one_child_without_a_parent() -> None:
 @given(small_siblings().filter(lambda siblings: siblings.parent.any()))
 def test_totals_alone_are_solved_as_a_general_solver_solves_them(siblings: Siblings) -> None:
     """The pass of `total`, where many histograms of groups are as good as each other."""
-    queries, constraints = siblings.problem()
+    queries, constraints = siblings.build_problem()
     sums = np.add.reduceat(constraints.parent, constraints.starts[:-1])
     count = len(sums)
     noisy = queries[0].measured.sum(axis=1, keepdims=True)
@@ -99,7 +99,7 @@ def test_totals_alone_are_solved_as_a_general_solver_solves_them(siblings: Sibli
 @pytest.mark.parametrize("population", [10**5, 4 * 10**7])
 def test_totals_of_a_large_state_are_certified(population: int) -> None:
     siblings = draw_siblings("County", 60, 2016, 8, population, seed=2, fixed=False)
-    _, constraints = siblings.problem()
+    _, constraints = siblings.build_problem()
     sums = np.add.reduceat(constraints.parent, constraints.starts[:-1])
     coarse = Constraints(sums, np.arange(9), constraints.lower, constraints.upper, constraints.totals)
     total = siblings.measurements[0]
@@ -110,7 +110,7 @@ def test_totals_of_a_large_state_are_certified(population: int) -> None:
 
 
 def one_block_group() -> tuple[list[Query], Constraints]:
-    return draw_siblings("Block", 12, 60, 3, 900, seed=11, fixed=True).problem()
+    return draw_siblings("Block", 12, 60, 3, 900, seed=11, fixed=True).build_problem()
 
 
 def without(constraints: Constraints, **changes: object) -> Constraints:
@@ -145,7 +145,7 @@ def test_a_program_that_projects_the_measurements_once_is_found_out() -> None:
 
 
 def test_what_does_not_converge_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    queries, constraints = draw_siblings("Tract", 4, 60, 3, 900, seed=11, fixed=True).problem()
+    queries, constraints = draw_siblings("Tract", 4, 60, 3, 900, seed=11, fixed=True).build_problem()
     monkeypatch.setattr(least_squares, "ITERATIONS", 3)
     with pytest.raises(NotSolvedError, match=r"4 children of \d+ cells: after 3 iterations the duality gap is"):
         solve(queries, constraints)
@@ -161,5 +161,5 @@ def test_constraints_that_contradict_each_other_give_no_solution(monkeypatch: py
 @given(st.integers(0, 1000))
 @settings(max_examples=examples(10), deadline=None)
 def test_the_same_problem_has_the_same_solution_to_the_last_bit(seed: int) -> None:
-    problem = draw_siblings("Block", 6, 40, 2, 300, seed=seed, fixed=False).problem()
+    problem = draw_siblings("Block", 6, 40, 2, 300, seed=seed, fixed=False).build_problem()
     assert np.array_equal(solve(*problem).x, solve(*problem).x)

@@ -141,7 +141,7 @@ def test_rounding_what_measurements_of_productions_shape_give(
     shape: tuple[str, int, int, int, int], fixed: bool
 ) -> None:
     siblings = draw_siblings(*shape, seed=4, fixed=fixed)
-    queries, constraints = siblings.problem()
+    queries, constraints = siblings.build_problem()
     x = solve(queries, constraints).x
     support = np.flatnonzero(siblings.parent)
     chain = [np.unique(PERSONS.marginal(q).cells[support], return_inverse=True)[1] for q in PERSONS.rounding]

@@ -1,25 +1,26 @@
-"""TopDown: whole estimations at three sizes, replicates, the steps for siblings, and accuracy level by level.
+"""The stages of PHSafe and TopDown on synthetic censuses, which are those of the assets, with production's parameters.
 
-The stages are those of the assets, with the production spine, allocations and invariants. `nation` measures whole jobs,
-and `topdown_coverage` how often intervals contain the truth.
+PHSafe is measured from the CEF to settled measurements, TopDown in whole estimations, replicates, the steps for
+siblings, and accuracy. `nation` measures whole jobs, and `topdown_coverage` how often intervals contain the truth.
 """
 
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 from unittest.mock import patch
 
 import dagster as dg
 import numpy as np
-from numpy.typing import NDArray
 
-from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
-from assets.cef.synthetic import write as write_census
+from assets.cef.synthetic import SyntheticCensusDeclaration
+from assets.phsafe.declaration import PHSafeDeclaration
+from assets.phsafe.join import JOINED, join_recipe, write_report
+from assets.phsafe.method import PHSafeMethod
 from assets.release.contents import compute_basis
 from assets.release.seal import seal_stage
 from assets.release.stage import create_tables
@@ -34,24 +35,36 @@ from assets.topdown.spine import count_places, spine_recipe
 from benchmarks.harness import (
     Result,
     charge_counts,
+    declare_census,
+    limit_costs,
     make,
     open_deployment,
     run_step,
-    sample_memory,
     temporary_home,
-    write_cef,
+    time_call,
+    time_with_memory,
+    write_census_cef,
 )
 from benchmarks.topdown_problems import ConvexProblem, Siblings, compute_objective, draw_siblings
+from mechanisms.states import PUERTO_RICO, STATES
 from mechanisms.topdown.design import words
 from mechanisms.topdown.estimation import estimate as estimate_siblings
 from mechanisms.topdown.least_squares import solve
-from orchestration.components import Dataset, TopDown
+from orchestration.components import Dataset, PHSafe, TopDown
+from orchestration.environment import PROJECT
 from resources.statements import Zone
 
-SIZES = SMALLEST, MIDDLE, LARGEST = 198_500, 397_000, 794_000
+PHSAFE_SIZES = (64_000, 400_000, 1_200_000, 3_900_000)
+"""Households. The smallest size has 165,180 persons in 71,234 units of four states; the largest has 10,086,930 persons
+in all states."""
+
+RUNS = 3
+
+SMALLEST, LARGEST = 198_500, 794_000
+SIZES = SMALLEST, 397_000, LARGEST
 """Households in two states. The largest size has 2 million persons in 44,000 blocks."""
 
-STATES = ["08", "09"]
+TWO_STATES = ["08", "09"]
 PROCESSES = 2
 
 REPLICATES = 4
@@ -63,6 +76,47 @@ PROBLEMS, BLOCKS, FEWEST_CELLS = 12, 28, 30
 DRAWS = 5
 ACCURACY_LIMITS = {"race_by_hispanic": ("race × Hispanic", 1.0), "population": ("population", 1.05)}
 """By metric, its name in results and its limit."""
+
+
+def measure_phsafe() -> list[Result]:
+    """The median time of three runs in seconds, the peak memory, and the growth of time with the number of persons."""
+    results, seconds, persons = [], [], []
+    for households in PHSAFE_SIZES:
+        with temporary_home() as home:
+            persons.append(run_step(generate, home, households).returned)
+            runs = [run_step(run_phsafe, home, households, number) for number in range(RUNS)]
+        seconds.append(median(run.seconds for run in runs))
+        name, most = f"PHSafe, CEF to measurements, {persons[-1]:,} persons", 60.0 if results else 2.0
+        results += limit_costs(name, seconds[-1], most, max(run.peak for run in runs), 6.0)
+    # Below the second size, the fixed cost of a release outweighs the cost of each person.
+    growth, expected = seconds[-1] / seconds[1], persons[-1] / persons[1]
+    return [*results, Result("PHSafe, CEF to measurements: growth of time, against persons", growth, expected, 1.25)]
+
+
+def generate(home: str, households: int) -> int:
+    return write_census_cef(home, _declare_census(households))
+
+
+def run_phsafe(home: str, households: int, run: int) -> None:
+    """Run the stages. Each run has a release of its own, so that every run charges and draws."""
+    dataset = _declare_census(households)
+    declaration = PHSafeDeclaration(
+        name=f"run{run}", dataset=dataset.name, title="S-DHC", states=sorted(dataset.generated.states)
+    )
+    method = PHSafeMethod(PHSafe(declaration).release(dataset, Path(home) / "published"))
+    warehouse, _, _ = open_deployment(home)
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        recipes = {method.release.confidential(JOINED): join_recipe(session, method.release)}
+        with session.transaction():
+            create_tables(session, recipes)
+            write_report(session, method.release)
+    charge_counts(home, method)
+    make(home, method)
+
+
+def _declare_census(households: int) -> SyntheticCensusDeclaration:
+    states = [state for state in STATES if state != PUERTO_RICO]
+    return declare_census(households, states[:4] if households == PHSAFE_SIZES[0] else states)
 
 
 def measure_estimation() -> list[Result]:
@@ -77,12 +131,11 @@ def measure_estimation() -> list[Result]:
             blocks, persons, answers = run_step(prepare, home, households).returned
             drawing = run_step(draw, home, households)
             seconds, peak = run_step(estimate, home, households).returned
-        name = f"TopDown, estimation: {blocks:,} blocks, {persons:,} persons"
         milliseconds[households] = seconds / blocks * 1e3
         if households == LARGEST:
             results.append(Result(f"TopDown, noisy measurements: {answers:,} answers (s)", drawing.seconds, 30.0))
-            results.append(Result(f"{name}: peak memory (GiB)", peak, 8.0))
-        results.append(Result(f"{name} (s)", seconds, 600.0))
+        costs = limit_costs(f"TopDown, estimation: {blocks:,} blocks, {persons:,} persons", seconds, 600.0, peak, 8.0)
+        results += costs if households == LARGEST else costs[:1]
     name = "TopDown, estimation: ms for each block, largest against smallest size"
     return [*results, Result(name, milliseconds[LARGEST], milliseconds[SMALLEST], 1.5)]
 
@@ -117,7 +170,7 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
     """Run all stages up to the charge, on a synthetic census; return the number of persons, and of places by level."""
     dataset = release.dataset
     assert isinstance(dataset, SyntheticCensusDeclaration)
-    persons = write_cef(home, dataset, lambda session: write_census(session, dataset))
+    persons = write_census_cef(home, dataset)
     warehouse, custody, _ = open_deployment(home)
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
         sealed = [release.public(SPINE), release.public(INVARIANTS)]
@@ -130,18 +183,13 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
 
 
 def draw(home: str, households: int) -> None:
-    """Make the draw: write it, and settle it in the ledger."""
     make(home, TopDownMethod(declare_release(home, households)))
 
 
 def estimate(home: str, households: int) -> tuple[float, float]:
     """Estimate all levels; return the seconds, and the peak memory of all processes together in GiB."""
     release = declare_release(home, households)
-    with sample_memory() as memory:
-        started = time.perf_counter()
-        _estimate_levels(home, release)
-        seconds = time.perf_counter() - started
-    return seconds, max(memory)
+    return time_with_memory(lambda: _estimate_levels(home, release))
 
 
 def _estimate_levels(home: str, release: TopDownRelease) -> None:
@@ -154,17 +202,12 @@ def replicate(home: str, households: int) -> tuple[float, float]:
     """Make the replicates; return the seconds, and the peak memory of all processes together in GiB."""
     warehouse, custody, _ = open_deployment(home)
     release = declare_release(home, households, replicates=REPLICATES)
-    with sample_memory() as memory:
-        started = time.perf_counter()
-        make_replicates(warehouse, custody, release, lambda done, declared: None)
-        seconds = time.perf_counter() - started
-    return seconds, max(memory)
+    return time_with_memory(lambda: make_replicates(warehouse, custody, release, lambda done, declared: None))
 
 
 def declare_release(home: str, households: int, **fields: Any) -> TopDownRelease:
-    """The release of a synthetic census with so many households."""
-    population = SyntheticPopulation(households=households, states=STATES)
-    dataset = synthetic_census(population, name="bench", cap={"rho": 100})
+    """The release of a synthetic census with so many households. `fields` are those of its declaration."""
+    dataset = declare_census(households, TWO_STATES)
     declaration = TopDownDeclaration(
         name="redistricting", dataset=dataset.name, title="Redistricting data", processes=PROCESSES, **fields
     )
@@ -178,23 +221,23 @@ def measure_steps() -> list[Result]:
     reach the same objective.
     """
     problems = _draw_block_groups(fixed=True)
-    solve(*problems[0].problem())
+    solve(*problems[0].build_problem())
     ours = other = 0.0
     for siblings in problems:
-        queries, constraints = siblings.problem()
+        queries, constraints = siblings.build_problem()
         peer = ConvexProblem(queries, constraints)
-        seconds, solution = _time(lambda queries=queries, constraints=constraints: solve(queries, constraints).x)
+        seconds, solution = time_call(partial(solve, queries, constraints), time.thread_time)
         ours += seconds
-        seconds, x = _time(peer.solve)
+        seconds, x = time_call(peer.solve, time.thread_time)
         other += seconds
         least = compute_objective(queries, x)
-        if abs(compute_objective(queries, solution) - least) > 1e-6 * least:
+        if abs(compute_objective(queries, solution.x) - least) > 1e-6 * least:
             raise AssertionError("the two solutions differ by more than rounding")
     cells = round(float(np.mean([np.count_nonzero(siblings.parent) for siblings in problems])))
     shape = f"{len(problems)} × {BLOCKS} blocks, {cells} cells"
     problems = _draw_block_groups(fixed=False)
     _estimate_siblings(problems[0])
-    whole = sum(_time(lambda siblings=siblings: _estimate_siblings(siblings))[0] for siblings in problems)
+    whole = sum(time_call(partial(_estimate_siblings, siblings), time.thread_time)[0] for siblings in problems)
     return [
         Result(f"TopDown, real-valued step, against Clarabel: {shape} (s)", ours, other, 1 / 20),
         Result(f"TopDown, both passes and rounding: {shape} (s)", whole, 0.1 * len(problems)),
@@ -213,15 +256,9 @@ def _draw_block_groups(*, fixed: bool) -> list[Siblings]:
     return groups
 
 
-def _estimate_siblings(siblings: Siblings) -> NDArray[np.int64]:
+def _estimate_siblings(siblings: Siblings) -> None:
     schema, measurements, limits = siblings.schema, siblings.measurements, siblings.limits
-    return estimate_siblings(schema, measurements, limits, siblings.parent, total_first=True).histograms
-
-
-def _time(step: Callable[[], NDArray[np.generic]]) -> tuple[float, NDArray[np.generic]]:
-    started = time.thread_time()
-    result = step()
-    return time.thread_time() - started, result
+    estimate_siblings(schema, measurements, limits, siblings.parent, total_first=True)
 
 
 def measure_improvement() -> list[Result]:
@@ -230,10 +267,15 @@ def measure_improvement() -> list[Result]:
     The demonstration's release is made as declared, with fixed keys, so that every run gives the same result.
     """
     errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    tree = dg.ComponentTree.for_project(PROJECT)
+    datasets = {dataset.declaration.name: dataset.declaration for dataset in tree.get_all_components(Dataset)}
+    (component,) = tree.get_all_components(TopDown)
     for number in range(DRAWS):
         key = sha256(f"accuracy {number}".encode()).hexdigest()
         with temporary_home() as home, patch.dict(os.environ, {"STIRRED_MASTER_KEY": key}):
-            release = _declare_demonstration(Path(home))
+            declaration = component.declaration.model_copy(update={"processes": 1})
+            dataset = datasets[declaration.dataset]
+            release = TopDown(declaration).release(dataset, Path(home) / "published")
             charge(home, release)
             make(home, TopDownMethod(release))
             _estimate_levels(home, release)
@@ -253,11 +295,3 @@ def measure_improvement() -> list[Result]:
         for level in release.levels
         if (metric, level, "raw") in errors
     ]
-
-
-def _declare_demonstration(home: Path) -> TopDownRelease:
-    tree = dg.ComponentTree.for_project(Path(__file__).resolve().parents[1])
-    datasets = {dataset.declaration.name: dataset.declaration for dataset in tree.get_all_components(Dataset)}
-    (component,) = tree.get_all_components(TopDown)
-    declaration = component.declaration.model_copy(update={"processes": 1})
-    return TopDown(declaration).release(datasets[declaration.dataset], home / "published")
