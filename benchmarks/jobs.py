@@ -28,9 +28,10 @@ from mechanisms.states import PUERTO_RICO
 from mechanisms.states import STATES as NATION
 from orchestration import components
 from orchestration.components import SafeTabH, SafeTabP, TopDown
-from orchestration.components.release import ReleaseComponent, automated, release_definitions, releases_of
+from orchestration.components.release import ReleaseComponent, releases_of
 from orchestration.definitions import budget, without_configuration
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
+from orchestration.release_definitions import define_jobs, define_stages
 
 CASE = "STIRRED_BENCH_CASE"
 """The environment variable with the case to declare."""
@@ -162,9 +163,9 @@ def _define(case: Case) -> Iterator[dg.Definitions]:
     yield dg.Definitions(assets=[cef], asset_checks=[] if case.kind == DETAILED else checks)
     for component in releases:
         method = component.method(component.release(dataset, published))
-        yield release_definitions(component, method)
+        yield define_stages(component, method)
         if case.kind in RELEASES:
-            yield automated(method, component.declaration, home)
+            yield define_jobs(method, component.declaration, home)
             continue
         stages = [component.key(stage) for stage in (*method.stages, PUBLICATION)]
         others = [dg.AssetKey("ledger"), dg.AssetKey([dataset.name, "composition"])]

@@ -19,8 +19,9 @@ from assets.release.release import DeclarationError
 from orchestration import components
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import PublisherSettings
-from orchestration.components.release import DeclaresReleases, dataset_of, release_definitions
+from orchestration.components.release import DeclaresReleases, dataset_of
 from orchestration.defs_files import NAMES, require_unambiguous_text
+from orchestration.release_definitions import define_stages
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
                 continue
             try:
                 dataset = dataset_of(release.declaration, datasets)
-                release_definitions(release, release.method(release.release(dataset, published)))
+                define_stages(release, release.method(release.release(dataset, published)))
             except (DeclarationError, ValidationError) as error:
                 problems += _refusals(each.file, each.node, error)
     try:

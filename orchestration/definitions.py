@@ -3,7 +3,7 @@
 It combines everything declared under `defs/`, the ledger that all releases are charged to, and the resources.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,9 @@ from assets.ledger.asset import (
 from assets.ledger.population import group_populations
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE, Method
-from assets.release.release import DeclarationError
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of, releases_of
-from orchestration.defs_files import require_unambiguous
+from orchestration.declarations import load_declarations
 from orchestration.environment import deployment_folders, deployment_resources, is_cluster
 from orchestration.jobs import audit_automation, audit_job, retention_automation, withdraw_job
 
@@ -45,9 +44,9 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
     """Everything that a component tree declares, with the ledger and the resources.
 
     Raises:
-        DeclarationError: as `declarations`.
+        DeclarationError: as `load_declarations`.
     """
-    datasets, releases = declarations(tree)
+    datasets, releases = load_declarations(tree)
     published = deployment_folders()[1]
     audits = audit_job(declared_methods(tree, published), published, home / "audit")
     return dg.Definitions.merge(
@@ -61,26 +60,6 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
             executor=dg.in_process_executor,
         ),
     )
-
-
-def declarations(tree: dg.ComponentTree) -> tuple[list[DatasetDeclaration], list[ReleaseComponent]]:
-    """All datasets and releases that a component tree declares.
-
-    Raises:
-        DeclarationError: if a file of declarations has a key twice, or a name is declared twice.
-    """
-    require_unambiguous(tree.defs_module_path)
-    datasets = [component.declaration for component in tree.get_all_components(Dataset)]
-    declared = tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
-    releases = releases_of(declared)
-    together = [each.named for each in declared if each not in releases]
-    _require_single(
-        [
-            *(f"dataset {dataset.name}" for dataset in datasets),
-            *(f"release {name}" for name in (*together, *(each.named for each in releases))),
-        ]
-    )
-    return datasets, releases
 
 
 def declared_methods(tree: dg.ComponentTree, published: Path) -> list[Method[Any, Any, Any]]:
@@ -125,12 +104,6 @@ def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseCom
             )
         ],
     )
-
-
-def _require_single(declared: Sequence[str]) -> None:
-    twice = sorted({name for name in declared if declared.count(name) > 1})
-    if twice:
-        raise DeclarationError(f"{', '.join(twice)}: name: it is declared more than once")
 
 
 @dg.definitions

@@ -6,7 +6,7 @@ What Dagster loads of it is in `definitions`.
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import dagster as dg
@@ -14,16 +14,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from assets.ledger.population import group_populations
 from assets.ledger.view import list_budget_records
-from assets.planning.expectation import Machine, this_machine
 from assets.publication.signature import CERTIFICATE, public_key, signed_identity
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.accounting.losses import format_loss
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
-from orchestration.definitions import declarations
+from orchestration.declarations import load_declarations
 from orchestration.environment import deployment_folders, deployment_resources
 from resources.chain import RESERVE, SETTLE, Entry
 from resources.custody import CustodyError
 from resources.ledger import Ledger, Reading
+
+if TYPE_CHECKING:
+    from assets.planning.expectation import Machine
 
 
 def component_tree() -> dg.ComponentTree:
@@ -43,7 +45,7 @@ class Deployment:
 
     @cached_property
     def declared(self) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
-        datasets, releases = declarations(self.tree)
+        datasets, releases = load_declarations(self.tree)
         return datasets, {release.named: release for release in releases}
 
     def releases(self, name: str) -> Sequence[ReleaseComponent]:
@@ -63,9 +65,8 @@ class Deployment:
     def budgets(self, reading: Reading) -> list[dict[str, Any]]:
         return list_budget_records(reading, group_populations(self.declared[0]))
 
-    def statuses(self, instance: dg.DagsterInstance) -> list[dict[str, Any]]:
+    def statuses(self, instance: dg.DagsterInstance, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         """For each release: how often it was drawn, what it was charged, and its last run."""
-        entries = self.ledger.entries()
         statuses = []
         for name, component in sorted(self.declared[1].items()):
             dataset, release = name.split("/")
@@ -109,7 +110,9 @@ class Deployment:
         }
 
     @cached_property
-    def machine(self) -> Machine:
+    def machine(self) -> "Machine":
+        from assets.planning.expectation import this_machine
+
         return this_machine(self.home, self.published, in_lake=bool(self.ledger.warehouse.lake))
 
     @cached_property

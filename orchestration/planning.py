@@ -1,17 +1,16 @@
 """Plans: declarations that were not made yet, and what they would charge.
 
 What can be tried are the fields of `defs.yaml` themselves, so that every plan ends in a `defs.yaml`. A wanted margin of
-error or a wanted total becomes fields too: each kind of release says which (`DeclaredRelease`). No record is read.
+error or a wanted total becomes fields too: the method of a release knows which. No record is read.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 from textwrap import indent
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -22,7 +21,8 @@ from assets.release.numbers import positive_fraction
 from assets.release.plan import Line, Plan, PlanRequest
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, compose_like, fits
-from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss, format_loss
+from mechanisms.accounting.losses import InfiniteLoss, format_loss
+from orchestration.components.release import ReleaseComponent
 
 _STAYS = ("name", "dataset")
 """The fields that say which release is planned."""
@@ -30,99 +30,7 @@ _STAYS = ("name", "dataset")
 _WIDTH = 100
 
 
-class DeclaredRelease(ABC):
-    """A declared release: how it is made, and which fields of its declaration its budgets follow from."""
-
-    declaration: Any
-
-    method: ClassVar[type[Method[Any, Any, Any]]]
-    """How a release of this kind is charged, drawn, checked and published."""
-
-    @property
-    @abstractmethod
-    def named(self) -> str:
-        """The name under which it is declared, `dataset/release`."""
-
-    @property
-    @abstractmethod
-    def type_name(self) -> str:
-        """The `type` of the file that declares it."""
-
-    @abstractmethod
-    def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
-        """The declared release of a dataset.
-
-        Args:
-            dataset: the dataset.
-            published: the parent folder of all publications.
-
-        Raises:
-            DeclarationError: if the declaration contradicts itself or the dataset.
-        """
-
-    @property
-    def tried(self) -> BaseModel:
-        """The declaration whose fields a plan tries."""
-        found: BaseModel = self.declaration
-        return found
-
-    @property
-    def attributes(self) -> BaseModel:
-        """The attributes of the file that declares it."""
-        return self.tried
-
-    @abstractmethod
-    def with_fields(self, given: Mapping[str, Any]) -> Self:
-        """The same release with these fields as those of `tried`.
-
-        Raises:
-            ValidationError: if they are not valid.
-        """
-
-    def plan(self, method: Method[Any, Any, Any], request: PlanRequest) -> Plan:
-        """What the release would charge, and how exact it would be.
-
-        Args:
-            method: how it is made.
-            request: what the plan asks, of which the fields of the declaration are there already.
-
-        Raises:
-            ValueError: if something is asked that there is not for this kind of release.
-        """
-        if request.largest_stratum is not None:
-            raise ValueError("largest_stratum: only the loss of swapping depends on it")
-        return method.plan()
-
-    def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
-        """The fields of the declaration with which lines have at most these 90% margins of error.
-
-        Raises:
-            ValueError: if no declaration has them.
-        """
-        raise ValueError("margins: this kind of release has no budget for each line")
-
-    def fields_for_total(
-        self, method: Method[Any, Any, Any], total: Fraction, request: PlanRequest
-    ) -> Mapping[str, Any]:
-        """The fields of the declaration with which its charge is a total.
-
-        Raises:
-            ValueError: if no declaration has it.
-        """
-        loss = method.plan().loss
-        charged = loss.epsilon if isinstance(loss, ApproximateLoss) else loss
-        if isinstance(charged, PureLoss) and charged.argument == 1 and charged.rational:
-            return self.scaled(method, total / charged.rational)
-        if isinstance(charged, ConcentratedLoss):
-            return self.scaled(method, total / charged.rho)
-        raise ValueError("total: this kind of release has no finite budget that could be scaled")
-
-    def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
-        """The fields of the declaration with all budgets multiplied by a factor greater than 0."""
-        raise ValueError("total: this kind of release has no budgets that could be scaled")
-
-
-C = TypeVar("C", bound=DeclaredRelease)
+C = TypeVar("C", bound=ReleaseComponent)
 
 
 @dataclass(frozen=True)
@@ -176,13 +84,13 @@ def plan_declaration(
     try:
         fields: Mapping[str, Any] = {}
         if request.margins:
-            fields = changed.fields_for_margins(method, _wanted(request.margins, changed.plan(method, request).lines))
+            fields = method.fields_for_margins(_wanted(request.margins, method.plan_request(request).lines))
         elif request.total is not None:
-            fields = changed.fields_for_total(method, _number("total", request.total), request)
+            fields = method.fields_for_total(_number("total", request.total), request)
         if fields:
             changed = _with_fields(changed, fields)
             method = method_of(changed)
-        plan = changed.plan(method, request)
+        plan = method.plan_request(request)
     except DeclarationError:
         raise
     except ValueError as error:
@@ -197,7 +105,7 @@ def plan_declaration(
     )
 
 
-def declaration_text(component: DeclaredRelease, attributes: Mapping[str, Any]) -> str:
+def declaration_text(component: ReleaseComponent, attributes: Mapping[str, Any]) -> str:
     """The `defs.yaml` of these attributes."""
     fields = "".join(
         # Collections of single values are written on one line, everything else on lines of its own.

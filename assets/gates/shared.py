@@ -41,7 +41,7 @@ def all_gates(method: Method[Any, Any, Any]) -> tuple[Gate[Any], ...]:
     """
     stages = [CEF, *method.stages, "composition"]
     # The test of the noise reads all noisy measurements, and so tells the shared gates on them their version.
-    shared = _shared_gates(method) if method.charges else []
+    shared = _shared_gates(method) if method.release.declaration.charges else []
     gates = [*_cef_gates(method.release.dataset), *method.own_gates(), *shared]
     for gate in gates:
         if gate.stage not in stages:

@@ -124,7 +124,11 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
 
     @final
     def own_gates(self) -> Sequence[Gate[R]]:
-        return [*self.counts_gates(), *(self._draw_gates() if self.charges else []), *self.further_gates()]
+        return [
+            *self.counts_gates(),
+            *(self._draw_gates() if self.release.declaration.charges else []),
+            *self.further_gates(),
+        ]
 
     def _draw_gates(self) -> list[Gate[R]]:
         return [

@@ -5,7 +5,8 @@ from assets.release.columns import title_columns
 from assets.release.draw import Draw, Inputs
 from assets.release.prose import Prose
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Parameter, Statement
-from mechanisms.pair_swapping.pairing import VERSION, WEIGHTS
+from mechanisms.pair_swapping.design import WEIGHTS
+from mechanisms.pair_swapping.pairing import VERSION
 
 PROSE = Prose(__file__)
 

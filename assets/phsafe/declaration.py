@@ -100,6 +100,10 @@ class PHSafeDeclaration(ReleaseDeclaration):
         "release ends with confidential tables of exact counts, for tuning.",
     )
 
+    @property
+    def charges(self) -> bool:
+        return self.private
+
     def design(self, dataset: DatasetDeclaration, **_: Any) -> PHSafeDesign:
         """The runs with their budgets, and the states in ascending order."""
         noise, states = self.noise.noise, tuple(sorted(self.states))

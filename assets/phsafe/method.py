@@ -1,6 +1,8 @@
 """PHSafe as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -10,7 +12,7 @@ from assets.measurement.method import COUNTS, MEASUREMENTS, budget_facts, build_
 from assets.phsafe.gates import finished_gates, join_gate
 from assets.phsafe.grid import counts_recipe, list_cells, list_queries
 from assets.phsafe.join import JOINED, build_truncated_join
-from assets.phsafe.plan import parameter_tables, phsafe_plan
+from assets.phsafe.plan import parameter_tables, phsafe_plan, runs_with_budgets
 from assets.phsafe.postprocessed import build_exact_measurements, build_finished, build_postprocessed
 from assets.phsafe.published import published_tables
 from assets.phsafe.release import PHSafeRelease
@@ -49,9 +51,11 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     plan_tables = release_hook(parameter_tables)
     tables = release_hook(published_tables)
 
-    @property
-    def charges(self) -> bool:
-        return self.release.declaration.private
+    def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
+        return runs_with_budgets(self.release.design, margins)
+
+    def scale_budgets(self, factor: Fraction) -> Mapping[str, Any]:
+        return runs_with_budgets(self.release.design, {}, factor)
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -63,7 +67,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
             CELL_COLUMNS,
         )
         before = [build_truncated_join(release), counted]
-        if not self.charges:
+        if not self.release.declaration.charges:
             return [*before, build_exact_measurements(release)]
         return [*before, build_postprocessed(self), build_finished(release)]
 
@@ -77,7 +81,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return counts_recipe(session, self.release.confidential(JOINED), self.grid)
 
     def further_gates(self) -> Sequence[Gate[PHSafeRelease]]:
-        return [join_gate(), *(finished_gates(self.release) if self.charges else [])]
+        return [join_gate(), *(finished_gates(self.release) if self.release.declaration.charges else [])]
 
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design, counted = self.release.design, "measured pairs of a run and a level"

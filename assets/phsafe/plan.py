@@ -89,8 +89,12 @@ def phsafe_plan(release: PHSafeRelease) -> Plan:
     )
 
 
-def budgets_for(design: PHSafeDesign, margins: Mapping[str, Fraction]) -> dict[str, dict[str, Fraction]]:
-    """By run and level, the budgets of a design; the least, in millionths, of lines for which margins are wanted.
+def runs_with_budgets(
+    design: PHSafeDesign, margins: Mapping[str, Fraction], factor: Fraction = Fraction(1)
+) -> dict[str, Any]:
+    """The field `runs` with the budgets of a design multiplied by a factor; no budget follows from a margin then.
+
+    Lines for which margins are wanted have the least budgets, in millionths.
 
     Raises:
         ValueError: if no budget gives a margin.
@@ -98,8 +102,12 @@ def budgets_for(design: PHSafeDesign, margins: Mapping[str, Fraction]) -> dict[s
     by_line = budgets_for_margins(planned_lines(design), margins, LARGEST_BUDGET)
     budgets: dict[str, dict[str, Fraction]] = {}
     for released in design.released:
-        budgets.setdefault(released.run.name, {})[released.level.name] = by_line[released.label]
-    return budgets
+        budgets.setdefault(released.run.name, {})[released.level.name] = factor * by_line[released.label]
+    runs = {
+        run: {"truncation": design.runs[run].truncation, "budget": by_level, "moe": None}
+        for run, by_level in budgets.items()
+    }
+    return {"runs": runs}
 
 
 def planned_lines(design: PHSafeDesign) -> Iterator[Line]:

@@ -148,7 +148,7 @@ def _store_tables(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[s
     tables = method.plan_tables()
     if not tables:
         return {}
-    published = method.tables() if method.charges else []
+    published = method.tables() if method.release.declaration.charges else []
     with warehouse.session(writes=Zone.PUBLIC) as session:
         with session.transaction():
             create_tables(session, {table: store_rows(session, table.name, rows) for table, rows in tables.items()})

@@ -5,7 +5,8 @@ noise to exact counts subclass `BatchedCounts` or `GridCounts` in `assets.measur
 
 The shared stages call the hooks in this order:
 
-0. The plan calls `plan`, `numbers` and `plan_tables`, before there are any data.
+0. The plan calls `plan_request`, `numbers` and `plan_tables`, before there are any data. If a total or margins are
+   wanted, it asks for the fields of the declaration that have them.
 1. The charge calls `require_chargeable` and `describe`, and reserves the loss.
 2. The draw calls `describe` and `stored_version`. If the output is not stored yet, it calls `make` and `write`, and
    `in_parts` between them if the method draws in parts.
@@ -19,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, final
 
@@ -29,11 +31,13 @@ from assets.release.contents import read_basis
 from assets.release.dataset import Size
 from assets.release.draw import Draw, Inputs, is_drawn
 from assets.release.gate import Gate
-from assets.release.plan import Plan
+from assets.release.plan import Plan, PlanRequest
 from assets.release.published import PublishedTable
 from assets.release.release import Release
 from assets.release.seal import require_sealed
 from assets.release.statement import Accuracy, Statement
+from assets.release.withheld import WithheldRecords
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
 from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
 from resources.statements import Table
@@ -118,11 +122,6 @@ class Method(ABC, Generic[R, I, O]):
         self.release = release
 
     @property
-    def charges(self) -> bool:
-        """Whether the release has a charge, a draw and a publication."""
-        return True
-
-    @property
     @abstractmethod
     def stages(self) -> Sequence[str]:
         """The names of all stages of the release except the publication, in the order in which gates are evaluated."""
@@ -199,6 +198,42 @@ class Method(ABC, Generic[R, I, O]):
     @abstractmethod
     def plan(self) -> Plan:
         """What a draw would charge, and how exact it would be, from the declaration alone. No record is read."""
+
+    def plan_request(self, request: PlanRequest) -> Plan:
+        """The plan of what is asked, of which the fields of the declaration are in place already.
+
+        Raises:
+            ValueError: if something is asked that there is not for this mechanism.
+        """
+        if request.largest_stratum is not None:
+            raise ValueError("largest_stratum: only the loss of swapping depends on it")
+        return self.plan()
+
+    def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
+        """The fields of the declaration with which lines have at most these 90% margins of error.
+
+        Raises:
+            ValueError: if no declaration has them.
+        """
+        raise ValueError("margins: this kind of release has no budget for each line")
+
+    def fields_for_total(self, total: Fraction, request: PlanRequest) -> Mapping[str, Any]:
+        """The fields of the declaration with which its charge is a total.
+
+        Raises:
+            ValueError: if no declaration has it.
+        """
+        loss = self.plan().loss
+        charged = loss.epsilon if isinstance(loss, ApproximateLoss) else loss
+        if isinstance(charged, PureLoss) and charged.argument == 1 and charged.rational:
+            return self.scale_budgets(total / charged.rational)
+        if isinstance(charged, ConcentratedLoss):
+            return self.scale_budgets(total / charged.rho)
+        raise ValueError("total: this kind of release has no finite budget that could be scaled")
+
+    def scale_budgets(self, factor: Fraction) -> Mapping[str, Any]:
+        """The fields of the declaration with all budgets multiplied by a factor greater than 0."""
+        raise ValueError("total: this kind of release has no budgets that could be scaled")
 
     def numbers(self, size: Size) -> int:
         """How many numbers a draw measures with noise, in a dataset of this size; 0 by default."""
@@ -279,6 +314,11 @@ class Method(ABC, Generic[R, I, O]):
 
     def _version_name(self, draw: Draw[I]) -> tuple[str, str, str]:
         return "stored version", self.release.schema, draw.draw_id
+
+    @property
+    def withheld_records(self) -> WithheldRecords | None:
+        """The records that the release withholds, for another one to count from; None if it withholds none."""
+        return None
 
     @abstractmethod
     def tables(self) -> Sequence[PublishedTable]:

@@ -48,6 +48,11 @@ class ReleaseDeclaration(Declaration):
         False, description="Whether a changed source file launches the release's job; on by default."
     )
 
+    @property
+    def charges(self) -> bool:
+        """Whether the release has a charge, a draw and a publication."""
+        return True
+
     @classmethod
     def named(cls, given: Any) -> str:
         return f"{describe_field(given, 'dataset')}/{describe_field(given, 'name')}"

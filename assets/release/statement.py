@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass as recorded
 from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import Flavor
 
-RECORDED = ConfigDict(extra="forbid", use_attribute_docstrings=True, json_schema_serialization_defaults_required=True)
+RECORDED = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
 """The configuration of everything that is part of a record: its schema allows nothing else, and requires all of it."""
 
 Sha256 = Annotated[str, Field(json_schema_extra={"pattern": "^[0-9a-f]{64}$"})]
@@ -26,14 +26,14 @@ Uri = Annotated[str, Field(json_schema_extra={"format": "uri"})]
 class Parameter:
     """A parameter of the mechanism, as shown in the certificate."""
 
-    label: str
-    """The name of the parameter."""
-    value: str | int | float | tuple[str, ...]
-    """A text, a number, or several texts."""
-    note: str = ""
-    """A sentence of explanation, or empty."""
-    exact: tuple[str, ...] = ()
-    """The same value as exact fractions, if `value` is rounded; they stand in the certificate's appendix."""
+    label: str = Field(description="The name of the parameter.")
+    value: str | int | float | tuple[str, ...] = Field(description="A text, a number, or several texts.")
+    note: str = Field(default="", description="A sentence of explanation, or empty.")
+    exact: tuple[str, ...] = Field(
+        default=(),
+        description="The same value as exact fractions, if `value` is rounded; they stand in the certificate's "
+        "appendix.",
+    )
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,10 @@ class Accuracy:
     themselves need a charge.
     """
 
-    summary: str
-    """One or two sentences, for the first page."""
-    columns: tuple[str, ...]
-    """The headings of the table."""
-    rows: tuple[tuple[str | int | float, ...], ...]
-    """The rows, with a value for each heading."""
-    note: str
-    """What the figures mean, and what they leave out."""
+    summary: str = Field(description="One or two sentences, for the first page.")
+    columns: tuple[str, ...] = Field(description="The headings of the table.")
+    rows: tuple[tuple[str | int | float, ...], ...] = Field(description="The rows, with a value for each heading.")
+    note: str = Field(description="What the figures mean, and what they leave out.")
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):
@@ -84,10 +80,8 @@ class Accuracy:
 class Paper:
     """A publication that the mechanism or its guarantee comes from."""
 
-    title: str
-    """Authors, title and year."""
-    url: Uri
-    """Where it can be read."""
+    title: str = Field(description="Authors, title and year.")
+    url: Uri = Field(description="Where it can be read.")
 
 
 REFRESHMENT = Paper(
@@ -102,12 +96,11 @@ REFRESHMENT = Paper(
 class DataVersion:
     """The content hash of one input or output."""
 
-    name: str
-    """The name of the input or output."""
-    version: str
-    """The hash."""
-    keyed: bool
-    """Whether it is an HMAC, as it depends on confidential records; only the custodian can recompute it."""
+    name: str = Field(description="The name of the input or output.")
+    version: str = Field(description="The hash.")
+    keyed: bool = Field(
+        description="Whether it is an HMAC, as it depends on confidential records; only the custodian can recompute it."
+    )
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@ publication."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import dagster as dg
@@ -10,6 +11,7 @@ import dagster as dg
 from assets.conventions import preview
 from assets.measurement.batches import Batch, BatchedCounts
 from assets.measurement.method import MEASUREMENTS, budget_facts, build_counts
+from assets.planning.lines import budgets_for_margins
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
@@ -25,7 +27,7 @@ from assets.safetab.measurements import (
     require_storable,
     write_measurements,
 )
-from assets.safetab.plan import parameter_tables, safetab_plan
+from assets.safetab.plan import parameter_tables, planned_lines, safetab_plan
 from assets.safetab.published import column_descriptions, person_products
 from assets.safetab.records import AREA_COLUMNS
 from assets.safetab.regions import build_regions, require_regions
@@ -33,6 +35,7 @@ from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease, SafeTabRele
 from assets.safetab.statement import person_statement
 from assets.safetab.tables import build_person_tables
 from assets.tabulation.asset import TABLES
+from mechanisms.design import LARGEST_BUDGET
 from mechanisms.safetab.adaptive import StreamedNoise
 from mechanisms.safetab.design import MECHANISM_P, VERSION
 from mechanisms.sampling.noise import Distribution
@@ -53,6 +56,13 @@ class SafeTabMethod(BatchedCounts[R, B]):
     version = VERSION
     plan = release_hook(safetab_plan)
     plan_tables = release_hook(parameter_tables)
+
+    def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
+        budgets = budgets_for_margins(planned_lines(self.release), margins, LARGEST_BUDGET)
+        return {"budgets": budgets, "moe": None}
+
+    def scale_budgets(self, factor: Fraction) -> Mapping[str, Any]:
+        return {"budgets": {line.name: factor * line.budget for line in planned_lines(self.release)}, "moe": None}
 
     @property
     @abstractmethod

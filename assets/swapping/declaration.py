@@ -305,6 +305,10 @@ class SwappingDeclaration(ReleaseDeclaration):
         None, description="Draws that compare swap rates, on a synthetic dataset."
     )
 
+    @property
+    def charges(self) -> bool:
+        return not self.withheld
+
     @field_validator("swap_rate", mode="wrap")
     @classmethod
     def _require_one_kind_of_rate(

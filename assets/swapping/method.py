@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import dagster as dg
@@ -12,6 +13,7 @@ from assets.release.dataset import CEF
 from assets.release.draw import Draw
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, Fact, Method, release_hook
+from assets.release.plan import Plan, PlanRequest
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.swapping.draw import (
@@ -26,13 +28,13 @@ from assets.swapping.draw import (
 )
 from assets.swapping.gates import swapping_gates
 from assets.swapping.invariants import build_invariants, invariant_tables
-from assets.swapping.plan import swapping_plan
+from assets.swapping.plan import rate_for, swapping_plan
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import describe_charge, describe_further_steps, describe_rate, swapping_statement
 from assets.swapping.tables import describe_tables, preview_products, published_tables, require_readable, table_recipes
 from assets.swapping.unique import require_few_stored
 from assets.swapping.utility import build_utility
-from assets.swapping.withheld import build_strata, build_withheld, withheld_gates
+from assets.swapping.withheld import WithheldSwap, build_strata, build_withheld, withheld_gates
 from assets.tabulation.asset import TABLES, build_tables
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
@@ -68,8 +70,15 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         )
 
     @property
-    def charges(self) -> bool:
-        return not self.release.declaration.withheld
+    def withheld_records(self) -> WithheldSwap | None:
+        return WithheldSwap.from_release(self.release) if self.release.declaration.withheld else None
+
+    def plan_request(self, request: PlanRequest) -> Plan:
+        return swapping_plan(self.release, request.largest_stratum)
+
+    def fields_for_total(self, total: Fraction, request: PlanRequest) -> Mapping[str, Any]:
+        """One rate: the smallest, in millionths, whose ε is at most the total; or one ε for all strata."""
+        return {"swap_rate": rate_for(self.release, request.largest_stratum, total)}
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release

@@ -318,3 +318,27 @@ def least_variance(published: Mapping[str, Publication], by: Sequence[str], wher
         several = "; ".join(f"{name}: {published[name].quantity}" for name in variances)
         raise QuestionError(f"name the hypercube: {len(quantities)} different quantities are published ({several})")
     return min(variances, key=lambda name: variances[name])
+
+
+def answer(
+    folders: Sequence[Mapping[str, Path]], by: Sequence[str], where: Mapping[str, Sequence[str | None]]
+) -> tuple[list[str], pa.Table]:
+    """The names of the hypercubes that answer, and their answer: sums, or means of one by the other.
+
+    Args:
+        folders: by name, the folders of the hypercubes that may answer; a second mapping for means.
+        by: the variables to tabulate by.
+        where: by variable, the categories that count.
+
+    Raises:
+        QuestionError: if none can answer.
+    """
+    answering = []
+    for by_name in folders:
+        published = {name: read_publication(folder) for name, folder in by_name.items()}
+        name = least_variance(published, by, where)
+        answering.append((name, published[name]))
+    names, (first, *rest) = [name for name, _ in answering], [publication for _, publication in answering]
+    if len({name.partition("/")[0] for name in names}) > 1:
+        raise QuestionError(f"means are taken of hypercubes of one dataset, not of {' and '.join(names)}")
+    return names, first.means(rest[0], by, where) if rest else first.ask(by, where)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import dagster as dg
@@ -19,7 +20,7 @@ from assets.release.statement import Statement
 from assets.table_builder.counting import categories, counts_recipe, list_cells, table_name
 from assets.table_builder.gates import hypercube_gates
 from assets.table_builder.perturbation import noise_of, perturbed_cells, unlikely_results
-from assets.table_builder.plan import hypercube_plan, planned_tables
+from assets.table_builder.plan import budgets_for, hypercube_plan, planned_tables
 from assets.table_builder.published import column_descriptions, published_tables
 from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statement import RECORDS, hypercube_statement
@@ -27,7 +28,7 @@ from assets.table_builder.tables import shown_first, table_recipes
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
 from mechanisms.accounting.losses import format_loss
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
-from mechanisms.table_builder.hypercube import MECHANISM, VERSION, Consistency
+from mechanisms.table_builder.hypercube import MECHANISM, VERSION, Consistency, Margins
 from resources.custody import Custody
 from resources.warehouse import Recipe, Session
 
@@ -64,6 +65,18 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     plan = release_hook(hypercube_plan)
     plan_tables = release_hook(planned_tables)
     tables = release_hook(published_tables)
+
+    def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
+        budgets = budgets_for(self.release, margins)
+        total = sum(budgets.values(), Fraction())
+        fields = dict(self.scale_budgets(total / self.release.design.budget))
+        if self.release.declaration.hypercube.margins is not Margins.SUMMED:
+            fields["shares"] = [{"by": list(table), "share": budget / total} for table, budget in budgets.items()]
+        return fields
+
+    def scale_budgets(self, factor: Fraction) -> Mapping[str, Any]:
+        symbol = "epsilon" if self.release.declaration.hypercube.rho is None else "rho"
+        return {symbol: factor * self.release.design.budget}
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release

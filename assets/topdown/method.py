@@ -2,6 +2,7 @@
 
 import hmac
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from assets.topdown.histograms import histograms_recipe, require_possible
 from assets.topdown.limits import require_feasible
 from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured
 from assets.topdown.microdata import build_microdata
-from assets.topdown.plan import topdown_plan
+from assets.topdown.plan import allocations_for, scale_allocations, topdown_plan
 from assets.topdown.published import published_tables
 from assets.topdown.release import (
     ESTIMATES,
@@ -62,6 +63,12 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     require_chargeable = session_hook(require_feasible)
     find_unmeasured = session_hook(find_unmeasured)
     check_noise = session_hook(find_wrong_noise)
+
+    def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
+        return allocations_for(self.release.design, margins)
+
+    def scale_budgets(self, factor: Fraction) -> Mapping[str, Any]:
+        return scale_allocations(self.release.design, factor)
 
     def __init__(self, release: TopDownRelease) -> None:
         super().__init__(release)

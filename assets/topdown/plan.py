@@ -64,7 +64,7 @@ def allocations_for(design: TopDownDesign, margins: Mapping[str, Fraction]) -> d
     return allocations
 
 
-def scaled(design: TopDownDesign, factor: Fraction) -> dict[str, dict[str, Any]]:
+def scale_allocations(design: TopDownDesign, factor: Fraction) -> dict[str, dict[str, Any]]:
     """By histogram, its fields with ρ multiplied by a factor, so that the charge is exactly multiplied by it.
 
     If the two products have denominators that cannot be declared, ρ of the units is rounded down to one that can, and

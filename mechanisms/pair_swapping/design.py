@@ -11,9 +11,11 @@ from typing import Any
 from mechanisms.accounting.losses import InfiniteLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.design import DesignError
-from mechanisms.pair_swapping.pairing import WEIGHTS
 
 MECHANISM = "pair swapping 2010"
+
+WEIGHTS = (1, 2, 4, 8, 16)
+"""The weight of each risk in the selection: of risk 1 first. They rise, and none is 0."""
 
 
 @dataclass(frozen=True)

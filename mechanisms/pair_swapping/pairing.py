@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mechanisms.pair_swapping.design import WEIGHTS
 from mechanisms.sampling.stream import RandomStream, Words
 
 VERSION = 1
@@ -27,9 +28,6 @@ Risks: TypeAlias = NDArray[np.int8]
 
 LEVELS = 4
 """The places within a state, from the nearest: block group, tract and county, and then the state itself."""
-
-WEIGHTS = (1, 2, 4, 8, 16)
-"""The weight of each risk in the selection: of risk 1 first. They rise, and none is 0."""
 
 NOBODY = -1
 

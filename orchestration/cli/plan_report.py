@@ -16,9 +16,10 @@ from assets.planning.expectation import UnknownError, expectation, format_expect
 from assets.release.method import PLAN, PREFLIGHT
 from assets.release.plan import PlanRequest
 from orchestration.cli.printing import print_json, print_table
-from orchestration.components.release import ReleaseComponent, dataset_of, release_definitions
+from orchestration.components.release import ReleaseComponent, dataset_of
 from orchestration.deployment import Deployment, require_single
 from orchestration.planning import PlannedDeclaration, plan_declaration, together
+from orchestration.release_definitions import define_stages
 from resources.ledger import LedgerError
 
 
@@ -143,7 +144,7 @@ def _list_stages(planned: PlannedDeclaration) -> dict[str, Any]:
     apart = {PREFLIGHT, *({PLAN} - set(method.stages))}
     specs = [
         spec
-        for assets in release_definitions(component, method).assets or ()
+        for assets in define_stages(component, method).assets or ()
         if isinstance(assets, dg.AssetsDefinition)
         for spec in assets.specs
         if spec.key.path[-1] not in apart
@@ -160,6 +161,6 @@ def _list_stages(planned: PlannedDeclaration) -> dict[str, Any]:
     gates = [{"stage": gate.stage, "gate": gate.name, "rule": gate.words} for gate in all_gates(method)]
     tables = [
         {"table": table.name, "title": table.title, "columns": [column.name for column in table.columns]}
-        for table in (method.tables() if method.charges else [])
+        for table in (method.tables() if method.release.declaration.charges else [])
     ]
     return {"release": component.named, "stages": stages, "gates": gates, "tables": tables}

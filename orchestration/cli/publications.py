@@ -33,7 +33,7 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
     The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
     hypercubes, the one answers whose numbers have the least variance.
     """
-    from orchestration.components import TableBuilder
+    from assets.table_builder.asking import answer
     from orchestration.deployment import Deployment
 
     deployment = Deployment()
@@ -44,15 +44,15 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
             raise click.UsageError(f"--where: {name} is named twice; list all of its categories that count at once")
         chosen[name] = categories
     folders = [_find_hypercubes(deployment, name) for name in (release, *([per] if per else []))]
-    names, answer = TableBuilder.answered(folders, variables, chosen)
+    names, answers = answer(folders, variables, chosen)
     if as_json:
-        print_json({"from": names, "rows": answer.to_pylist()})
+        print_json({"from": names, "rows": answers.to_pylist()})
         return
     rows = [
         ["" if cell is None else f"{cell:,.2f}" if isinstance(cell, Decimal) else str(cell) for cell in row.values()]
-        for row in answer.to_pylist()
+        for row in answers.to_pylist()
     ]
-    print_table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in answer.column_names], rows)
+    print_table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in answers.column_names], rows)
 
 
 def _parse_categories(text: str) -> tuple[str, list[str]]:

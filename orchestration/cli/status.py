@@ -17,8 +17,9 @@ def status(as_json: bool) -> None:
     from orchestration.launch import open_instance
 
     deployment = Deployment()
+    reading = deployment.ledger.read()
     with open_instance() as instance:
-        releases, budgets = deployment.statuses(instance), deployment.budgets(deployment.ledger.read())
+        releases, budgets = deployment.statuses(instance, reading.entries), deployment.budgets(reading)
     if as_json:
         print_json({"releases": releases, "populations": budgets})
         return

@@ -11,7 +11,6 @@ import dagster as dg
 from pydantic import BaseModel, Field, TypeAdapter, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.cef.asset import build_cef
 from assets.cef.census import (
     DETAILED_COLUMNS,
     CensusDeclaration,
@@ -103,6 +102,9 @@ class Dataset(dg.Component, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The CEF with its checks."""
+        # Reading files needs the libraries that a declaration does without.
+        from assets.cef.asset import build_cef
+
         cef, *checks = build_cef(self.declaration, context.project_root)
         return dg.Definitions(assets=[cef], asset_checks=checks)
 

@@ -1,9 +1,9 @@
 """The component of a release by targeted pair swapping, as in the 2010 census, for comparison."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from assets.pair_swapping.declaration import PairSwappingDeclaration
-from assets.pair_swapping.method import PairSwapping
 from assets.pair_swapping.release import PairSwappingRelease
 from orchestration.components.release import ReleaseComponent
 
@@ -14,4 +14,9 @@ class PairSwapping2010(ReleaseComponent):
 
     declared_by = PairSwappingDeclaration
     release_type = PairSwappingRelease
-    method = PairSwapping
+
+    @property
+    def method(self) -> type[Any]:
+        from assets.pair_swapping.method import PairSwapping
+
+        return PairSwapping

@@ -12,25 +12,13 @@ from typing import Any, ClassVar, Self
 import dagster as dg
 from pydantic import BaseModel
 
-from assets.charge.asset import build_charge, build_preflight
-from assets.charge.drawing import build_draw
 from assets.conventions import OWNERS
-from assets.gates.shared import build_gates
-from assets.planning.asset import build_plan
-from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration
-from assets.release.method import PLAN, Method
-from assets.release.plan import PlanRequest
-from assets.release.published import require_placeable
 from assets.release.release import DeclarationError, Release, ReleaseDeclaration
-from assets.release.withheld import WithheldRecords
-from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
-from orchestration.components.publisher import declared_publisher
 from orchestration.components.scaffolding import ExampleScaffolder
-from orchestration.environment import deployment_folders, published_address
+from orchestration.environment import published_address
 from orchestration.launch import PUBLICATION_OF
-from orchestration.planning import DeclaredRelease, PlannedDeclaration, plan_declaration
 
 COMPONENTS = "orchestration.components"
 """The package that files name components by."""
@@ -75,8 +63,10 @@ class DeclaresReleases(dg.Component, dg.Resolvable, ABC):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The assets, checks, jobs, schedules and sensors of all its releases."""
+        from orchestration.release_definitions import define_release
+
         others = context.component_tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
-        return dg.Definitions.merge(*(release.release_defs(context) for release in self.releases(others)))
+        return dg.Definitions.merge(*(define_release(release, context) for release in self.releases(others)))
 
 
 def releases_of(declared: "Sequence[DeclaresReleases]") -> "list[ReleaseComponent]":
@@ -85,13 +75,26 @@ def releases_of(declared: "Sequence[DeclaresReleases]") -> "list[ReleaseComponen
 
 
 @dataclass
-class ReleaseComponent(DeclaresReleases, DeclaredRelease):
+class ReleaseComponent(DeclaresReleases):
     """A release declared in YAML. A subclass for each mechanism names its declaration, its release and its method."""
 
     release_type: ClassVar[type[Release]]
     """The release with its declaration, dataset and design."""
 
+    @property
+    @abstractmethod
+    def method(self) -> type[Any]:
+        """How a release of this kind is charged, drawn, checked and published.
+
+        It is imported here, because it imports every stage and kernel, and only what runs or plans needs it.
+        """
+
     def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
+        """The declared release of a dataset. `published` is the parent folder of all publications.
+
+        Raises:
+            DeclarationError: if the declaration contradicts itself or the dataset.
+        """
         sources = self.sources(dataset, published)
         return self.release_type.from_declaration(self.declaration, dataset, published, published_address(), **sources)
 
@@ -106,14 +109,9 @@ class ReleaseComponent(DeclaresReleases, DeclaredRelease):
     def releases(self, others: Sequence[DeclaresReleases] = ()) -> "Sequence[ReleaseComponent]":
         return [self]
 
-    def withheld_records(self, dataset: DatasetDeclaration, published: Path) -> WithheldRecords | None:
-        """The records that the release withholds, for another one to count from; None if it withholds none."""
-        return None
-
     @property
     def charges(self) -> bool:
-        """Whether the release has a draw and a charge."""
-        return True
+        return bool(self.declaration.charges)
 
     @property
     def partitioned(self) -> bool:
@@ -124,7 +122,23 @@ class ReleaseComponent(DeclaresReleases, DeclaredRelease):
     def type_name(self) -> str:
         return f"{COMPONENTS}.{type(self).__name__}"
 
+    @property
+    def tried(self) -> BaseModel:
+        """The declaration whose fields a plan tries."""
+        declaration: BaseModel = self.declaration
+        return declaration
+
+    @property
+    def attributes(self) -> BaseModel:
+        """The attributes of the file that declares it."""
+        return self.tried
+
     def with_fields(self, given: Mapping[str, Any]) -> Self:
+        """The same release with these fields as those of `tried`.
+
+        Raises:
+            ValidationError: if they are not valid.
+        """
         return replace(self, declaration=self.declared_by.model_validate(given))
 
     @property
@@ -140,43 +154,6 @@ class ReleaseComponent(DeclaresReleases, DeclaredRelease):
     def key(self, stage: str) -> dg.AssetKey:
         """The asset key of a stage of the release."""
         return dg.AssetKey([self.declaration.dataset, self.declaration.name, stage])
-
-    def release_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The release's assets, checks and job, and its schedule and sensor if declared."""
-        dataset = dataset_of(self.declaration, declared_datasets(context))
-        release = self.release(dataset, deployment_folders(context.project_root)[1])
-        method = self.method(replace(release, publisher=declared_publisher(context)))
-        if method.charges != self.charges:
-            raise ValueError(f"{method.release.schema}: component and method disagree on whether anything is charged")
-        return dg.Definitions.merge(
-            release_definitions(self, method), automated(method, self.declaration, context.project_root)
-        )
-
-
-def release_definitions(component: ReleaseComponent, method: Method[Any, Any, Any]) -> dg.Definitions:
-    """The assets and checks of a release: those of its mechanism, and those that all releases share.
-
-    Args:
-        component: the declared release.
-        method: how it is made.
-
-    Raises:
-        DeclarationError: if what it publishes could not be written, or its loss is infinite and the dataset does not
-            allow that.
-    """
-    method.release.require_allowed()
-    if method.charges:
-        require_placeable(method.release, method.tables())
-
-    def plan_of(request: PlanRequest) -> PlannedDeclaration:
-        return plan_declaration(component, method.release.dataset, method.release.published, request)
-
-    assets, checks = [build_plan(method, plan_of), *method.own_assets()], build_gates(method)
-    if method.charges:
-        publication, files_check = build_publication(method)
-        assets += [build_preflight(method), build_charge(method), build_draw(method), publication]
-        checks.append(files_check)
-    return dg.Definitions(assets=assets, asset_checks=checks)
 
 
 def declared_datasets(context: dg.ComponentLoadContext) -> dict[str, DatasetDeclaration]:
@@ -199,20 +176,3 @@ def dataset_of(declaration: ReleaseDeclaration, datasets: dict[str, DatasetDecla
     if declaration.watch_source and not any(table.path for table in dataset.tables.values()):
         raise DeclarationError(f"{name}: watch_source: {dataset.name} is built in and has no source file to watch")
     return dataset
-
-
-def automated(method: Method[Any, Any, Any], declaration: ReleaseDeclaration, root: Path) -> dg.Definitions:
-    """The release's jobs, and its schedule and sensor if declared."""
-    release = method.release
-    schedules = [release_schedule(release, declaration.schedule)] if declaration.schedule else []
-    sensors = [source_sensor(release, f"{declaration!r} {release.dataset!r}", root)] if declaration.watch_source else []
-    return dg.Definitions.merge(
-        release_jobs(
-            release,
-            method.charges,
-            method.reads_publications_of,
-            with_plan=PLAN in method.stages,
-            partitions=method.partitions,
-        ),
-        dg.Definitions(schedules=schedules, sensors=sensors),
-    )

@@ -2,53 +2,39 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from assets.planning.lines import budgets_for_margins
 from assets.release.dataset import DatasetDeclaration
-from assets.release.method import Method
 from assets.release.release import DeclarationError
 from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
-from assets.safetab.household_method import SafeTabHMethod
 from assets.safetab.lists import ListsFileError, read_lists
-from assets.safetab.method import SafeTabPMethod
-from assets.safetab.plan import planned_lines
 from assets.safetab.release import SafeTabHRelease, SafeTabPRelease
-from mechanisms.design import LARGEST_BUDGET
 from mechanisms.safetab.lists import CodeLists
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
 from orchestration.environment import PROJECT
 
 
-class _PlansByLine(ReleaseComponent):
-    """What the plans of both mechanisms ask becomes the field `budgets`; none follows from a margin then."""
-
-    def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
-        budgets = budgets_for_margins(planned_lines(method.release), margins, LARGEST_BUDGET)
-        return {"budgets": budgets, "moe": None}
-
-    def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
-        budgets = {line.name: factor * line.budget for line in planned_lines(method.release)}
-        return {"budgets": budgets, "moe": None}
-
-
 @dataclass
-class SafeTabP(_PlansByLine):
+class SafeTabP(ReleaseComponent):
     """Total population and sex by age of detailed race and ethnicity groups (Detailed DHC-A), with all its checks."""
 
     declared_by = SafeTabPDeclaration
     release_type = SafeTabPRelease
-    method = SafeTabPMethod
+
+    @property
+    def method(self) -> type[Any]:
+        from assets.safetab.method import SafeTabPMethod
+
+        return SafeTabPMethod
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> dict[str, Any]:
         return {"lists": declared_lists(self.declaration)}
 
 
 @dataclass
-class SafeTabH(_PlansByLine):
+class SafeTabH(ReleaseComponent):
     """Household type and tenure of detailed race and ethnicity groups (Detailed DHC-B), with all its checks."""
 
     persons: SafeTabP | None = field(default=None, compare=False)
@@ -56,7 +42,12 @@ class SafeTabH(_PlansByLine):
 
     declared_by = SafeTabHDeclaration
     release_type = SafeTabHRelease
-    method = SafeTabHMethod
+
+    @property
+    def method(self) -> type[Any]:
+        from assets.safetab.household_method import SafeTabHMethod
+
+        return SafeTabHMethod
 
     def releases(self, others: Sequence[DeclaresReleases] = ()) -> Sequence[ReleaseComponent]:
         known = {component.named: component for component in others if isinstance(component, SafeTabP)}

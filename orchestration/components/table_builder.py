@@ -2,27 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
 import dagster as dg
-import pyarrow as pa
 
 from assets.release.dataset import DatasetDeclaration
-from assets.release.method import PREFLIGHT, Method
+from assets.release.method import PREFLIGHT
 from assets.release.release import DeclarationError
-from assets.table_builder.asking import least_variance, read_publication
 from assets.table_builder.declaration import (
     HypercubeAttributes,
     HypercubeDeclaration,
     TableBuilderDeclaration,
 )
-from assets.table_builder.method import TableBuilderMethod
-from assets.table_builder.plan import budgets_for
 from assets.table_builder.release import HypercubeRelease
-from mechanisms.table_builder.asking import QuestionError
-from mechanisms.table_builder.hypercube import Margins
 from orchestration.components.release import COMPONENTS, DeclaresReleases, ReleaseComponent
 from orchestration.planning import plain
 
@@ -37,10 +30,17 @@ class SingleHypercube(ReleaseComponent):
 
     declared_by = HypercubeDeclaration
     release_type = HypercubeRelease
-    method = TableBuilderMethod
+
+    @property
+    def method(self) -> type[Any]:
+        from assets.table_builder.method import TableBuilderMethod
+
+        return TableBuilderMethod
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
-        return {"withheld": self.withholding.withheld_records(dataset, published) if self.withholding else None}
+        if self.withholding is None:
+            return {"withheld": None}
+        return {"withheld": self.withholding.method(self.withholding.release(dataset, published)).withheld_records}
 
     @property
     def type_name(self) -> str:
@@ -79,21 +79,6 @@ class SingleHypercube(ReleaseComponent):
         assert self.among is not None
         return self.among
 
-    def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
-        budgets = budgets_for(method.release, margins)
-        total = sum(budgets.values(), Fraction())
-        fields: dict[str, Any] = {self._symbol: total}
-        if self._cube.margins is not Margins.SUMMED:
-            fields["shares"] = [{"by": list(table), "share": budget / total} for table, budget in budgets.items()]
-        return fields
-
-    def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
-        return {self._symbol: factor * method.release.design.budget}
-
-    @property
-    def _symbol(self) -> str:
-        return "epsilon" if self._cube.rho is None else "rho"
-
 
 @dataclass
 class TableBuilder(DeclaresReleases):
@@ -108,30 +93,6 @@ class TableBuilder(DeclaresReleases):
             SingleHypercube(declared, known.get(f"{dataset}/{declared.hypercube.swapped}"), self.declaration)
             for declared in self.declaration.by_hypercube()
         ]
-
-    @staticmethod
-    def answered(
-        folders: Sequence[Mapping[str, Path]], by: Sequence[str], where: Mapping[str, Sequence[str | None]]
-    ) -> tuple[list[str], pa.Table]:
-        """The names of the hypercubes that answer, and their answer: sums, or means of one by the other.
-
-        Args:
-            folders: by name, the folders of the hypercubes that may answer; a second mapping for means.
-            by: the variables to tabulate by.
-            where: by variable, the categories that count.
-
-        Raises:
-            QuestionError: if none can answer.
-        """
-        answering = []
-        for by_name in folders:
-            published = {name: read_publication(folder) for name, folder in by_name.items()}
-            name = least_variance(published, by, where)
-            answering.append((name, published[name]))
-        names, (first, *rest) = [name for name, _ in answering], [publication for _, publication in answering]
-        if len({name.partition("/")[0] for name in names}) > 1:
-            raise QuestionError(f"means are taken of hypercubes of one dataset, not of {' and '.join(names)}")
-        return names, first.means(rest[0], by, where) if rest else first.ask(by, where)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of every hypercube, and the jobs that make all of them and state their prices."""

@@ -88,7 +88,7 @@ def _show_ledger() -> tuple[Entry, ...] | None:
 
 
 def _compare_tables(entries: Sequence[Entry]) -> None:
-    populations = dict.fromkeys(entry.known().population for entry in entries if entry.kind == chain.RESERVE)
+    populations = dict.fromkeys(entry.parse_details().population for entry in entries if entry.kind == chain.RESERVE)
     try:
         altered, lagging = ask_patiently(lambda: find_unlike_tables(find_warehouse(), entries, populations))
     except UnavailableError as error:

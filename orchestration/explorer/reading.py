@@ -18,8 +18,8 @@ from assets.ledger.population import Population, group_populations
 from assets.publication.asset import edition_problems
 from assets.publication.signature import PUBLIC_KEY, VerificationError, read_public_key
 from assets.release.dataset import DatasetDeclaration
+from orchestration import declarations
 from orchestration.components.release import ReleaseComponent
-from orchestration.definitions import declarations
 from orchestration.environment import ledger_on_server
 from orchestration.explorer.settings import REPLAYS, read_settings
 from resources import chain
@@ -132,7 +132,7 @@ def load_declarations() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComp
 def _load_declarations(
     folder: Path, state: tuple[tuple[str, int], ...]
 ) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
-    datasets, releases = declarations(dg.ComponentTree.for_project(folder))
+    datasets, releases = declarations.load_declarations(dg.ComponentTree.for_project(folder))
     return datasets, {release.named: release for release in releases}
 
 

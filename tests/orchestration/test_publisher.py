@@ -9,8 +9,8 @@ import pytest
 
 from assets.release.publisher import UNDECLARED, Publisher
 from assets.release.release import DeclarationError
+from orchestration import release_definitions
 from orchestration.components import Dataset, PermutationSwapping, PublisherSettings
-from orchestration.components import release as component_module
 from orchestration.components.publisher import declared_publisher
 from tests.deployments import PRODUCTS, small_dataset
 
@@ -44,6 +44,8 @@ def test_every_release_receives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         """
     )
     built: list[Any] = []
-    monkeypatch.setattr(component_module, "automated", lambda method, *others: built.append(method) or dg.Definitions())
+    monkeypatch.setattr(
+        release_definitions, "define_jobs", lambda method, *others: built.append(method) or dg.Definitions()
+    )
     release.build_defs(context(tmp_path, OFFICE, Dataset(small_dataset(tmp_path))))
     assert built[0].release.publisher == OFFICE.declaration

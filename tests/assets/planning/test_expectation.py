@@ -39,7 +39,7 @@ from benchmarks.slopes import MEASURED_NUMBERS, find_peaks, fit, list_cases
 from mechanisms.states import PUERTO_RICO, STATES
 from orchestration.components import SafeTabP, TopDown
 from orchestration.components.release import ReleaseComponent, dataset_of
-from orchestration.definitions import declarations
+from orchestration.declarations import load_declarations
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.deployments import small_dataset, small_release
@@ -67,7 +67,7 @@ def _method(component: ReleaseComponent, dataset: Any) -> Method[Any, Any, Any]:
 @cache
 def _declared() -> dict[str, Method[Any, Any, Any]]:
     """How each release of the demonstration is made."""
-    datasets, releases = declarations(dg.ComponentTree.for_project(Path(orchestration.__file__).parent))
+    datasets, releases = load_declarations(dg.ComponentTree.for_project(Path(orchestration.__file__).parent))
     known = {each.name: each for each in datasets}
     return {each.named: _method(each, dataset_of(each.declaration, known)) for each in releases}
 

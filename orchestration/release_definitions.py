@@ -1,0 +1,76 @@
+"""The definitions of a release: its assets and checks, and its jobs, schedule and sensor.
+
+What is declared is in `orchestration.components`. This module imports every stage, so a process that only shows what is
+declared does not import it.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.charge.asset import build_charge, build_preflight
+from assets.charge.drawing import build_draw
+from assets.gates.shared import build_gates
+from assets.planning.asset import build_plan
+from assets.publication.asset import build_publication
+from assets.release.method import PLAN, Method
+from assets.release.plan import PlanRequest
+from assets.release.published import require_placeable
+from assets.release.release import ReleaseDeclaration
+from orchestration.automation import release_jobs, release_schedule, source_sensor
+from orchestration.components.publisher import declared_publisher
+from orchestration.components.release import ReleaseComponent, dataset_of, declared_datasets
+from orchestration.environment import deployment_folders
+from orchestration.planning import PlannedDeclaration, plan_declaration
+
+
+def define_release(component: ReleaseComponent, context: dg.ComponentLoadContext) -> dg.Definitions:
+    """The release's assets, checks and jobs, and its schedule and sensor if declared."""
+    dataset = dataset_of(component.declaration, declared_datasets(context))
+    release = component.release(dataset, deployment_folders(context.project_root)[1])
+    method = component.method(replace(release, publisher=declared_publisher(context)))
+    return dg.Definitions.merge(
+        define_stages(component, method), define_jobs(method, component.declaration, context.project_root)
+    )
+
+
+def define_stages(component: ReleaseComponent, method: Method[Any, Any, Any]) -> dg.Definitions:
+    """The assets and checks of a release: those of its mechanism, and those that all releases share.
+
+    Raises:
+        DeclarationError: if what it publishes could not be written, or its loss is infinite and the dataset does not
+            allow that.
+    """
+    charges = component.declaration.charges
+    method.release.require_allowed()
+    if charges:
+        require_placeable(method.release, method.tables())
+
+    def plan(request: PlanRequest) -> PlannedDeclaration:
+        return plan_declaration(component, method.release.dataset, method.release.published, request)
+
+    assets, checks = [build_plan(method, plan), *method.own_assets()], build_gates(method)
+    if charges:
+        publication, files_check = build_publication(method)
+        assets += [build_preflight(method), build_charge(method), build_draw(method), publication]
+        checks.append(files_check)
+    return dg.Definitions(assets=assets, asset_checks=checks)
+
+
+def define_jobs(method: Method[Any, Any, Any], declaration: ReleaseDeclaration, root: Path) -> dg.Definitions:
+    """The release's jobs, and its schedule and sensor if declared."""
+    release = method.release
+    schedules = [release_schedule(release, declaration.schedule)] if declaration.schedule else []
+    sensors = [source_sensor(release, f"{declaration!r} {release.dataset!r}", root)] if declaration.watch_source else []
+    return dg.Definitions.merge(
+        release_jobs(
+            release,
+            declaration.charges,
+            method.reads_publications_of,
+            with_plan=PLAN in method.stages,
+            partitions=method.partitions,
+        ),
+        dg.Definitions(schedules=schedules, sensors=sensors),
+    )
