@@ -96,13 +96,15 @@ def _on_conversions(comparison: Comparison) -> Iterator[str]:
                 f"For one {total.unit}, {join_names(single)} at δ = {delta} cannot be added directly: each uses up "
                 "that δ by itself. The ρ are added first, and their sum is converted."
             )
+        if all(isinstance(share.loss, ConcentratedLoss) for share in shares):
+            continue
         pure = [share.charge.release for share in shares if isinstance(share.loss, PureLoss)]
-        if pure:
-            how = "is included in this ρ as ε²/2, which gives less" if together.takes_pure else "is added to that"
-            yield (
-                f"For one {total.unit} at δ = {delta}, {format_loss(together.loss)} is converted to "
-                f"{format_loss(together.epsilon)}; the pure ε of {join_names(list(dict.fromkeys(pure)))} {how}."
-            )
+        how = "is included in this ρ as ε²/2, which gives less" if together.takes_pure else "is added to that"
+        words = f"; the pure ε of {join_names(list(dict.fromkeys(pure)))} {how}" if pure else ""
+        yield (
+            f"For one {total.unit} at δ = {delta}, {format_loss(together.loss)} is converted to "
+            f"{format_loss(together.epsilon)}{words}."
+        )
 
 
 def _on_units(comparison: Comparison) -> Iterator[str]:
