@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.topdown.declaration import TopDownDeclaration
+from assets.topdown.histograms import read_counts
 from assets.topdown.limits import derive_all_limits
 from assets.topdown.release import HISTOGRAMS
 from assets.topdown.spine import read_tree
@@ -87,12 +88,9 @@ def _make_census(population: SyntheticPopulation) -> tuple[ReplicateTask, int]:
         release = TopDown(declaration).release(dataset, Path(home) / "published")
         persons, _ = charge(home, release)
         warehouse, _, _ = open_deployment(home)
-        counts = {}
+        exact = release.confidential(HISTOGRAMS)
         with warehouse.session(reads=[Zone.PUBLIC, Zone.CONFIDENTIAL]) as session:
-            for histogram in SCHEMAS:
-                exact = release.confidential(HISTOGRAMS)
-                rows = session.arrow("topdown/estimated", {"histogram": histogram}, estimates=exact)
-                counts[histogram] = Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
+            counts = {histogram: read_counts(session, exact, histogram=histogram) for histogram in SCHEMAS}
             parents, limits = read_tree(session, release).parents, derive_all_limits(session, release)
     return ReplicateTask(0, b"", release.design, parents, counts, limits), persons
 
