@@ -59,7 +59,7 @@ _CREATE_SCHEMA = SQL("warehouse/create_schema", "CREATE SCHEMA IF NOT EXISTS {{ 
 _DROP = SQL("warehouse/drop", "DROP {% if view %}VIEW{% else %}TABLE{% endif %} {{ table }}")
 _DROP_SCHEMA = SQL("warehouse/drop_schema", "DROP SCHEMA IF EXISTS {{ zone }}.{{ schema }} CASCADE")
 _HAS_VIEWS = SQL(
-    "warehouse/has_views", "SELECT 1 FROM duckdb_views() WHERE database_name IN $zones AND NOT internal LIMIT 1"
+    "warehouse/has_views", "SELECT 1 FROM duckdb_views() WHERE database_name IN {{ zones }} AND NOT internal LIMIT 1"
 )
 # Columns that are neither integers nor texts become texts.
 _IN_ORDER = SQL("warehouse/in_order", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }}")
@@ -646,18 +646,20 @@ def _refuse_computed(connection: duckdb.DuckDBPyConnection, storages: Sequence[S
     a default, and a view other than those of the public zone that join its tables by name, or put their rows together.
     """
     names = {storage.zone.value: storage.name for storage in storages}
-    values = {"zones": list(names)}
+    # Written out, because DuckDB imports pandas for the first parameter of a process.
+    listed = ", ".join(quote_literal(zone).text for zone in names)
+    zones = {"zones": Fragment(f"({listed})")}
     computed = []
     # DuckDB takes longer for the texts of its own views, and for the columns of all tables, than for all the rest.
-    if connection.execute(render(_HAS_VIEWS), values).fetchall():
-        views = connection.execute(render("warehouse/views"), values).fetchall()
+    if connection.execute(render(_HAS_VIEWS, zones)).fetchall():
+        views = connection.execute(render("warehouse/views", zones)).fetchall()
         computed = [
             (zone, name)
             for zone, name, text in views
             if zone != Zone.PUBLIC or not (_JOINED.fullmatch(text) or _UNITED.fullmatch(text))
         ]
-    if not computed and connection.execute(render("warehouse/may_be_generated"), values).fetchall():
-        computed = connection.execute(render("warehouse/generated"), values).fetchall()
+    if not computed and connection.execute(render("warehouse/may_be_generated", zones)).fetchall():
+        computed = connection.execute(render("warehouse/generated", zones)).fetchall()
     for zone, name in computed:
         raise WarehouseError(
             f"{names[zone]} was altered: Stirred did not write {name}, which is computed whenever it is read. "
