@@ -37,6 +37,7 @@ LONGEST_FIRST = (
 """The folders and files that start first, in this order, so that no long file runs alone in one process at the end."""
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than processors, because tests of pages and of processes wait for others most of the time."""
     return (os.cpu_count() or 1) + 1
