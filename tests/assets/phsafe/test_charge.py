@@ -366,7 +366,7 @@ def dies(*_: Any, **__: Any) -> None:
 @pytest.mark.parametrize(
     ("custody", "place", "name"),
     [
-        pytest.param("escrowed", drawing, "label_drawn", marks=pytest.mark.deep),
+        pytest.param("escrowed", drawing, "label_draw", marks=pytest.mark.deep),
         pytest.param("ephemeral", measuring, "Noise", marks=pytest.mark.deep),
         ("ephemeral", Ledger, "settle"),
     ],
