@@ -646,6 +646,8 @@ def _refuse_computed(connection: duckdb.DuckDBPyConnection, storages: Sequence[S
     a default, and a view other than those of the public zone that join its tables by name, or put their rows together.
     """
     names = {storage.zone.value: storage.name for storage in storages}
+    if not names:
+        return
     # Written out, because DuckDB imports pandas for the first parameter of a process.
     listed = ", ".join(quote_literal(zone).text for zone in names)
     zones = {"zones": Fragment(f"({listed})")}

@@ -36,6 +36,7 @@ PLACES = 4
 """The decimals of a stored standard error."""
 COVERAGE = Fraction(9, 10)
 
+_ITERATIONS = pa.schema([("iteration_code", pa.string()), ("name", pa.string()), ("total_only", pa.bool_())])
 _ERRORS = pa.schema(
     [
         ("region_type", pa.string()),
@@ -119,7 +120,7 @@ def register_words(
         for iteration in release.lists.iteration.values()
     ]
     return {
-        "iterations": session.register("iterations_in_words", pa.Table.from_pylist(iterations)),
+        "iterations": session.register("iterations_in_words", pa.Table.from_pylist(iterations, _ITERATIONS)),
         "names": session.register("names", pa.Table.from_pylist(list(_list_names(release.dataset)))),
         "errors": session.register(name, pa.Table.from_pylist(errors, _ERRORS)),
     }

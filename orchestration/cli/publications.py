@@ -33,7 +33,7 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
     The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
     hypercubes, the one answers whose numbers have the least variance.
     """
-    from assets.table_builder.asking import answer
+    from orchestration.components import TableBuilder
     from orchestration.deployment import Deployment
 
     deployment = Deployment()
@@ -44,7 +44,7 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
             raise click.UsageError(f"--where: {name} is named twice; list all of its categories that count at once")
         chosen[name] = categories
     folders = [_find_hypercubes(deployment, name) for name in (release, *([per] if per else []))]
-    names, answers = answer(folders, variables, chosen)
+    names, answers = TableBuilder.answer(folders, variables, chosen)
     if as_json:
         print_json({"from": names, "rows": answers.to_pylist()})
         return

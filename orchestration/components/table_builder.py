@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import dagster as dg
+import pyarrow as pa
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import PREFLIGHT
@@ -93,6 +94,15 @@ class TableBuilder(DeclaresReleases):
             SingleHypercube(declared, known.get(f"{dataset}/{declared.hypercube.swapped}"), self.declaration)
             for declared in self.declaration.by_hypercube()
         ]
+
+    @staticmethod
+    def answer(
+        folders: Sequence[Mapping[str, Path]], by: Sequence[str], where: Mapping[str, Sequence[str | None]]
+    ) -> tuple[list[str], pa.Table]:
+        """The names of the hypercubes that answer, and their answer, as `assets.table_builder.asking.answer`."""
+        from assets.table_builder.asking import answer
+
+        return answer(folders, by, where)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of every hypercube, and the jobs that make all of them and state their prices."""

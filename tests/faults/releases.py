@@ -221,11 +221,12 @@ def _call(here: Deployment[Any], asset: Any) -> None:
     resources = {"warehouse": context.warehouse, "custody": context.custody, "ledger": context.ledger}
     taken = inspect.signature(function).parameters
     given: dict[str, Any] = {name: resource for name, resource in resources.items() if name in taken}
-    if "context" in taken:
-        given["context"] = dg.build_asset_context()
     if "config" in taken:
         given["config"] = taken["config"].annotation()
-    function(**given)
+    with dg.build_asset_context(resources=resources) as prepared:
+        if "context" in taken:
+            given["context"] = prepared
+        function(**given)
 
 
 def whole_job(root: Path, name: str) -> None:
