@@ -23,7 +23,7 @@ from pydantic.dataclasses import dataclass as recorded
 from assets.publication.signature import file_sha256
 from assets.release.published import CONFIDENCE, FIELD_TYPES, LIST, PublishedColumn, PublishedTable
 from assets.release.publisher import Publisher
-from assets.release.statement import RECORDED, Sha256
+from assets.release.statement import DESCRIBED, Sha256
 from resources.statements import SQL, quote_literal
 from resources.warehouse import Session
 
@@ -39,7 +39,7 @@ _ROWS_READ = 2048
 """The number of rows of a table with lists that are read at a time."""
 
 
-@recorded(frozen=True, config=RECORDED)
+@recorded(frozen=True, config=DESCRIBED)
 class DataFile:
     """A written data file."""
 

@@ -18,7 +18,7 @@ from pydantic_core import core_schema
 from assets.publication.package import DataFile
 from assets.publication.signature import CHECKSUMS, SIGNATURE
 from assets.release.prose import Prose
-from assets.release.statement import RECORDED, Accuracy, DataVersion, Paper, Parameter, Sha256, Uri
+from assets.release.statement import DESCRIBED, RECORDED, Accuracy, DataVersion, Paper, Parameter, Sha256, Uri
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss
 from mechanisms.accounting.rounding import DECIMALS
@@ -228,7 +228,7 @@ class ChargedAmount(Amount):
     )
 
 
-@dataclass(frozen=True, config=RECORDED)
+@dataclass(frozen=True, config=DESCRIBED)
 class Randomness:
     """The randomness of the draw."""
 
@@ -248,7 +248,7 @@ class Randomness:
         return PROSE(self.custody.value)
 
 
-@dataclass(frozen=True, config=RECORDED)
+@dataclass(frozen=True, config=DESCRIBED)
 class LedgerReference:
     """The charge in the budget ledger."""
 
@@ -284,7 +284,7 @@ class LedgerReference:
         return float(remaining(self.total_at_publication, self.cap))
 
 
-@dataclass(frozen=True, config=RECORDED)
+@dataclass(frozen=True, config=DESCRIBED)
 class Edition:
     """A settled draw of the release."""
 
@@ -315,7 +315,7 @@ class DataVersions(Part):
     note: str = Field(default_factory=lambda: PROSE("versions"), description="What a version is.")
 
 
-@dataclass(frozen=True, config=RECORDED)
+@dataclass(frozen=True, config=DESCRIBED)
 class Check:
     """A blocking check that the release passed."""
 

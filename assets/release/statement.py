@@ -1,7 +1,7 @@
 """The statement of a mechanism about itself in a certificate, as values.
 
-Parameters, figures, papers and versions stand in the record of a certificate as they are here. The texts below their
-fields describe them in its JSON Schema (`assets.publication.record`).
+Parameters, figures, papers and versions stand in the record of a certificate as they are here. The descriptions of
+their fields are those of its JSON Schema (`assets.publication.record`).
 """
 
 from collections.abc import Mapping
@@ -17,6 +17,9 @@ from mechanisms.accounting.specification import Flavor
 
 RECORDED = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
 """The configuration of everything that is part of a record: its schema allows nothing else, and requires all of it."""
+
+DESCRIBED = ConfigDict(use_attribute_docstrings=True, **RECORDED)
+"""The same, of classes whose fields are described by the texts below them; reading these takes a moment at import."""
 
 Sha256 = Annotated[str, Field(json_schema_extra={"pattern": "^[0-9a-f]{64}$"})]
 Uri = Annotated[str, Field(json_schema_extra={"format": "uri"})]
