@@ -481,6 +481,15 @@ def test_links_lead_to_places_of_the_page_to_files_of_the_publication_and_to_pap
     }
 
 
+def test_the_published_schema_describes_every_value() -> None:
+    """A field without a description is a constant, an address, a list, or a part that is described where it is."""
+    parts = [json.loads(schema()), *json.loads(schema())["$defs"].values()]
+    fields = {name: field for part in parts for name, field in part.get("properties", {}).items()}
+    assert len(fields) > 60
+    itself = {"$ref", "const", "format", "items"}
+    assert [name for name, field in fields.items() if not itself & set(field) and not field.get("description")] == []
+
+
 def test_the_record_is_valid_under_the_published_schema_which_allows_nothing_else() -> None:
     described = json.loads(schema())
     jsonschema.Draft202012Validator.check_schema(described)
