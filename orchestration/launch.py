@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -102,7 +103,7 @@ def run_job(
     Args:
         instance: the instance that Dagster's command uses too, named by `DAGSTER_HOME`.
         log: the file for what Dagster prints; it is replaced.
-        report: called for everything that happens, in order, in another thread.
+        report: called for everything that happens, in order; unless the job is queued, in another thread.
         partition: the key of the partition that a partitioned job makes.
     """
     name = uuid4().hex
@@ -121,27 +122,37 @@ def run_job(
             json.dump(config, configuration)
             configuration.flush()
             command += ["-c", configuration.name]
-        ended = Event()
-        with ThreadPoolExecutor(1) as threads:
-            following = threads.submit(_follow, instance, name, report, ended, queued=is_cluster())
-            try:
-                _run_dagster(command, log)
-            finally:
-                ended.set()
-            runs = following.result()
+        if is_cluster():
+            # In this thread, so that whoever ends the command ends its following, and not the run.
+            _run_dagster(command, log)
+            runs = _follow(instance, name, report)
+        else:
+            ended = Event()
+            with ThreadPoolExecutor(1) as threads:
+                following = threads.submit(_follow, instance, name, report, ended)
+                try:
+                    _run_dagster(command, log)
+                finally:
+                    ended.set()
+                runs = following.result()
     last = runs[-1] if runs else None
     run_ids = frozenset(run.run_id for run in runs)
     return RunOutcome(last.run_id if last else "", bool(last and last.is_success), log, run_ids)
 
 
 def _run_dagster(arguments: Sequence[str], log: Path) -> None:
-    """Run the command `dagster` in this process. Its output goes to a file, and that of this command where it went."""
+    """Run the command `dagster` in this process. Its output goes to a file, and that of this command where it went.
+
+    What it raises goes to the file too, as from a process of its own: then there is no run, or one that has failed.
+    """
     (command,) = entry_points(group="console_scripts", name="dagster")
     main, given = command.load(), sys.argv
     with log.open("wb") as file, _divert_output(file.fileno()), suppress(SystemExit):
         sys.argv = [command.name, *arguments]
         try:
             main()
+        except Exception:
+            traceback.print_exc()
         finally:
             sys.argv = given
 
@@ -171,19 +182,21 @@ def _follow(
     instance: dg.DagsterInstance,
     name: str,
     report: Callable[[Step], None],
-    ended: Event,
-    *,
-    queued: bool,
+    ended: Event | None = None,
 ) -> Sequence[dg.DagsterRun]:
-    """Report what happens until Dagster's command or the queue has ended; return the runs, the last one last."""
+    """Report what happens until the job has ended, or the queue with it; return the runs, the last one last.
+
+    Args:
+        ended: set when Dagster's command has ended, which runs the job; None if the command has put it into the queue.
+    """
     run_id, cursor, begun = "", None, dict[str, float]()
     while True:
-        over = ended.is_set()
+        over = ended is None or ended.is_set()
         runs = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if runs and runs[-1].run_id != run_id:
             run_id, cursor = runs[-1].run_id, None
             _locate(instance, run_id)
-        if queued and runs:
+        if ended is None and runs:
             failed = runs[-1].status is dg.DagsterRunStatus.FAILURE
             # Whether the queue launches it again is said right after it has failed.
             again = failed and instance.run_retries_enabled and runs[-1].tags.get(_WILL_RETRY) != "false"
@@ -200,7 +213,7 @@ def _follow(
             # The run itself may have written over it.
             _locate(instance, run_id)
             return instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
-        if ended.is_set():
+        if ended is None:
             time.sleep(_BETWEEN_LOOKS)
         else:
             ended.wait(_BETWEEN_LOOKS)
