@@ -3,14 +3,14 @@
 It combines everything declared under `defs/`, the ledger that all releases are charged to, and the resources.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from assets.conventions import NO_CONFIG, WRITES
+from assets.conventions import WRITES
 from assets.ledger.asset import (
     build_composition,
     build_composition_checks,
@@ -23,21 +23,9 @@ from assets.release.method import CHARGE, Method
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of, releases_of
 from orchestration.declarations import load_declarations
-from orchestration.environment import deployment_folders, deployment_resources, is_cluster
+from orchestration.environment import deployment_folders, is_cluster
 from orchestration.jobs import audit_automation, audit_job, retention_automation, withdraw_job
-
-
-def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.ResourceDefinition]:
-    """The same resources, which no run can configure: Dagster refuses a run that tries to, before anything runs.
-
-    Whoever deploys decides where keys and databases lie. Stages exchange no values through Dagster, so the resource
-    with which a run could have them stored in any folder is replaced too.
-    """
-    fixed = {
-        name: dg.ResourceDefinition(lambda _, resource=resource: resource, config_schema=NO_CONFIG)
-        for name, resource in resources.items()
-    }
-    return fixed | {"io_manager": dg.IOManagerDefinition(lambda _: dg.InMemoryIOManager(), config_schema=NO_CONFIG)}
+from orchestration.release_definitions import define_resources
 
 
 def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
@@ -54,11 +42,8 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
         budget(datasets, releases),
         *([retention_automation()] if is_cluster() else []),
         audit_automation(audits, (each.publishing_job for each in releases)),
-        dg.Definitions(
-            jobs=[withdraw_job(published), audits],
-            resources=without_configuration(deployment_resources(home)),
-            executor=dg.in_process_executor,
-        ),
+        dg.Definitions(jobs=[withdraw_job(published), audits]),
+        define_resources(home),
     )
 
 

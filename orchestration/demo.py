@@ -17,16 +17,16 @@ from orchestration.environment import PROJECT
 from orchestration.launch import open_instance, run_job
 from resources.ledger import Ledger, of_population
 
-JOB = "ma1940__tenure_by_county"
+RELEASE = "ma1940/tenure_by_county"
 
 
 def main() -> int:
     """Launch the job, then print the files, the table, ε and the ledger; returns the exit status."""
     deployment = Deployment()
-    folder = deployment.published / "ma1940" / "tenure_by_county"
-    print(f"Launching {JOB}: 1940 Massachusetts, tenure by county, swap rate 1/2 ...", flush=True)
+    folder = deployment.published / RELEASE
+    print(f"Launching {RELEASE}: 1940 Massachusetts, tenure by county, swap rate 1/2 ...", flush=True)
     with open_instance() as instance:
-        run = run_job(instance, JOB, {}, deployment.home / "logs" / "demo.log", lambda step: None)
+        run = run_job(instance, RELEASE, deployment.home)
     if not run.success:
         print(f"The run failed; its log is {run.log}", file=sys.stderr)
         return 1

@@ -1,8 +1,9 @@
 """Jobs that are launched from the command line, and followed until they end.
 
-A job runs in this process, as Dagster's command line runs it, and everything that Dagster prints goes to a file. What
-happens is read from the instance, where the UI reads it too. The run is marked as one of this code location, as those
-that the UI launches are: otherwise its job's page and the timeline would not show it.
+A job runs in this process, as Dagster's command line runs it, from the definitions of its dataset alone, and everything
+that Dagster prints goes to a file. What happens is read from the instance, where the UI reads it too. The run is marked
+as one of this code location, as those that the UI launches are: otherwise its job's page and the timeline would not
+show it.
 
 In a cluster, the job is put into the queue of the instance instead, where the daemon launches it, and launches it again
 if its process dies. It goes on if the command that follows it is ended.
@@ -92,20 +93,28 @@ def open_instance() -> dg.DagsterInstance:
 
 def run_job(
     instance: dg.DagsterInstance,
-    job: str,
-    config: Mapping[str, Any],
-    log: Path,
-    report: Callable[[Step], None],
+    release: str,
+    home: Path,
+    *,
+    job: str = "",
     partition: str = "",
+    config: Mapping[str, Any] = {},
+    report: Callable[[Step], None] = lambda step: None,
 ) -> RunOutcome:
-    """Run a job until it ends; in a cluster, queue it and wait until it ends.
+    """Run a job of a release until it ends; in a cluster, queue it and wait until it ends.
 
     Args:
         instance: the instance that Dagster's command uses too, named by `DAGSTER_HOME`.
-        log: the file for what Dagster prints; it is replaced.
-        report: called for everything that happens, in order; unless the job is queued, in another thread.
+        release: the name of the release, `dataset/release`.
+        home: the deployment's folder. A file in its folder `logs` gets what Dagster prints; it is replaced.
+        job: what the job's name begins with, such as `preflight`; empty for the job that makes the release.
         partition: the key of the partition that a partitioned job makes.
+        config: the configuration of the run.
+        report: called for everything that happens, in order; unless the job is queued, in another thread.
     """
+    dataset, *names = release.split("/")
+    job = "__".join([*([job] if job else []), dataset, *names])
+    log = home / "logs" / f"{'-'.join([job, *([partition] if partition else [])])}.log"
     name = uuid4().hex
     of_partition = {"dagster/partition": partition} if partition else {}
     tags = {".dagster/repository": f"{_REPOSITORY}@{LOCATION}", BY_COMMAND: name} | of_partition
@@ -113,7 +122,7 @@ def run_job(
     if is_cluster():
         command += ["launch", "-w", str(_WORKSPACE)]
     else:
-        command += ["execute", "-m", "orchestration.definitions", "-d", str(PROJECT)]
+        command += ["execute", "-m", "orchestration.datasets", "-a", dataset, "-d", str(PROJECT)]
     command += ["-j", job, "--tags", json.dumps(tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with NamedTemporaryFile("w", suffix=".yaml") as configuration:

@@ -1,9 +1,10 @@
-"""The definitions of a release: its assets and checks, and its jobs, schedule and sensor.
+"""The definitions of a release, its assets, checks, jobs, schedule and sensor.
 
 What is declared is in `orchestration.components`. This module imports every stage, so a process that only shows what is
 declared does not import it.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import dagster as dg
 
 from assets.charge.asset import build_charge, build_preflight
 from assets.charge.drawing import build_draw
+from assets.conventions import NO_CONFIG
 from assets.gates.shared import build_gates
 from assets.planning.asset import build_plan
 from assets.publication.asset import build_publication
@@ -22,8 +24,27 @@ from assets.release.release import ReleaseDeclaration
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.release import ReleaseComponent, dataset_of, declared_datasets
-from orchestration.environment import deployment_folders
+from orchestration.environment import deployment_folders, deployment_resources
 from orchestration.planning import PlannedDeclaration, plan_declaration
+
+
+def define_resources(home: Path) -> dg.Definitions:
+    """The resources and the executor of a deployment, which no run can configure.
+
+    Dagster refuses a run that tries to, before anything runs: whoever deploys decides where keys and databases lie.
+    Stages exchange no values through Dagster, so the resource with which a run could have them stored in any folder is
+    replaced too.
+    """
+    return dg.Definitions(resources=without_configuration(deployment_resources(home)), executor=dg.in_process_executor)
+
+
+def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.ResourceDefinition]:
+    """The same resources, which no run can configure, and one that stores values in memory."""
+    fixed = {
+        name: dg.ResourceDefinition(lambda _, resource=resource: resource, config_schema=NO_CONFIG)
+        for name, resource in resources.items()
+    }
+    return fixed | {"io_manager": dg.IOManagerDefinition(lambda _: dg.InMemoryIOManager(), config_schema=NO_CONFIG)}
 
 
 def define_release(component: ReleaseComponent, context: dg.ComponentLoadContext) -> dg.Definitions:

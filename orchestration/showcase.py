@@ -33,9 +33,8 @@ def main() -> None:
             print(f"{release}, by {method}: published already", flush=True)
             continue
         print(f"{release}, by {method} ...", flush=True)
-        job = release.replace("/", "__")
         with open_instance() as instance:
-            run = run_job(instance, job, {}, home / "logs" / f"{job}.log", lambda step: None)
+            run = run_job(instance, release, home)
         if not run.success:
             sys.exit(f"The run failed; its log is {run.log}")
     # In the place of this process, so that whoever ends it ends the explorer.

@@ -26,7 +26,8 @@ from assets.swapping.release import SwappingRelease
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import ReleaseComponent
 from orchestration.components.swapping import PermutationSwapping
-from orchestration.definitions import budget, without_configuration
+from orchestration.definitions import budget
+from orchestration.release_definitions import without_configuration
 from resources.chain import Entry
 from resources.custody import Custody
 from resources.ledger import Ledger

@@ -19,7 +19,7 @@ from mechanisms.refusal import RefusedError
 from mechanisms.swapping.design import Case, SwapLosses
 from mechanisms.swapping.loss import EXEMPT, Stir, loss_of_stir, rates_of_sizes
 from mechanisms.swapping.moved import expected_selected
-from mechanisms.swapping.permutation import Contingency, count_cells
+from mechanisms.swapping.permutation import Contingency
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Session
 
@@ -30,8 +30,6 @@ HOLDING_VALUES = "holding_values"
 """All combinations of holding values that records may have after noise; they follow from the declared domains."""
 
 CEF_CHANGED = "{release}: the CEF has changed since the invariants were computed; materialize them again"
-
-_RECORDS_AT_A_TIME = 1_000_000
 
 
 def stage_records(session: Session, release: SwappingRelease) -> Fragment | Table:
@@ -102,16 +100,11 @@ def read_contingency(
         StaleInputError: if a record has values that do not occur in the margins.
     """
     names = codebooks(release) | dict(margins)
-    (records_there,) = session.row("warehouse/count", table=records)
-    keys, read = np.empty(records_there, dtype=np.int64), 0
-    for batch in session.batches("swapping/keys", _RECORDS_AT_A_TIME, records=records, **names):
-        first, read = read, read + batch.num_rows
-        if read > records_there:
-            break
-        keys[first:read] = batch.column(0).to_numpy()
-    if read != records_there:
+    variables = list(dict.fromkeys([*names["holding_variables"], *names["swap_variables"]]))
+    cells = session.arrow("swapping/cells", records=records, variables=variables, **names)
+    holding, swap, count = (column.to_numpy() for column in cells.itercolumns())
+    if session.row("warehouse/count", table=records) != (count.sum(),):
         raise StaleInputError(CEF_CHANGED.format(release=release.schema))
-    holding, swap, count = count_cells(keys)
     strata = session.arrow(_STRATA_BY_CODE, holding=names["holding"])["stratum"].to_numpy()
     return Contingency(strata[holding], holding, swap, count)
 

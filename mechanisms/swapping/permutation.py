@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mechanisms.sampling.derangements import FINISHED, derange
 from mechanisms.sampling.integers import TOP_WORD, Coin
-from mechanisms.sampling.stream import RandomStream
+from mechanisms.sampling.stream import WORDS_AT_A_TIME, RandomStream
 from mechanisms.swapping.loss import EXEMPT, Stir
 from mechanisms.swapping.response import Response, respond
 
@@ -31,7 +31,6 @@ It is 2 since codes number the values of variables in alphabetical order, whatev
 Codes: TypeAlias = NDArray[np.int32]
 Counts: TypeAlias = NDArray[np.int64]
 
-_WORDS_AT_A_TIME = 1 << 18
 _CELLS_AT_A_TIME = 1 << 20
 _TALLIED = 1 << 24
 """Swap codes below this one are counted as they are; greater ones are numbered first, to count them in less memory."""
@@ -147,7 +146,7 @@ def permute_strata(
     workspace = np.empty((3, largest), dtype=np.int32)
     state = (0, _SELECTING, 0, 0)
     while state[0] < len(starts) - 1:
-        words = stream.words(_WORDS_AT_A_TIME)
+        words = stream.words(WORDS_AT_A_TIME)
         state = _go_on(starts, values, rate_class, workspace, words, TOP_WORD, heads, last_fair, state)
 
 

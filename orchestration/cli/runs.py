@@ -141,7 +141,7 @@ def _require_charging(component: "ReleaseComponent") -> "ReleaseComponent":
 def _run_preflight(release: str, components: "Sequence[ReleaseComponent]", *, quiet: bool) -> list[dict[str, Any]]:
     for component in components:
         _require_charging(component)
-    steps, outcome = _run_job(deployment_folders()[0], f"{PREFLIGHT}__{release.replace('/', '__')}", {}, quiet=quiet)
+    steps, outcome = _run_job(deployment_folders()[0], release, job=PREFLIGHT, quiet=quiet)
     metadata = {step.asset: step.metadata for step in steps if step.kind == "made"}
     preflights = [metadata.get("/".join(component.key(PREFLIGHT).path)) for component in components]
     if not outcome.success or None in preflights:
@@ -160,26 +160,25 @@ def _run_jobs(
     home: Path, release: str, config: Mapping[str, Any], *, quiet: bool
 ) -> tuple[list[Step], RunOutcome, RunOutcome]:
     """Run a release's job, and if it has partitions, the jobs after it, until one fails; the last run and the first."""
-    job = release.replace("/", "__")
-    steps, first = _run_job(home, job, config, quiet=quiet)
+    steps, first = _run_job(home, release, config=config, quiet=quiet)
     outcome = first
     published = any(path[-1] == PUBLICATION for path in _list_planned(steps))
     if not outcome.success or published or not any(component.partitioned for component in load_releases(release)):
         return steps, outcome, first
     with open_instance() as instance:
-        states = sorted(instance.get_dynamic_partitions(f"{job}__{STATES}"))
-    for after, partition in [*((STATES, state) for state in states), (PUBLICATION_OF, "")]:
+        states = sorted(instance.get_dynamic_partitions(f"{release.replace('/', '__')}__{STATES}"))
+    for job, partition in [*((STATES, state) for state in states), (PUBLICATION_OF, "")]:
         if not outcome.success:
             break
-        further, outcome = _run_job(home, f"{after}__{job}", {}, quiet=quiet, partition=partition)
+        further, outcome = _run_job(home, release, job=job, partition=partition, quiet=quiet)
         steps += further
     return steps, outcome, first
 
 
 def _run_job(
-    home: Path, job: str, config: Mapping[str, Any], *, quiet: bool, partition: str = ""
+    home: Path, release: str, *, quiet: bool, job: str = "", partition: str = "", config: Mapping[str, Any] = {}
 ) -> tuple[list[Step], RunOutcome]:
-    """Run a job, and print a line for each asset that was made unless it is to be quiet."""
+    """Run a job of a release, and print a line for each asset that was made unless it is to be quiet."""
     steps: list[Step] = []
     console = make_console(quiet=quiet)
     columns = (
@@ -207,6 +206,5 @@ def _run_job(
             elif step.kind == "failed":
                 console.print(f"  {step.asset}: {step.check} failed", markup=False)
 
-        log = home / "logs" / f"{'-'.join([job, *([partition] if partition else [])])}.log"
-        outcome = run_job(instance, job, config, log, report, partition)
+        outcome = run_job(instance, release, home, job=job, partition=partition, config=config, report=report)
     return steps, outcome

@@ -8,9 +8,9 @@ import pytest
 from assets.release.release import DeclarationError
 from assets.retention import RETENTION_KEY
 from orchestration.backup import BackupError, back_up, restore
-from orchestration.definitions import without_configuration
 from orchestration.environment import deployment_resources, lake
 from orchestration.jobs import retention_automation
+from orchestration.release_definitions import without_configuration
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Table, Zone

@@ -1,0 +1,8 @@
+-- The records by holding and swap value. Records with the same values are counted before their codes are looked up.
+SELECT holding.holding_code, swapping.swap_code, records.count
+FROM (
+    SELECT {{ variables | ids }}, count(*) AS count FROM {{ records }} GROUP BY ALL
+) AS records
+JOIN {{ holding }} AS holding ON {{ holding_variables | same("records", "holding") }}
+JOIN {{ swapping }} AS swapping ON {{ swap_variables | same("records", "swapping") }}
+ORDER BY ALL
