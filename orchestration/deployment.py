@@ -68,17 +68,13 @@ class Deployment:
     def statuses(self, instance: dg.DagsterInstance, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         """For each release: how often it was drawn, what it was charged, and its last run."""
         statuses = []
+        last_runs = _LastRuns(instance)
         for name, component in sorted(self.declared[1].items()):
             dataset, release = name.split("/")
             own = [entry for entry in entries if (entry.dataset, entry.release) == (dataset, release)]
-            runs = [
-                run
-                for group, members in self.groups.items()
-                if name in {member.named for member in members}
-                for job in {component.job, group.replace("/", "__")}
-                for run in instance.get_run_records(dg.RunsFilter(job_name=job), limit=1)
-            ]
-            last = max(runs, key=lambda run: run.create_timestamp, default=None)
+            groups = [group for group, members in self.groups.items() if name in {member.named for member in members}]
+            jobs = {component.job, *(group.replace("/", "__") for group in groups)}
+            last = max(filter(None, map(last_runs.find, jobs)), key=lambda run: run.create_timestamp, default=None)
             statuses.append(
                 {
                     "release": name,
@@ -118,6 +114,23 @@ class Deployment:
     @cached_property
     def public_key(self) -> Ed25519PublicKey:
         return public_key(self.ledger.custody)
+
+
+class _LastRuns:
+    """The last run of each job. One query finds those of jobs that ran lately; of all jobs, if there were few runs."""
+
+    _LATELY = 200
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self._instance = instance
+        records = instance.get_run_records(limit=self._LATELY)
+        self._lately = {record.dagster_run.job_name: record for record in reversed(records)}
+        self._all = len(records) < self._LATELY
+
+    def find(self, job: str) -> dg.RunRecord | None:
+        if job in self._lately or self._all:
+            return self._lately.get(job)
+        return next(iter(self._instance.get_run_records(dg.RunsFilter(job_name=job), limit=1)), None)
 
 
 def require_single(name: str, releases: Sequence[ReleaseComponent]) -> ReleaseComponent:

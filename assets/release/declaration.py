@@ -24,7 +24,7 @@ _CONTROL, _SURROGATE = "Cc", "Cs"
 class Part(dg.Model):
     """A part of a declaration with fields of its own."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
 
 class Declaration(Part):

@@ -7,6 +7,8 @@ Exit codes: 0 done; 1 refused, failed, or something does not hold; 2 wrong usage
 # function of a command that runs, so that help and completion need none of them. The work is in `orchestration` and
 # below, or in the modules `runs` and `plan_report`, which no command's declaration needs.
 
+import atexit
+import gc
 from typing import Any
 
 import click
@@ -19,6 +21,9 @@ from orchestration.cli.publications import audit, explore, table, verify, withdr
 from orchestration.cli.releases import completion
 from orchestration.cli.status import budget, check, status
 from orchestration.cli.storage import backup, ledger, restore, unblock
+
+# A process that ends gives back everything anyway: without this, Python first looks for garbage in all that was loaded.
+atexit.register(gc.freeze)
 
 __all__ = ["REFUSED", "UNAUTHORIZED", "main"]
 

@@ -38,7 +38,7 @@ def list_declared_names() -> Iterator[str]:
 
     for path in sorted(_DECLARATIONS.rglob("*.y*ml")):
         try:
-            documents = list(yaml.safe_load_all(path.read_text("utf-8")))
+            documents = list(yaml.load_all(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         except (OSError, UnicodeError, yaml.YAMLError, ValueError):
             continue
         for document in documents:
