@@ -10,8 +10,11 @@ Sex and the detailed codes of race and Hispanic origin are an option of this lay
 (`detailed_files`). The lists of a release state which codes there are and what they mean.
 """
 
+import csv
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -26,97 +29,17 @@ from mechanisms.states import STATES
 RACES = {f"{number:02}": race_label(races) for number, races in enumerate(RACE_COMBINATIONS, 1)}
 """The 63 race codes: the six races alone, then their combinations, from two races up to six."""
 
-HISPANIC = {"1": "Not Hispanic or Latino", "2": "Hispanic or Latino"}
+with Path(__file__).with_name("codes.csv").open(newline="") as lines:
+    CODES = {
+        column: {row["code"]: row["label"] for row in rows}
+        for column, rows in groupby(csv.DictReader(lines), key=itemgetter("column"))
+    }
+"""By column, its codes with their labels: those of both census layouts, then those of the synthetic survey.
 
-RELATIONSHIPS = {
-    "20": "Householder",
-    "21": "Opposite-sex husband/wife/spouse",
-    "22": "Opposite-sex unmarried partner",
-    "23": "Same-sex husband/wife/spouse",
-    "24": "Same-sex unmarried partner",
-    "25": "Biological son or daughter",
-    "26": "Adopted son or daughter",
-    "27": "Stepson or stepdaughter",
-    "28": "Brother or sister",
-    "29": "Father or mother",
-    "30": "Grandchild",
-    "31": "Parent-in-law",
-    "32": "Son-in-law or daughter-in-law",
-    "33": "Other relative",
-    "34": "Roommate or housemate",
-    "35": "Foster child",
-    "36": "Other nonrelative",
-    "37": "In institutional group quarters",
-    "38": "In noninstitutional group quarters",
-}
-
-GROUP_QUARTERS_TYPES = {
-    "1": "Correctional facilities for adults",
-    "2": "Juvenile facilities",
-    "3": "Nursing facilities (skilled nursing)",
-    "4": "Other institutional facilities",
-    "5": "College or university student housing",
-    "6": "Military quarters",
-    "7": "Other noninstitutional facilities",
-}
-"""The major types of group quarters: 1 to 4 are institutional, 5 to 7 are not."""
+Types 1 to 4 of group quarters are institutional, 5 to 7 are not.
+"""
 
 NOWHERE = "Not in universe: vacant or group quarters"
-
-_HOUSEHOLD_TYPES = {
-    "1": "Married couple household",
-    "2": "Other family household: male householder",
-    "3": "Other family household: female householder",
-    "4": "Nonfamily household: male householder, living alone",
-    "5": "Nonfamily household: male householder, not living alone",
-    "6": "Nonfamily household: female householder, living alone",
-    "7": "Nonfamily household: female householder, not living alone",
-}
-_HOUSEHOLD_TYPES_2 = {
-    "01": "Married couple household with own children under 18",
-    "02": "Married couple household without own children under 18",
-    "03": "Cohabiting couple household with own children under 18",
-    "04": "Cohabiting couple household without own children under 18",
-    **{
-        f"{first + number:02}": f"{sex} householder, no spouse or partner present: {company}"
-        for first, sex in ((5, "Female"), (9, "Male"))
-        for number, company in enumerate(
-            (
-                "living alone",
-                "with own children under 18",
-                "with relatives, without own children under 18",
-                "only nonrelatives present",
-            )
-        )
-    },
-}
-_COUPLES = {
-    "1": "Opposite-sex married couple",
-    "2": "Same-sex married couple",
-    "3": "Opposite-sex unmarried partners",
-    "4": "Same-sex unmarried partners",
-    "5": "All other households",
-}
-TENURES = {
-    "1": "Owned with a mortgage or loan",
-    "2": "Owned free and clear",
-    "3": "Rented",
-    "4": "Occupied without payment of rent",
-}
-_REGIONS = {"1": "Northeast", "2": "Midwest", "3": "South", "4": "West", "9": "Puerto Rico"}
-_DIVISIONS = {
-    "0": "Puerto Rico",
-    "1": "New England",
-    "2": "Middle Atlantic",
-    "3": "East North Central",
-    "4": "West North Central",
-    "5": "South Atlantic",
-    "6": "East South Central",
-    "7": "West South Central",
-    "8": "Mountain",
-    "9": "Pacific",
-}
-
 
 NO_CODE = "Null"
 """The text in place of a race code, in the file and in the CEF: it is a value, and not a missing one."""
@@ -161,26 +84,24 @@ UNIT_COLUMNS = {
         "persons in the householder's family",
         "Persons in the householder's family, including the householder; 0 without a family.",
     ),
-    "HHSPAN": make_codes({"0": NOWHERE, **HISPANIC}, "Hispanic origin of the householder"),
+    "HHSPAN": make_codes({"0": NOWHERE, **CODES["CENHISP"]}, "Hispanic origin of the householder"),
     "HHRACE": make_codes({"00": NOWHERE, **RACES}, "race of the householder"),
-    "TEN": make_codes({"0": NOWHERE, **TENURES}, "tenure", depends_on_persons=False),
-    "HHT": make_codes({"0": NOWHERE, **_HOUSEHOLD_TYPES}, "type of household"),
+    "TEN": make_codes({"0": NOWHERE, **CODES["TEN"]}, "tenure", depends_on_persons=False),
+    "HHT": make_codes({"0": NOWHERE, **CODES["HHT"]}, "type of household"),
     "HHT2": make_codes(
-        {"00": NOWHERE, **_HOUSEHOLD_TYPES_2},
+        {"00": NOWHERE, **CODES["HHT2"]},
         "type of household with cohabiting couples",
         "Type of household, with cohabiting couples.",
     ),
-    "CPLT": make_codes({"0": NOWHERE, **_COUPLES}, "type of couple"),
-    "GQTYPE": make_codes(
-        {"0": "Housing unit", **GROUP_QUARTERS_TYPES}, "type of group quarters", depends_on_persons=False
-    ),
+    "CPLT": make_codes({"0": NOWHERE, **CODES["CPLT"]}, "type of couple"),
+    "GQTYPE": make_codes({"0": "Housing unit", **CODES["GQTYPE"]}, "type of group quarters", depends_on_persons=False),
     "TABBLKST": make_codes(STATES, "state", "State (FIPS).", role="geography"),
     "TABBLKCOU": make_digits(3, "county", "County (FIPS), within the state."),
     "TABTRACTCE": make_digits(6, "census tract", "Census tract, within the county."),
     "TABBLKGRPCE": make_digits(1, "block group", "Block group, within the tract."),
     "TABBLK": make_digits(4, "block", "Block, within the tract."),
-    "REGIONCE": make_codes(_REGIONS, "census region", role="geography"),
-    "DIVISIONCE": make_codes(_DIVISIONS, "census division", role="geography"),
+    "REGIONCE": make_codes(CODES["REGIONCE"], "census region", role="geography"),
+    "DIVISIONCE": make_codes(CODES["DIVISIONCE"], "census division", role="geography"),
     "PLACEFP": make_digits(5, "place", "Place (FIPS), within the state; 99999 for none."),
     "AIANNHCE": make_digits(4, AREA, f"{AREA}; 9999 for none."),
 }
@@ -197,9 +118,9 @@ PERSON_COLUMNS = {
         {"3": "In a housing unit", "5": "In group quarters"}, "where the person lives", source="RTYPE"
     ),
     "QAGE": _make_count(115, "age", "Age in years."),
-    "CENHISP": make_codes(HISPANIC, "Hispanic origin"),
+    "CENHISP": make_codes(CODES["CENHISP"], "Hispanic origin"),
     "CENRACE": make_codes(RACES, "race"),
-    "RELSHIP": make_codes(RELATIONSHIPS, "relationship to the householder"),
+    "RELSHIP": make_codes(CODES["RELSHIP"], "relationship to the householder"),
 }
 
 SEX = {"QSEX": make_codes({"1": "Male", "2": "Female"}, "sex")}

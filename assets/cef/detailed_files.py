@@ -21,15 +21,6 @@ from assets.release.dataset import DatasetDeclaration, Reader, Structure
 BLOCK = "BLOCK"
 """The column of the CEF that identifies a block: the four columns of its place, one after the other."""
 
-HOUSEHOLD_TYPES = {
-    "1": "Married couple family",
-    "2": "Family, male householder, no spouse",
-    "3": "Family, female householder, no spouse",
-    "4": "Householder living alone",
-    "5": "Nonfamily, not living alone",
-}
-
-
 PLACE = {
     "TABBLKST": make_digits(2, "state", "State (FIPS)."),
     **{name: census.UNIT_COLUMNS[name] for name in ("TABBLKCOU", "TABTRACTCE", "TABBLK")},
@@ -83,8 +74,8 @@ FILES = {
             **PLACE,
             "HHRACE": make_codes(census.RACES, "race of the householder"),
             **census.DETAILED_CODES,
-            "HOUSEHOLD_TYPE": make_codes(HOUSEHOLD_TYPES, "type of household"),
-            "TEN": make_codes(census.TENURES, "tenure"),
+            "HOUSEHOLD_TYPE": make_codes(census.CODES["HOUSEHOLD_TYPE"], "type of household"),
+            "TEN": make_codes(census.CODES["TEN"], "tenure"),
         },
     ),
 }

@@ -37,20 +37,8 @@ from resources.statements import Fragment, render
 MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
 """Occupied dwellings of 1940 Massachusetts by county and tenure, as published (Bailie, Gong and Meng)."""
 
-MA1940_SIZES = {
-    1: 85_800,
-    2: 264_331,
-    3: 233_400,
-    4: 204_000,
-    5: 139_000,
-    6: 87_500,
-    7: 53_000,
-    8: 33_000,
-    9: 20_000,
-    10: 12_000,
-    11: 7_000,
-    12: 5_393,
-}
+with Path(__file__).with_name("ma1940_dwellings_by_persons.csv").open(newline="") as lines:
+    MA1940_SIZES = {int(row["persons"]): int(row["dwellings"]) for row in csv.DictReader(lines)}
 """Dwellings by persons per household. The census published that two persons are the most frequent size, with 264,331
 dwellings. The other eleven totals are invented."""
 

@@ -12,7 +12,8 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.cef.census import GROUP_QUARTERS_TYPES, HISPANIC, RACES
+from assets.cef.census import CODES as CENSUS_CODES
+from assets.cef.census import RACES
 from assets.conventions import StageKind, preview
 from assets.release.stage import build_stage
 from assets.topdown.release import SPINE, TopDownRelease
@@ -34,8 +35,8 @@ RECORD_COLUMNS = {
 
 INPUT_CODES: Mapping[str, tuple[str, ...]] = {
     **{name: tuple(map(str, labels)) for name, labels in CODES.items()},
-    "hhgq": ("0", *GROUP_QUARTERS_TYPES),
-    "hispanic": tuple(HISPANIC),
+    "hhgq": ("0", *CENSUS_CODES["GQTYPE"]),
+    "hispanic": tuple(CENSUS_CODES["CENHISP"]),
     "cenrace": tuple(RACES),
 }
 """By attribute or recode, its codes in published files, in the order of the histograms: those of the census files for
