@@ -316,7 +316,7 @@ def _open_parquet(path: Path, columns: Mapping[str, Column], sources: Mapping[st
         for chunk in map(group.column, range(group.num_columns)):
             if chunk.path_in_schema in sources.values() and chunk.num_values != group.num_rows:
                 raise pa.ArrowInvalid("the columns differ in length")
-    return Fragment(render("cef/read_parquet", {"columns": sources})), metadata.num_rows
+    return _read_as_text(sources, "FROM read_parquet($path, hive_partitioning = false, union_by_name = false)"), metadata.num_rows
 
 
 def describe_misfit(word: str, declared: ColumnType) -> str:
@@ -368,5 +368,9 @@ def _open_generated(declaration: GeneratedDeclaration, table: str) -> Source:
     columns, generated = declaration.tables[table].columns, declaration.generated_columns(table)
     statement, values, names = declaration.generated.recipe(table, generated.values())
     sources = {name: generated[name_in_source(name, column)] for name, column in columns.items()}
-    text = render("cef/as_text", {"columns": sources, "relation": Fragment(render(statement, names))})
-    return Source(f"the synthetic {table}", "built-in source", columns, Fragment(text), values, generated=True)
+    relation = _read_as_text(sources, render(statement, names))
+    return Source(f"the synthetic {table}", "built-in source", columns, relation, values, generated=True)
+
+
+def _read_as_text(sources: Mapping[str, str], relation: str) -> Fragment:
+    return Fragment(render("cef/as_text", {"columns": sources, "relation": Fragment(relation)}))

@@ -7,16 +7,9 @@ wave is fixed, so the place of a household in its cell determines when it leaves
 WITH
 cell AS (
     SELECT
-        cell::BIGINT AS cell,
-        fips::BIGINT AS fips,
+        columns('^(cell|fips|first|first_of_state|households_of_state|stride)$')::BIGINT,
+        columns('weight$')::DECIMAL(18, 4),
         low_income::BOOLEAN AS low_income,
-        first::BIGINT AS first,
-        first_of_state::BIGINT AS first_of_state,
-        households_of_state::BIGINT AS households_of_state,
-        stride::BIGINT AS stride,
-        design_weight::DECIMAL(18, 4) AS design_weight,
-        person_weight::DECIMAL(18, 4) AS person_weight,
-        panel_weight::DECIMAL(18, 4) AS panel_weight,
         stayers::BIGINT[] AS stayers
     FROM (VALUES
         {% for cell in cells %}
