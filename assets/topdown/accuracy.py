@@ -18,6 +18,7 @@ from assets.topdown.histograms import read_counts, stage_level
 from assets.topdown.measurements import BATCH, read_answers
 from assets.topdown.release import ACCURACY, HISTOGRAMS, TopDownRelease
 from assets.topdown.spine import count_places, stage_ancestry
+from assets.topdown.texts import TEXTS
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
 from resources.custody import Custody
@@ -91,7 +92,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
         release,
         "accuracy",
         StageKind.UTILITY,
-        _DESCRIPTION,
+        TEXTS("accuracy"),
         [HISTOGRAMS, release.estimated],
         kinds={"duckdb", "numpy", "matplotlib"},
     )
@@ -185,17 +186,3 @@ def _describe_finest(panels: Mapping[str, Mapping[str, Sequence[float | None]]],
 
 def _format_value(value: float | None) -> str:
     return "not measured" if value is None else f"{value:,.4g}"
-
-
-_DESCRIPTION = """The errors of raw measurements and of post-processed estimates at every level:
-
-- `population`: the mean over places of |x̂ − x|, where x is the population of the place;
-- `race_by_hispanic`: the mean of |x̂ − x| over places and the 126 counts by race and Hispanic origin;
-- `histogram`: ½ Σ |x̂ − x| / N over all places and cells, where N is the number of persons: how many records per
-  person lie in another cell. For estimates it is at most 1, and the total variation distance, if the total is exact.
-  Raw answers to `detailed` may be negative and do not add up to N, so their value may exceed 1;
-- `occupied`: the mean over places of |x̂ − x|, where x is the number of occupied housing units of the place.
-
-Raw figures come from the noisy answers to the query itself, and are missing at levels that do not measure it. The
-figures are confidential, because they depend on the true counts: they are never published, and shown for synthetic
-datasets only."""

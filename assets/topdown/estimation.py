@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from assets.release.draw import DRAWN, StaleInputError
 from assets.release.seal import is_sealed, seal_stage
 from assets.topdown.histograms import read_counts
-from assets.topdown.limits import (
+from assets.topdown.invariants import (
     Region,
     derive_limits,
     read_state_region,

@@ -1,7 +1,7 @@
 """Histograms as the warehouse has them: the recipe of the exact ones from the CEF, and how any of them are read.
 
-The exact histograms stay confidential; a keyed version of them becomes part of the draw id. `exact` has what is
-published exactly.
+The exact histograms stay confidential; a keyed version of them becomes part of the draw id. `spine` and `invariants`
+have what is published exactly.
 """
 
 from collections.abc import Mapping

@@ -19,12 +19,10 @@ from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
 from assets.topdown.drawing import Drawing, find_wrong_noise
 from assets.topdown.estimated import build_estimates, state_partitions
-from assets.topdown.exact import build_invariants, build_spine
 from assets.topdown.gates import topdown_gates
 from assets.topdown.histograms import histograms_recipe, require_possible
-from assets.topdown.limits import require_feasible
+from assets.topdown.invariants import build_invariants, require_feasible
 from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured
-from assets.topdown.microdata import build_microdata
 from assets.topdown.plan import allocations_for, scale_allocations, topdown_plan
 from assets.topdown.published import published_tables
 from assets.topdown.release import (
@@ -38,9 +36,10 @@ from assets.topdown.release import (
     TopDownRelease,
 )
 from assets.topdown.replicates import build_replicates
-from assets.topdown.spine import SpineError, count_places
+from assets.topdown.spine import SpineError, build_spine, count_places
 from assets.topdown.statement import topdown_statement
-from assets.topdown.tables import build_redistricting
+from assets.topdown.tables import build_microdata, build_redistricting
+from assets.topdown.texts import TEXTS
 from assets.topdown.uncertainty import build_uncertainty, describe_errors
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
@@ -171,16 +170,10 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         }
 
     def charge_description(self) -> str:
-        return """All histograms, levels and queries are charged together, with a line for each: exactly ρ times the
-share of the level times the share of the query. Before the charge, the invariants alone are used to check that some
-histograms satisfy every constraint; an infeasible declaration is refused and costs nothing. The loss does not depend on
-the data. The draw id does, through a keyed version of the exact histograms and through spine and invariants."""
+        return TEXTS("charge")
 
     def draw_description(self) -> str:
-        return f"""The answers to every query of persons and units in every place of {len(self.release.levels)} levels,
-for all cells including zeros, plus independent discrete Gaussian noise with the parameter σ² = 1/ρ, where ρ is the
-budget of the query at the level. Each row is a place and a query. Its answers, some of which are negative, are in a
-list in the order of the query's cells."""
+        return TEXTS("draw", levels=len(self.release.levels))
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
         places = count_places(session, self.release)

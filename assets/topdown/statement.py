@@ -13,9 +13,9 @@ from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
-from assets.topdown.microdata import ATTRIBUTE_WORDS
 from assets.topdown.release import PLACES as PLACES_INPUT
 from assets.topdown.release import TopDownRelease
+from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MECHANISM, VERSION, words
