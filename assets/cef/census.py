@@ -1,27 +1,31 @@
-"""The production layout of the decennial census: persons, units and their geography.
+"""The layouts of census files: the production layout of the decennial census, and the input files of SafeTab.
 
 This module defines the columns with their codes, and the rules that persons and units must satisfy together. `readers`
-reads the files, and `synthetic` generates a synthetic census in this layout.
+reads the files, and `synthetic` generates a synthetic census in the production layout.
 
-A unit is a housing unit or group quarters. A housing unit without persons is vacant. One with persons is a household,
-and one of the persons is its householder.
+In the production layout, a unit is a housing unit or group quarters. A housing unit without persons is vacant. One with
+persons is a household, and one of the persons is its householder. Sex and the detailed codes of race and Hispanic
+origin are an option. The lists of a release state which codes there are and what they mean.
 
-Sex and the detailed codes of race and Hispanic origin are an option of this layout, and columns of SafeTab's own files
-(`detailed_files`). The lists of a release state which codes there are and what they mean.
+SafeTab's files are persons, households and blocks, as text separated by `|`. There, a unit is a block, one row of
+GRF-C.txt. Each person and each household lies in a block, which four columns of its record name together. In the CEF,
+these are one column, BLOCK, the key of the table of blocks.
 """
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.columns import Column, RecordTable
 from assets.release.columns import require_recodes as require_recoded_columns
-from assets.release.dataset import DatasetDeclaration, Rule, Structure
+from assets.release.dataset import DatasetDeclaration, Reader, Rule, Structure
 from assets.release.names import ColumnName
 from mechanisms.races import RACE_COMBINATIONS, race_label
 from mechanisms.states import STATES
@@ -47,63 +51,63 @@ NO_CODE = "Null"
 RACE_CODES = tuple(f"QRACE{place}" for place in range(1, 9))
 
 
-def make_column(kind: str, title: str, description: str = "", **others: Any) -> Column:
+def _make_column(kind: str, title: str, description: str = "", **others: Any) -> Column:
     """A column, whose description is by default its title as a sentence."""
     sentence = description or f"{title[0].upper()}{title[1:]}."
     return Column.model_validate({"type": kind, "title": title, "description": sentence, **others})
 
 
-def make_codes(values: Mapping[str, str] | Iterable[str], title: str, description: str = "", **others: Any) -> Column:
-    return make_column("string", title, description, values=values, **others)
+def _make_codes(values: Mapping[str, str] | Iterable[str], title: str, description: str = "", **others: Any) -> Column:
+    return _make_column("string", title, description, values=values, **others)
 
 
-def make_digits(number: int, title: str, description: str) -> Column:
-    return make_column("string", title, description, role="geography", pattern=f"[0-9]{{{number}}}")
+def _make_digits(number: int, title: str, description: str) -> Column:
+    return _make_column("string", title, description, role="geography", pattern=f"[0-9]{{{number}}}")
 
 
 def _make_count(highest: int, title: str, description: str = "") -> Column:
-    return make_column("integer", title, description, minimum=0, maximum=highest)
+    return _make_column("integer", title, description, minimum=0, maximum=highest)
 
 
 def _make_race_code(place: int) -> Column:
     title, code = f"detailed race code {place}", "[1-9][0-9]{3}"
     if place == 1:
-        return make_column("string", title, "Detailed race code number 1 of the person.", pattern=code)
+        return _make_column("string", title, "Detailed race code number 1 of the person.", pattern=code)
     fewer = f"Detailed race code number {place} of the person; {NO_CODE} if the person has fewer."
-    return make_column("string", title, fewer, pattern=f"{code}|{NO_CODE}")
+    return _make_column("string", title, fewer, pattern=f"{code}|{NO_CODE}")
 
 
 AREA = "American Indian, Alaska Native or Native Hawaiian area"
 
 UNIT_COLUMNS = {
-    "MAFID": make_column("integer", "unit identifier", "Identifier of the unit.", role="key"),
-    "RTYPE": make_codes({"2": "Housing unit", "4": "Group quarters"}, "type of unit", depends_on_persons=False),
+    "MAFID": _make_column("integer", "unit identifier", "Identifier of the unit.", role="key"),
+    "RTYPE": _make_codes({"2": "Housing unit", "4": "Group quarters"}, "type of unit", depends_on_persons=False),
     "FINAL_POP": _make_count(99999, "persons in the unit"),
     "NPF": _make_count(
         99999,
         "persons in the householder's family",
         "Persons in the householder's family, including the householder; 0 without a family.",
     ),
-    "HHSPAN": make_codes({"0": NOWHERE, **CODES["CENHISP"]}, "Hispanic origin of the householder"),
-    "HHRACE": make_codes({"00": NOWHERE, **RACES}, "race of the householder"),
-    "TEN": make_codes({"0": NOWHERE, **CODES["TEN"]}, "tenure", depends_on_persons=False),
-    "HHT": make_codes({"0": NOWHERE, **CODES["HHT"]}, "type of household"),
-    "HHT2": make_codes(
+    "HHSPAN": _make_codes({"0": NOWHERE, **CODES["CENHISP"]}, "Hispanic origin of the householder"),
+    "HHRACE": _make_codes({"00": NOWHERE, **RACES}, "race of the householder"),
+    "TEN": _make_codes({"0": NOWHERE, **CODES["TEN"]}, "tenure", depends_on_persons=False),
+    "HHT": _make_codes({"0": NOWHERE, **CODES["HHT"]}, "type of household"),
+    "HHT2": _make_codes(
         {"00": NOWHERE, **CODES["HHT2"]},
         "type of household with cohabiting couples",
         "Type of household, with cohabiting couples.",
     ),
-    "CPLT": make_codes({"0": NOWHERE, **CODES["CPLT"]}, "type of couple"),
-    "GQTYPE": make_codes({"0": "Housing unit", **CODES["GQTYPE"]}, "type of group quarters", depends_on_persons=False),
-    "TABBLKST": make_codes(STATES, "state", "State (FIPS).", role="geography"),
-    "TABBLKCOU": make_digits(3, "county", "County (FIPS), within the state."),
-    "TABTRACTCE": make_digits(6, "census tract", "Census tract, within the county."),
-    "TABBLKGRPCE": make_digits(1, "block group", "Block group, within the tract."),
-    "TABBLK": make_digits(4, "block", "Block, within the tract."),
-    "REGIONCE": make_codes(CODES["REGIONCE"], "census region", role="geography"),
-    "DIVISIONCE": make_codes(CODES["DIVISIONCE"], "census division", role="geography"),
-    "PLACEFP": make_digits(5, "place", "Place (FIPS), within the state; 99999 for none."),
-    "AIANNHCE": make_digits(4, AREA, f"{AREA}; 9999 for none."),
+    "CPLT": _make_codes({"0": NOWHERE, **CODES["CPLT"]}, "type of couple"),
+    "GQTYPE": _make_codes({"0": "Housing unit", **CODES["GQTYPE"]}, "type of group quarters", depends_on_persons=False),
+    "TABBLKST": _make_codes(STATES, "state", "State (FIPS).", role="geography"),
+    "TABBLKCOU": _make_digits(3, "county", "County (FIPS), within the state."),
+    "TABTRACTCE": _make_digits(6, "census tract", "Census tract, within the county."),
+    "TABBLKGRPCE": _make_digits(1, "block group", "Block group, within the tract."),
+    "TABBLK": _make_digits(4, "block", "Block, within the tract."),
+    "REGIONCE": _make_codes(CODES["REGIONCE"], "census region", role="geography"),
+    "DIVISIONCE": _make_codes(CODES["DIVISIONCE"], "census division", role="geography"),
+    "PLACEFP": _make_digits(5, "place", "Place (FIPS), within the state; 99999 for none."),
+    "AIANNHCE": _make_digits(4, AREA, f"{AREA}; 9999 for none."),
 }
 """The columns of `units`: those of units.csv, then those of geo.csv. Not every units.csv has GQTYPE.
 
@@ -113,20 +117,20 @@ others but geography follow from the persons.
 """
 
 PERSON_COLUMNS = {
-    "MAFID": make_column("integer", "unit identifier", "The unit the person lives in.", role="unit"),
-    "PERSON_RTYPE": make_codes(
+    "MAFID": _make_column("integer", "unit identifier", "The unit the person lives in.", role="unit"),
+    "PERSON_RTYPE": _make_codes(
         {"3": "In a housing unit", "5": "In group quarters"}, "where the person lives", source="RTYPE"
     ),
     "QAGE": _make_count(115, "age", "Age in years."),
-    "CENHISP": make_codes(CODES["CENHISP"], "Hispanic origin"),
-    "CENRACE": make_codes(RACES, "race"),
-    "RELSHIP": make_codes(CODES["RELSHIP"], "relationship to the householder"),
+    "CENHISP": _make_codes(CODES["CENHISP"], "Hispanic origin"),
+    "CENRACE": _make_codes(RACES, "race"),
+    "RELSHIP": _make_codes(CODES["RELSHIP"], "relationship to the householder"),
 }
 
-SEX = {"QSEX": make_codes({"1": "Male", "2": "Female"}, "sex")}
+SEX = {"QSEX": _make_codes({"1": "Male", "2": "Female"}, "sex")}
 
 DETAILED_CODES = {name: _make_race_code(place) for place, name in enumerate(RACE_CODES, 1)} | {
-    "QSPAN": make_column(
+    "QSPAN": _make_column(
         "string",
         "detailed Hispanic origin code",
         "Detailed Hispanic origin code; 9950 is not Hispanic in the lists of 2020.",
@@ -139,7 +143,7 @@ DETAILED_COLUMNS = {**SEX, **DETAILED_CODES}
 """The columns of `persons` that only a file with detailed codes has."""
 
 
-def race_code_rules(table: str, prefix: str = "", needs: str | None = None) -> dict[str, Rule]:
+def _race_code_rules(table: str, prefix: str = "", needs: str | None = None) -> dict[str, Rule]:
     """The rule that no race code follows one that is Null, for every column that can violate it.
 
     The statement that counts violations includes `cef/race_codes_after_null.sql`. `needs` is a column that only
@@ -195,7 +199,7 @@ STRUCTURE = Structure(
         "householder_sex": Rule(
             "persons", "QSEX", "sex of the householder differs from that in HHT or HHT2", needs="QSEX"
         ),
-        **race_code_rules("persons", needs="QSEX"),
+        **_race_code_rules("persons", needs="QSEX"),
     },
 )
 """The rules that persons and units must satisfy together.
@@ -251,3 +255,109 @@ def require_recodes(layout: Mapping[str, Column], **recodes: dict[str, Column]) 
             require_recoded_columns(layout, columns)
         except ValueError as error:
             raise ValueError(f"{field}: {error}") from None
+
+
+BLOCK = "BLOCK"
+"""The column of the CEF that identifies a block: the four columns of its place, one after the other."""
+
+PLACE = {
+    "TABBLKST": _make_digits(2, "state", "State (FIPS)."),
+    **{name: UNIT_COLUMNS[name] for name in ("TABBLKCOU", "TABTRACTCE", "TABBLK")},
+}
+"""The columns that name a block together."""
+
+
+@dataclass(frozen=True)
+class BlockFile:
+    """One of the files."""
+
+    name: str
+    columns: Mapping[str, Column]
+    others_allowed: bool = False
+    """Whether it may have further columns, which are ignored."""
+
+    def header_problem(self, names: Sequence[str]) -> str | None:
+        """The rule that the names in the file's header violate; None if they are the columns, in their order."""
+        if [name for name in names if name in self.columns or not self.others_allowed] == list(self.columns):
+            return None
+        further = ", with others between them or not" if self.others_allowed else ""
+        return f"its columns are not {'|'.join(self.columns)}, in this order{further}"
+
+
+BLOCK_FILES = {
+    "units": BlockFile(
+        "GRF-C.txt",
+        PLACE
+        | {
+            "PLACEFP": UNIT_COLUMNS["PLACEFP"],
+            "AIANNHCE": _make_digits(4, AREA, f"{AREA}, which may cross states; 9999 for none."),
+        },
+        others_allowed=True,
+    ),
+    "persons": BlockFile(
+        "person-records.txt",
+        {
+            "QAGE": _make_column(
+                "integer", "age", "Age in years; may have leading zeros in the file.", minimum=0, maximum=115
+            ),
+            **SEX,
+            "HOUSEHOLDER": _make_codes(["True", "False"], "whether the person is the householder"),
+            **PLACE,
+            "CENRACE": PERSON_COLUMNS["CENRACE"],
+            **DETAILED_CODES,
+        },
+    ),
+    "households": BlockFile(
+        "household-records.txt",
+        {
+            **PLACE,
+            "HHRACE": _make_codes(RACES, "race of the householder"),
+            **DETAILED_CODES,
+            "HOUSEHOLD_TYPE": _make_codes(CODES["HOUSEHOLD_TYPE"], "type of household"),
+            "TEN": _make_codes(CODES["TEN"], "tenure"),
+        },
+    ),
+}
+
+BLOCK_FILES_STRUCTURE = Structure(
+    "cef/detailed_files_structure",
+    _race_code_rules("persons") | _race_code_rules("households", "householder_", needs="HHRACE"),
+)
+
+
+def _make_block_table(table: str, path: str) -> RecordTable:
+    """The table `units`, `persons` or `households`: BLOCK, and the columns of the file, the place in `units` only."""
+    role = "key" if table == "units" else "unit"
+    block = _make_column("string", "block", f"{', '.join(PLACE)}, one after the other.", role=role)
+    columns = {
+        name: column for name, column in BLOCK_FILES[table].columns.items() if table == "units" or name not in PLACE
+    }
+    return RecordTable(path=path, geography_path=None, columns={BLOCK: block, **columns})
+
+
+class BlockFilesDeclaration(DatasetDeclaration):
+    """A dataset from the input files of SafeTab."""
+
+    structure: ClassVar[Structure | None] = BLOCK_FILES_STRUCTURE
+
+    households: RecordTable | SkipJsonSchema[None] = Field(
+        None, description="The table of households, each of which is in one unit."
+    )
+
+    @field_validator("reader")
+    @classmethod
+    def _check_reader(cls, reader: Reader) -> Reader:
+        if reader is not Reader.PIPE_SEPARATED:
+            raise ValueError(f"the reader of SafeTab's files is {Reader.PIPE_SEPARATED.value}")
+        return reader
+
+    @property
+    def tables(self) -> dict[str, RecordTable]:
+        return super().tables | ({"households": self.households} if self.households else {})
+
+
+def detailed_files(units: str, persons: str, households: str | None = None, **described: Any) -> BlockFilesDeclaration:
+    """The declaration of a dataset from three files. `described` has its other fields: `name`, `title`, `cap` etc."""
+    paths = {"units": units, "persons": persons, "households": households}
+    tables = {table: _make_block_table(table, path) for table, path in paths.items() if path is not None}
+    return BlockFilesDeclaration(**described | tables, reader=Reader.PIPE_SEPARATED, record_name="block")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assets.cef.detailed_files import BLOCK
+from assets.cef.census import BLOCK
 from assets.cef.readers import Source, UnreadableError, name_in_source, open_geography, open_source, source_paths
 from assets.cef.validation import (
     NULL,

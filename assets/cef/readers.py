@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from assets.cef.detailed_files import BLOCK, FILES, PLACE, BlockFile, BlockFilesDeclaration
+from assets.cef.census import BLOCK, BLOCK_FILES, PLACE, BlockFile, BlockFilesDeclaration
 from assets.cef.generated import GeneratedDeclaration
 from assets.cef.validation import Finding, SourceError
 from assets.release.columns import Column, ColumnType, RecordTable, Role
@@ -152,7 +152,7 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
         return _open_ma1940(records)
     path = root / records.path
     if isinstance(declaration, BlockFilesDeclaration):
-        return _open_block_file(path, FILES[table], records.columns)
+        return _open_block_file(path, BLOCK_FILES[table], records.columns)
     columns = {name: column for name, column in records.columns.items() if name not in records.places}
     return _open_file(declaration.reader, path, columns)
 
@@ -316,7 +316,8 @@ def _open_parquet(path: Path, columns: Mapping[str, Column], sources: Mapping[st
         for chunk in map(group.column, range(group.num_columns)):
             if chunk.path_in_schema in sources.values() and chunk.num_values != group.num_rows:
                 raise pa.ArrowInvalid("the columns differ in length")
-    return _read_as_text(sources, "FROM read_parquet($path, hive_partitioning = false, union_by_name = false)"), metadata.num_rows
+    relation = "FROM read_parquet($path, hive_partitioning = false, union_by_name = false)"
+    return _read_as_text(sources, relation), metadata.num_rows
 
 
 def describe_misfit(word: str, declared: ColumnType) -> str:

@@ -62,13 +62,8 @@ drawn AS (
 
         {% endfor %}
         AS last_wave,
-        (dwelling & 65535) / 65536 AS tenure_draw,
-        ((dwelling >> 16) & 65535) / 65536 AS form_draw,
-        ((dwelling >> 32) & 65535) / 65536 AS age_draw,
-        (dwelling >> 48) / 65536 AS origin_draw,
-        (company & 65535) / 65536 AS parent_draw,
-        ((company >> 16) & 65535) / 65536 AS children_draw,
-        ((company >> 32) & 65535) / 65536 AS youngest_draw,
+        {% with word = "dwelling", names = ["tenure", "form", "age", "origin"] %}{% include "cef/draws.sql" %}{% endwith %}
+        {% with word = "company", names = ["parent", "children", "youngest"] %}{% include "cef/draws.sql" %}{% endwith %}
         ((company >> 48) & 32767) / 32768 AS others_draw,
         company >> 63 = 1 AS householder_female
     FROM worded
