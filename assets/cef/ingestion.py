@@ -256,7 +256,6 @@ def _compare(
 
 
 def _name_source(finding: Finding, sources: Sequence[_ReadSource]) -> Finding:
-    """A finding about a table, with the source and its column instead."""
     for read in sources:
         if column := read.source.columns.get(finding.column):
             return replace(finding, place=read.source.label, column=name_in_source(finding.column, column))

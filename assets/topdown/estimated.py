@@ -6,7 +6,6 @@ state, whose key is the state's code. The stage of the states keeps the keys as 
 """
 
 import json
-from collections.abc import Sequence
 from hashlib import sha256
 
 import dagster as dg
@@ -37,7 +36,6 @@ ESTIMATE_COLUMNS = {
 
 
 def state_partitions(release: TopDownRelease) -> Partitions:
-    """The partitions of a release: its states, by their codes."""
     stages = [release.estimates(level) for level in release.levels if release.is_by_state(level)]
     return Partitions(f"{release.schema}__states", release.estimates(level_of_states(release.levels)), stages)
 
@@ -84,7 +82,10 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
                 states = keep_states(session, release)
-            _keep_partitions(context.instance, release, states)
+            name = state_partitions(release).name
+            for state in set(context.instance.get_dynamic_partitions(name)).difference(states):
+                context.instance.delete_dynamic_partition(name, state)
+            context.instance.add_dynamic_partitions(name, states)
         table = release.public(release.estimates(level, scope.state))
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)
@@ -105,13 +106,6 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         )
 
     return estimates
-
-
-def _keep_partitions(instance: dg.DagsterInstance, release: TopDownRelease, states: Sequence[str]) -> None:
-    name = state_partitions(release).name
-    for state in set(instance.get_dynamic_partitions(name)).difference(states):
-        instance.delete_dynamic_partition(name, state)
-    instance.add_dynamic_partitions(name, states)
 
 
 def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:

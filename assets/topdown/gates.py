@@ -249,7 +249,7 @@ def _check_microdata(session: Session, context: Context) -> Iterable[str]:
         yield from _find_record_problems(session, context.release, schema)
 
 
-def _find_record_problems(session: Session, release: TopDownRelease, schema: Schema) -> list[str]:
+def _find_record_problems(session: Session, release: TopDownRelease, schema: Schema) -> Iterator[str]:
     """Group by group of consecutive places, whose records are consecutive too, so that memory is bounded."""
     records, histogram = release.public(schema.name), {"histogram": schema.name}
     tables = {"estimates": release.public(release.estimates(release.finest)), "records": records}
@@ -270,12 +270,13 @@ def _find_record_problems(session: Session, release: TopDownRelease, schema: Sch
             attributes=[attribute.name for attribute in schema.attributes],
         )
         before, stored, numbered, differing = before + due, stored + rows, numbered + numbers, differing + cells
-    return [
-        *count_problem(nowhere, f"{records}: estimated records of places that do not exist"),
-        *count_problem(differing, f"{records}: cells whose records differ from the estimate in their number or order"),
-        *count_problem(stored - numbered, f"{records}: records with the number of another one"),
-        *count_problem(session.count(records) - stored, f"{records}: records numbered beyond the estimates"),
-    ]
+    for number, problem in (
+        (nowhere, "estimated records of places that do not exist"),
+        (differing, "cells whose records differ from the estimate in their number or order"),
+        (stored - numbered, "records with the number of another one"),
+        (session.count(records) - stored, "records numbered beyond the estimates"),
+    ):
+        yield from count_problem(number, f"{records}: {problem}")
 
 
 def _check_tables(session: Session, context: Context) -> Iterable[str]:
@@ -300,7 +301,7 @@ def _check_tables(session: Session, context: Context) -> Iterable[str]:
             yield from count_problem(int(rows), f"{one.name} and {other.name}: places where they disagree")
 
 
-def _find_inner_problems(session: Session, release: TopDownRelease, table: RedistrictingTable) -> list[str]:
+def _find_inner_problems(session: Session, release: TopDownRelease, table: RedistrictingTable) -> Iterator[str]:
     parts = {cell.path: [part.name for part in table.cells if part.path[:-1] == cell.path] for cell in table.cells}
     names = {
         "table": redistricting_table(release, table.name),
@@ -310,13 +311,9 @@ def _find_inner_problems(session: Session, release: TopDownRelease, table: Redis
     sums = [(cell.name, parts[cell.path]) for cell in table.cells if parts[cell.path]]
     (rows,) = session.row("topdown/inconsistent", **names, sums=sums)
     (places,) = session.row("topdown/table_not_adding_up", **names)
-    return [
-        *count_problem(
-            int(rows),
-            f"{table.name}: places that are missing, repeated or unknown, or have cells that do not add up",
-        ),
-        *count_problem(int(places), f"{table.name}: places that differ from the sums over the places in them"),
-    ]
+    wrong = "places that are missing, repeated or unknown, or have cells that do not add up"
+    yield from count_problem(int(rows), f"{table.name}: {wrong}")
+    yield from count_problem(int(places), f"{table.name}: places that differ from the sums over the places in them")
 
 
 def _list_rules(one: RedistrictingTable, other: RedistrictingTable) -> Iterator[tuple[str, str]]:

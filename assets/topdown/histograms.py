@@ -21,7 +21,7 @@ class ImpossibleRecordsError(RefusedError, ValueError):
     """The CEF contains records that the edit constraints rule out. The message has the rule and their number."""
 
 
-def histograms_recipe(release: TopDownRelease) -> Recipe:
+def histograms_recipe(session: Session, release: TopDownRelease) -> Recipe:
     values, names = placement(release)
     attributes = [vars(attribute) for attribute in PERSONS.attributes]
     return "topdown/histograms", values, names | {"attributes": attributes}

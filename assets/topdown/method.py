@@ -45,7 +45,7 @@ from mechanisms.accounting.rounding import LINE_DECIMALS
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Recipe, Session, store_parts
+from resources.warehouse import Session, store_parts
 
 
 class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
@@ -59,6 +59,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     further_gates = release_hook(topdown_gates)
     plan = release_hook(topdown_plan)
     tables = release_hook(published_tables)
+    counts_recipe = session_hook(histograms_recipe)
     require_chargeable = session_hook(require_feasible)
     find_unmeasured = session_hook(find_unmeasured)
     check_noise = session_hook(find_wrong_noise)
@@ -103,9 +104,6 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             build_accuracy(release),
             *([build_replicates(release), build_uncertainty(release)] if release.declaration.replicates else []),
         ]
-
-    def counts_recipe(self, session: Session) -> Recipe:
-        return histograms_recipe(self.release)
 
     def counts_version(self, session: Session, custody: Custody) -> str:
         return session.sorted_version(self.counts_table, self.release.version_key(custody))

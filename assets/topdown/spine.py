@@ -202,7 +202,6 @@ def read_tree(session: Session, release: TopDownRelease) -> Tree:
 
 
 def pluralize(level: str) -> str:
-    """The plural of a level's name in words, such as counties."""
     one = words(level)
     if one.isupper():
         return one

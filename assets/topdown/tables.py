@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from assets.cef.census import CODES as CENSUS_CODES
-from assets.cef.census import RACES, CensusDeclaration
 from assets.conventions import StageKind, preview
 from assets.release.stage import build_stage, store_rows
 from assets.tabulation.asset import build_tables
@@ -44,9 +43,9 @@ RECORD_COLUMNS = {
 
 INPUT_CODES: Mapping[str, tuple[str, ...]] = {
     **{name: tuple(map(str, labels)) for name, labels in CODES.items()},
-    "hhgq": ("0", *CENSUS_CODES["GQTYPE"]),
+    "hhgq": tuple(CENSUS_CODES["GQTYPE"]),
     "hispanic": tuple(CENSUS_CODES["CENHISP"]),
-    "cenrace": tuple(RACES),
+    "cenrace": tuple(CENSUS_CODES["CENRACE"]),
 }
 """By attribute or recode, its codes in published files, in the order of the histograms: those of the census files for
 the type of group quarters, Hispanic origin and race. The census files have no codes for the others."""
@@ -70,6 +69,7 @@ kilobytes for a place."""
 PLACES_SHOWN = 2
 """How many places of the second level the asset's page shows beside the root."""
 
+_PLACE_NAMES = pa.schema({"geoid": pa.string(), "name": pa.string()})
 _VARIANCE = pa.decimal128(38, PLACES)
 _CONTEXT = Context(prec=38, rounding=ROUND_HALF_EVEN)
 
@@ -168,7 +168,9 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
         ancestry = stage_ancestry(session, release)
         schemas = {table.schema.name: table.schema for table in published}
         counts = {name: _stage_counts(session, release, schema, ancestry) for name, schema in schemas.items()}
-        place_names = session.register("place_names", _place_names(release))
+        of_places = release.dataset.place_names
+        rows = pa.table({"geoid": list(of_places), "name": list(of_places.values())}, schema=_PLACE_NAMES)
+        place_names = session.register("place_names", rows)
         pieces = _pieces(count_places(session, release))
         for table in published:
             cells = np.flatnonzero(table.leaf_of >= 0)
@@ -260,12 +262,6 @@ def _determined_codes(schema: Schema, query: str, name: str) -> pa.Array:
     if not np.array_equal(of_cells[marginal.cells], codes):
         return pa.nulls(marginal.size, pa.string())
     return pa.array(np.array(INPUT_CODES[name])[of_cells])
-
-
-def _place_names(release: TopDownRelease) -> pa.Table:
-    names = release.dataset.place_names if isinstance(release.dataset, CensusDeclaration) else {}
-    texts = pa.string()
-    return pa.table({"geoid": pa.array(names.keys(), texts), "name": pa.array(names.values(), texts)})
 
 
 def _stage_counts(session: Session, release: TopDownRelease, schema: Schema, ancestry: Fragment) -> Fragment:

@@ -207,7 +207,6 @@ def _preview_summary(session: Session, release: TopDownRelease) -> dg.MetadataVa
 
 
 def describe_errors(session: Session, release: TopDownRelease) -> Accuracy:
-    """The summary, for the certificate."""
     rows = session.rows("warehouse/all", source=release.public(SUMMARY))
     return Accuracy(
         summary=TEXTS("accuracy in the certificate", replicates=release.declaration.replicates),
