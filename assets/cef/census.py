@@ -161,7 +161,7 @@ PLACE = {name: COLUMNS["GRF-C.txt"][name] for name in ("TABBLKST", "TABBLKCOU", 
 
 @dataclass(frozen=True)
 class BlockFile:
-    """One of the files."""
+    """One of SafeTab's files."""
 
     name: str
     others_allowed: bool = False

@@ -60,7 +60,6 @@ ATTRIBUTE_WORDS = {
 }
 """The attributes and recodes of the histograms in words."""
 
-
 PLACES = 18
 PLACES_AT_A_TIME = 100_000
 """The places whose redistricting tables are made at a time, because DuckDB does not spill what a pivot needs: about two
