@@ -27,7 +27,7 @@ from assets.release.stage import create_tables
 from assets.topdown.accuracy import measure_accuracy
 from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.estimation import Scope, estimate_level
-from assets.topdown.exact import invariants_recipe
+from assets.topdown.invariants import invariants_recipe
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.replicates import make_replicates

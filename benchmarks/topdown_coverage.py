@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.histograms import read_counts
-from assets.topdown.limits import derive_all_limits
+from assets.topdown.invariants import derive_all_limits
 from assets.topdown.release import HISTOGRAMS
 from assets.topdown.spine import read_tree
 from assets.topdown.uncertainty import SIZES, describe_size

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from assets.cef.detailed_files import detailed_files
+from assets.cef.census import detailed_files
 from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from assets.safetab.release import SafeTabHRelease, SafeTabPRelease
 from orchestration.components.safetab import SafeTabH, SafeTabP

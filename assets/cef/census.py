@@ -1,122 +1,54 @@
-"""The production layout of the decennial census: persons, units and their geography.
+"""The layouts of census files: the production layout of the decennial census, and the input files of SafeTab.
 
-This module defines the columns with their codes, and the rules that persons and units must satisfy together. `readers`
-reads the files, and `synthetic` generates a synthetic census in this layout.
+The columns are listed in `columns.csv`, their codes in `codes.csv`, and the rules that persons and units must satisfy
+together in `rules.csv`. `readers` reads the files, and `synthetic` generates a synthetic census in the production
+layout.
 
-A unit is a housing unit or group quarters. A housing unit without persons is vacant. One with persons is a household,
-and one of the persons is its householder.
+In the production layout, a unit is a housing unit or group quarters. A housing unit without persons is vacant. One with
+persons is a household, and one of the persons is its householder. Sex and the detailed codes of race and Hispanic
+origin are an option. The lists of a release state which codes there are and what they mean.
 
-Sex and the detailed codes of race and Hispanic origin are an option of this layout, and columns of SafeTab's own files
-(`detailed_files`). The lists of a release state which codes there are and what they mean.
+SafeTab's files are persons, households and blocks, as text separated by `|`. There, a unit is a block, one row of
+GRF-C.txt. Each person and each household lies in a block, which four columns of its record name together. In the CEF,
+these are one column, BLOCK, the key of the table of blocks.
 """
 
-from collections.abc import Iterable, Mapping
-from itertools import pairwise
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.columns import Column, RecordTable
 from assets.release.columns import require_recodes as require_recoded_columns
-from assets.release.dataset import DatasetDeclaration, Rule, Structure
+from assets.release.dataset import DatasetDeclaration, Reader, Rule, Structure
 from assets.release.names import ColumnName
+from assets.release.prose import start_sentence
 from mechanisms.races import RACE_COMBINATIONS, race_label
 from mechanisms.states import STATES
 
 RACES = {f"{number:02}": race_label(races) for number, races in enumerate(RACE_COMBINATIONS, 1)}
 """The 63 race codes: the six races alone, then their combinations, from two races up to six."""
 
-HISPANIC = {"1": "Not Hispanic or Latino", "2": "Hispanic or Latino"}
 
-RELATIONSHIPS = {
-    "20": "Householder",
-    "21": "Opposite-sex husband/wife/spouse",
-    "22": "Opposite-sex unmarried partner",
-    "23": "Same-sex husband/wife/spouse",
-    "24": "Same-sex unmarried partner",
-    "25": "Biological son or daughter",
-    "26": "Adopted son or daughter",
-    "27": "Stepson or stepdaughter",
-    "28": "Brother or sister",
-    "29": "Father or mother",
-    "30": "Grandchild",
-    "31": "Parent-in-law",
-    "32": "Son-in-law or daughter-in-law",
-    "33": "Other relative",
-    "34": "Roommate or housemate",
-    "35": "Foster child",
-    "36": "Other nonrelative",
-    "37": "In institutional group quarters",
-    "38": "In noninstitutional group quarters",
-}
+def _read_groups(name: str) -> dict[str, list[dict[str, str]]]:
+    """The rows of a file, by the value in the first column."""
+    groups: dict[str, list[dict[str, str]]] = {}
+    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            groups.setdefault(next(iter(row.values())), []).append(row)
+    return groups
 
-GROUP_QUARTERS_TYPES = {
-    "1": "Correctional facilities for adults",
-    "2": "Juvenile facilities",
-    "3": "Nursing facilities (skilled nursing)",
-    "4": "Other institutional facilities",
-    "5": "College or university student housing",
-    "6": "Military quarters",
-    "7": "Other noninstitutional facilities",
-}
-"""The major types of group quarters: 1 to 4 are institutional, 5 to 7 are not."""
 
-NOWHERE = "Not in universe: vacant or group quarters"
+CODES = {name: {row["code"]: row["label"] for row in rows} for name, rows in _read_groups("codes.csv").items()}
+CODES |= {"CENRACE": RACES, "HHRACE": {"00": CODES["HHSPAN"]["0"], **RACES}, "TABBLKST": STATES}
+"""Lists of codes with their labels, mostly by the name of their column; a label is empty if its code needs none.
 
-_HOUSEHOLD_TYPES = {
-    "1": "Married couple household",
-    "2": "Other family household: male householder",
-    "3": "Other family household: female householder",
-    "4": "Nonfamily household: male householder, living alone",
-    "5": "Nonfamily household: male householder, not living alone",
-    "6": "Nonfamily household: female householder, living alone",
-    "7": "Nonfamily household: female householder, not living alone",
-}
-_HOUSEHOLD_TYPES_2 = {
-    "01": "Married couple household with own children under 18",
-    "02": "Married couple household without own children under 18",
-    "03": "Cohabiting couple household with own children under 18",
-    "04": "Cohabiting couple household without own children under 18",
-    **{
-        f"{first + number:02}": f"{sex} householder, no spouse or partner present: {company}"
-        for first, sex in ((5, "Female"), (9, "Male"))
-        for number, company in enumerate(
-            (
-                "living alone",
-                "with own children under 18",
-                "with relatives, without own children under 18",
-                "only nonrelatives present",
-            )
-        )
-    },
-}
-_COUPLES = {
-    "1": "Opposite-sex married couple",
-    "2": "Same-sex married couple",
-    "3": "Opposite-sex unmarried partners",
-    "4": "Same-sex unmarried partners",
-    "5": "All other households",
-}
-TENURES = {
-    "1": "Owned with a mortgage or loan",
-    "2": "Owned free and clear",
-    "3": "Rented",
-    "4": "Occupied without payment of rent",
-}
-_REGIONS = {"1": "Northeast", "2": "Midwest", "3": "South", "4": "West", "9": "Puerto Rico"}
-_DIVISIONS = {
-    "0": "Puerto Rico",
-    "1": "New England",
-    "2": "Middle Atlantic",
-    "3": "East North Central",
-    "4": "West North Central",
-    "5": "South Atlantic",
-    "6": "East South Central",
-    "7": "West South Central",
-    "8": "Mountain",
-    "9": "Pacific",
-}
-
+Types 1 to 4 of group quarters are institutional, 5 to 7 are not. The last lists are of the synthetic survey.
+"""
 
 NO_CODE = "Null"
 """The text in place of a race code, in the file and in the CEF: it is a value, and not a missing one."""
@@ -124,66 +56,22 @@ NO_CODE = "Null"
 RACE_CODES = tuple(f"QRACE{place}" for place in range(1, 9))
 
 
-def make_column(kind: str, title: str, description: str = "", **others: Any) -> Column:
-    """A column, whose description is by default its title as a sentence."""
-    sentence = description or f"{title[0].upper()}{title[1:]}."
-    return Column.model_validate({"type": kind, "title": title, "description": sentence, **others})
+def _make_column(row: Mapping[str, str]) -> Column:
+    """A column from a row of `columns.csv`, where the description is by default the title as a sentence."""
+    fields: dict[str, Any] = {name: text for name, text in row.items() if text and name not in ("table", "column")}
+    fields.setdefault("description", f"{start_sentence(row['title'])}.")
+    if codes := CODES.get(fields.pop("codes", "")):
+        fields["values"] = codes if any(codes.values()) else list(codes)
+    fields |= {name: int(row[name]) for name in ("minimum", "maximum") if row[name]}
+    return Column.model_validate(fields)
 
 
-def make_codes(values: Mapping[str, str] | Iterable[str], title: str, description: str = "", **others: Any) -> Column:
-    return make_column("string", title, description, values=values, **others)
-
-
-def make_digits(number: int, title: str, description: str) -> Column:
-    return make_column("string", title, description, role="geography", pattern=f"[0-9]{{{number}}}")
-
-
-def _make_count(highest: int, title: str, description: str = "") -> Column:
-    return make_column("integer", title, description, minimum=0, maximum=highest)
-
-
-def _make_race_code(place: int) -> Column:
-    title, code = f"detailed race code {place}", "[1-9][0-9]{3}"
-    if place == 1:
-        return make_column("string", title, "Detailed race code number 1 of the person.", pattern=code)
-    fewer = f"Detailed race code number {place} of the person; {NO_CODE} if the person has fewer."
-    return make_column("string", title, fewer, pattern=f"{code}|{NO_CODE}")
-
-
-AREA = "American Indian, Alaska Native or Native Hawaiian area"
-
-UNIT_COLUMNS = {
-    "MAFID": make_column("integer", "unit identifier", "Identifier of the unit.", role="key"),
-    "RTYPE": make_codes({"2": "Housing unit", "4": "Group quarters"}, "type of unit", depends_on_persons=False),
-    "FINAL_POP": _make_count(99999, "persons in the unit"),
-    "NPF": _make_count(
-        99999,
-        "persons in the householder's family",
-        "Persons in the householder's family, including the householder; 0 without a family.",
-    ),
-    "HHSPAN": make_codes({"0": NOWHERE, **HISPANIC}, "Hispanic origin of the householder"),
-    "HHRACE": make_codes({"00": NOWHERE, **RACES}, "race of the householder"),
-    "TEN": make_codes({"0": NOWHERE, **TENURES}, "tenure", depends_on_persons=False),
-    "HHT": make_codes({"0": NOWHERE, **_HOUSEHOLD_TYPES}, "type of household"),
-    "HHT2": make_codes(
-        {"00": NOWHERE, **_HOUSEHOLD_TYPES_2},
-        "type of household with cohabiting couples",
-        "Type of household, with cohabiting couples.",
-    ),
-    "CPLT": make_codes({"0": NOWHERE, **_COUPLES}, "type of couple"),
-    "GQTYPE": make_codes(
-        {"0": "Housing unit", **GROUP_QUARTERS_TYPES}, "type of group quarters", depends_on_persons=False
-    ),
-    "TABBLKST": make_codes(STATES, "state", "State (FIPS).", role="geography"),
-    "TABBLKCOU": make_digits(3, "county", "County (FIPS), within the state."),
-    "TABTRACTCE": make_digits(6, "census tract", "Census tract, within the county."),
-    "TABBLKGRPCE": make_digits(1, "block group", "Block group, within the tract."),
-    "TABBLK": make_digits(4, "block", "Block, within the tract."),
-    "REGIONCE": make_codes(_REGIONS, "census region", role="geography"),
-    "DIVISIONCE": make_codes(_DIVISIONS, "census division", role="geography"),
-    "PLACEFP": make_digits(5, "place", "Place (FIPS), within the state; 99999 for none."),
-    "AIANNHCE": make_digits(4, AREA, f"{AREA}; 9999 for none."),
+COLUMNS = {
+    table: {row["column"]: _make_column(row) for row in rows} for table, rows in _read_groups("columns.csv").items()
 }
+"""By table of the production layout or by file of SafeTab, its columns in the order of the file."""
+
+UNIT_COLUMNS = COLUMNS["units"]
 """The columns of `units`: those of units.csv, then those of geo.csv. Not every units.csv has GQTYPE.
 
 The type of a unit, the type of group quarters and the tenure are facts about the unit, which no person's record changes
@@ -191,43 +79,22 @@ for the others in the unit. (A unit's tenure becomes 0 when its last person leav
 others but geography follow from the persons.
 """
 
-PERSON_COLUMNS = {
-    "MAFID": make_column("integer", "unit identifier", "The unit the person lives in.", role="unit"),
-    "PERSON_RTYPE": make_codes(
-        {"3": "In a housing unit", "5": "In group quarters"}, "where the person lives", source="RTYPE"
-    ),
-    "QAGE": _make_count(115, "age", "Age in years."),
-    "CENHISP": make_codes(HISPANIC, "Hispanic origin"),
-    "CENRACE": make_codes(RACES, "race"),
-    "RELSHIP": make_codes(RELATIONSHIPS, "relationship to the householder"),
-}
+PERSON_COLUMNS = COLUMNS["persons"]
 
-SEX = {"QSEX": make_codes({"1": "Male", "2": "Female"}, "sex")}
-
-DETAILED_CODES = {name: _make_race_code(place) for place, name in enumerate(RACE_CODES, 1)} | {
-    "QSPAN": make_column(
-        "string",
-        "detailed Hispanic origin code",
-        "Detailed Hispanic origin code; 9950 is not Hispanic in the lists of 2020.",
-        pattern="[0-9]{4}",
-    )
-}
-"""The columns of the detailed codes, in the order of SafeTab's files."""
-
-DETAILED_COLUMNS = {**SEX, **DETAILED_CODES}
+DETAILED_COLUMNS = COLUMNS["detailed persons"]
 """The columns of `persons` that only a file with detailed codes has."""
 
+_RULES = {
+    layout: {row["rule"]: Rule(row["table"], row["column"], row["offence"], needs=row["needs"] or None) for row in rows}
+    for layout, rows in _read_groups("rules.csv").items()
+}
 
-def race_code_rules(table: str, prefix: str = "", needs: str | None = None) -> dict[str, Rule]:
-    """The rule that no race code follows one that is Null, for every column that can violate it.
+STRUCTURE = Structure("cef/census_structure", _RULES["census"])
+"""The rules that persons and units must satisfy together.
 
-    The statement that counts violations includes `cef/race_codes_after_null.sql`. `needs` is a column that only
-    datasets with these codes have.
-    """
-    return {
-        f"{prefix}race_code_{place}": Rule(table, name, f"a code although {before} is {NO_CODE}", needs=needs)
-        for place, (before, name) in enumerate(pairwise(RACE_CODES[1:]), 3)
-    }
+The codes that follow from a household's persons are checked only if it has one householder and at most one spouse or
+partner. Otherwise the household already violates a rule, and the codes are not defined.
+"""
 
 
 def _require_recodes(columns: dict[str, Column]) -> dict[str, Column]:
@@ -236,53 +103,6 @@ def _require_recodes(columns: dict[str, Column]) -> dict[str, Column]:
 
 Recodes = Annotated[dict[ColumnName, Column], AfterValidator(_require_recodes)]
 """Columns beyond those of the layout, each recoded from one of the file."""
-
-STRUCTURE = Structure(
-    "cef/census_structure",
-    {
-        "persons_housed": Rule(
-            "persons", "PERSON_RTYPE", "3 in group quarters (RTYPE 4) or 5 in a housing unit (RTYPE 2)"
-        ),
-        "relationships_housed": Rule(
-            "persons", "RELSHIP", "37 or 38 in a housing unit (RTYPE 2) or another code in group quarters (RTYPE 4)"
-        ),
-        "population": Rule("units", "FINAL_POP", "not the number of the unit's persons"),
-        "householder": Rule("units", "MAFID", "occupied housing unit without exactly one householder (RELSHIP 20)"),
-        "couple": Rule("units", "MAFID", "more than one spouse or partner (RELSHIP 21 to 24)"),
-        "family": Rule("units", "NPF", "not the number of persons in the householder's family"),
-        "hispanic": Rule("units", "HHSPAN", "not the householder's CENHISP, or not 0 without a householder"),
-        "race": Rule("units", "HHRACE", "not the householder's CENRACE, or not 00 without a householder"),
-        "tenure": Rule("units", "TEN", "0 in an occupied housing unit, or not 0 in a vacant one or in group quarters"),
-        "household_type": Rule("units", "HHT", "inconsistent with FINAL_POP and the persons' RELSHIP"),
-        "household_type_2": Rule("units", "HHT2", "inconsistent with FINAL_POP and the persons' RELSHIP and QAGE"),
-        "couple_type": Rule("units", "CPLT", "inconsistent with FINAL_POP and the persons' RELSHIP"),
-        "sex": Rule("units", "HHT2", "sex of the householder differs from that in HHT"),
-        "block_group": Rule("units", "TABBLKGRPCE", "not the first digit of TABBLK"),
-        "group_quarters_type": Rule(
-            "units",
-            "GQTYPE",
-            "0 in group quarters (RTYPE 4) or another code in a housing unit (RTYPE 2)",
-            needs="GQTYPE",
-        ),
-        "institution": Rule(
-            "persons",
-            "RELSHIP",
-            "37 in noninstitutional group quarters (GQTYPE 5 to 7) or 38 in institutional ones (GQTYPE 1 to 4)",
-            needs="GQTYPE",
-        ),
-        "nursing_age": Rule("persons", "QAGE", "under 18 in a nursing facility (GQTYPE 3)", needs="GQTYPE"),
-        "householder_sex": Rule(
-            "persons", "QSEX", "sex of the householder differs from that in HHT or HHT2", needs="QSEX"
-        ),
-        **race_code_rules("persons", needs="QSEX"),
-    },
-)
-"""The rules that persons and units must satisfy together.
-
-The codes that follow from a household's persons are checked only if it has one householder and at most one spouse or
-partner. Otherwise the household already violates a rule, and the codes are not defined.
-"""
-
 
 PlaceNames = dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]]
 
@@ -330,3 +150,77 @@ def require_recodes(layout: Mapping[str, Column], **recodes: dict[str, Column]) 
             require_recoded_columns(layout, columns)
         except ValueError as error:
             raise ValueError(f"{field}: {error}") from None
+
+
+BLOCK = "BLOCK"
+"""The column of the CEF that identifies a block: the four columns of its place, one after the other."""
+
+PLACE = {name: COLUMNS["GRF-C.txt"][name] for name in ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK")}
+"""The columns that name a block together."""
+
+
+@dataclass(frozen=True)
+class BlockFile:
+    """One of SafeTab's files."""
+
+    name: str
+    others_allowed: bool = False
+    """Whether it may have further columns, which are ignored."""
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        return COLUMNS[self.name]
+
+    def header_problem(self, names: Sequence[str]) -> str | None:
+        """The rule that the names in the file's header violate; None if they are the columns, in their order."""
+        if [name for name in names if name in self.columns or not self.others_allowed] == list(self.columns):
+            return None
+        further = ", with others between them or not" if self.others_allowed else ""
+        return f"its columns are not {'|'.join(self.columns)}, in this order{further}"
+
+
+BLOCK_FILES = {
+    "units": BlockFile("GRF-C.txt", others_allowed=True),
+    "persons": BlockFile("person-records.txt"),
+    "households": BlockFile("household-records.txt"),
+}
+
+
+def _make_block_table(table: str, path: str) -> RecordTable:
+    """The table `units`, `persons` or `households`: BLOCK, and the columns of the file, the place in `units` only."""
+    role = "key" if table == "units" else "unit"
+    block = Column.model_validate(
+        {"type": "string", "title": "block", "description": f"{', '.join(PLACE)}, one after the other.", "role": role}
+    )
+    columns = {
+        name: column for name, column in BLOCK_FILES[table].columns.items() if table == "units" or name not in PLACE
+    }
+    return RecordTable(path=path, geography_path=None, columns={BLOCK: block, **columns})
+
+
+class BlockFilesDeclaration(DatasetDeclaration):
+    """A dataset from the input files of SafeTab."""
+
+    structure: ClassVar[Structure | None] = Structure("cef/detailed_files_structure", _RULES["block files"])
+
+    households: RecordTable | SkipJsonSchema[None] = Field(
+        None, description="The table of households, each of which is in one unit."
+    )
+
+    @field_validator("reader")
+    @classmethod
+    def _check_reader(cls, reader: Reader) -> Reader:
+        if reader is not Reader.PIPE_SEPARATED:
+            raise ValueError(f"the reader of SafeTab's files is {Reader.PIPE_SEPARATED.value}")
+        return reader
+
+    @property
+    def tables(self) -> dict[str, RecordTable]:
+        return super().tables | ({"households": self.households} if self.households else {})
+
+
+def detailed_files(units: str, persons: str, households: str | None = None, **described: Any) -> BlockFilesDeclaration:
+    """The declaration of a dataset from three files. `described` has its other fields: `name`, `title`, `cap` etc."""
+    paths = {"units": units, "persons": persons, "households": households}
+    tables = {table: _make_block_table(table, path) for table, path in paths.items() if path is not None}
+    return BlockFilesDeclaration(**described | tables, reader=Reader.PIPE_SEPARATED, record_name="block")

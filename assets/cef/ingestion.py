@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assets.cef.detailed_files import BLOCK
+from assets.cef.census import BLOCK
 from assets.cef.readers import Source, UnreadableError, name_in_source, open_geography, open_source, source_paths
 from assets.cef.validation import (
     NULL,
@@ -256,7 +256,6 @@ def _compare(
 
 
 def _name_source(finding: Finding, sources: Sequence[_ReadSource]) -> Finding:
-    """A finding about a table, with the source and its column instead."""
     for read in sources:
         if column := read.source.columns.get(finding.column):
             return replace(finding, place=read.source.label, column=name_in_source(finding.column, column))

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from assets.cef.detailed_files import BLOCK, FILES, PLACE, BlockFile, BlockFilesDeclaration
+from assets.cef.census import BLOCK, BLOCK_FILES, PLACE, BlockFile, BlockFilesDeclaration
 from assets.cef.generated import GeneratedDeclaration
 from assets.cef.validation import Finding, SourceError
 from assets.release.columns import Column, ColumnType, RecordTable, Role
@@ -37,20 +37,8 @@ from resources.statements import Fragment, render
 MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
 """Occupied dwellings of 1940 Massachusetts by county and tenure, as published (Bailie, Gong and Meng)."""
 
-MA1940_SIZES = {
-    1: 85_800,
-    2: 264_331,
-    3: 233_400,
-    4: 204_000,
-    5: 139_000,
-    6: 87_500,
-    7: 53_000,
-    8: 33_000,
-    9: 20_000,
-    10: 12_000,
-    11: 7_000,
-    12: 5_393,
-}
+with Path(__file__).with_name("ma1940_dwellings_by_persons.csv").open(newline="") as lines:
+    MA1940_SIZES = {int(row["persons"]): int(row["dwellings"]) for row in csv.DictReader(lines)}
 """Dwellings by persons per household. The census published that two persons are the most frequent size, with 264,331
 dwellings. The other eleven totals are invented."""
 
@@ -164,7 +152,7 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
         return _open_ma1940(records)
     path = root / records.path
     if isinstance(declaration, BlockFilesDeclaration):
-        return _open_block_file(path, FILES[table], records.columns)
+        return _open_block_file(path, BLOCK_FILES[table], records.columns)
     columns = {name: column for name, column in records.columns.items() if name not in records.places}
     return _open_file(declaration.reader, path, columns)
 
@@ -328,7 +316,8 @@ def _open_parquet(path: Path, columns: Mapping[str, Column], sources: Mapping[st
         for chunk in map(group.column, range(group.num_columns)):
             if chunk.path_in_schema in sources.values() and chunk.num_values != group.num_rows:
                 raise pa.ArrowInvalid("the columns differ in length")
-    return Fragment(render("cef/read_parquet", {"columns": sources})), metadata.num_rows
+    relation = "FROM read_parquet($path, hive_partitioning = false, union_by_name = false)"
+    return _read_as_text(sources, relation), metadata.num_rows
 
 
 def describe_misfit(word: str, declared: ColumnType) -> str:
@@ -380,5 +369,9 @@ def _open_generated(declaration: GeneratedDeclaration, table: str) -> Source:
     columns, generated = declaration.tables[table].columns, declaration.generated_columns(table)
     statement, values, names = declaration.generated.recipe(table, generated.values())
     sources = {name: generated[name_in_source(name, column)] for name, column in columns.items()}
-    text = render("cef/as_text", {"columns": sources, "relation": Fragment(render(statement, names))})
-    return Source(f"the synthetic {table}", "built-in source", columns, Fragment(text), values, generated=True)
+    relation = _read_as_text(sources, render(statement, names))
+    return Source(f"the synthetic {table}", "built-in source", columns, relation, values, generated=True)
+
+
+def _read_as_text(sources: Mapping[str, str], relation: str) -> Fragment:
+    return Fragment(render("cef/as_text", {"columns": sources, "relation": Fragment(relation)}))

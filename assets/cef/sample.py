@@ -13,8 +13,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from assets.cef.census import DETAILED_COLUMNS, PERSON_COLUMNS, UNIT_COLUMNS
-from assets.cef.detailed_files import FILES
+from assets.cef.census import BLOCK_FILES, DETAILED_COLUMNS, PERSON_COLUMNS, UNIT_COLUMNS
 from assets.cef.generated import SEED
 from assets.cef.readers import SEPARATORS, name_in_source
 from assets.cef.synthetic import SyntheticPopulation
@@ -69,7 +68,7 @@ def write_block_files(folder: Path, population: SyntheticPopulation) -> list[Pat
             "units": _stage(session, "units", "units", population, UNIT_COLUMNS),
             "persons": _stage(session, "persons", "persons", population, {**PERSON_COLUMNS, **DETAILED_COLUMNS}),
         }
-        for table, file in FILES.items():
+        for table, file in BLOCK_FILES.items():
             columns = {name: name for name in file.columns}
             rows = session.stage("rows", f"cef/block_file_{table}", **records, columns=list(columns))
             paths.append(folder / file.name)

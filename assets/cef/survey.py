@@ -19,6 +19,7 @@ from typing import Any, Self
 import dagster as dg
 from pydantic import ConfigDict, Field, model_validator
 
+from assets.cef.census import CODES
 from assets.cef.generated import SEED, GeneratedDeclaration, Parameters, States, count, divide, find_stride, read_states
 from assets.release.columns import Column
 from assets.release.dataset import Reader, Size
@@ -241,7 +242,9 @@ def household_columns(parameters: SurveyParameters) -> dict[str, Column]:
         "sampling_stratum": _column(
             "string", "Stratum of the design, to which an area belongs.", values=strata, depends_on_persons=False
         ),
-        "tenure": _column("string", "Whether the home is owned or rented.", values=_TENURES, depends_on_persons=False),
+        "tenure": _column(
+            "string", "Whether the home is owned or rented.", values=CODES["tenure"], depends_on_persons=False
+        ),
         "household_size": _column("integer", "The number of persons in the household.", minimum=1, maximum=8),
         "design_weight": _weight(
             "Reciprocal of the rate at which the stratum is sampled.", weights, depends_on_persons=False
@@ -258,8 +261,10 @@ def person_columns(parameters: SurveyParameters) -> dict[str, Column]:
         "sex": _column("string", "Sex.", values={"female": "Female", "male": "Male"}),
         "age": _column("integer", "Age in years at the first wave.", minimum=0, maximum=100),
         "age_band": _column("integer", "Age at the first wave.", source="age", bands=_AGE_BANDS),
-        "race_hispanic": _column("string", "Hispanic origin, and race of those not Hispanic.", values=_RACES),
-        "education": _column("string", "Highest degree at the first wave.", values=_EDUCATION),
+        "race_hispanic": _column(
+            "string", "Hispanic origin, and race of those not Hispanic.", values=CODES["race_hispanic"]
+        ),
+        "education": _column("string", "Highest degree at the first wave.", values=CODES["education"]),
         "person_weight": _weight(
             "Weight of the person: the design weight, adjusted for households that did not answer.",
             [cell.person_weight for cell in cells],
@@ -275,9 +280,11 @@ def person_columns(parameters: SurveyParameters) -> dict[str, Column]:
     for wave in range(1, parameters.waves + 1):
         missing = {} if wave == 1 else _NOT_INTERVIEWED
         columns |= {
-            f"employment_{wave}": _column("string", f"Employment in wave {wave}.", values=_EMPLOYMENT | missing),
+            f"employment_{wave}": _column(
+                "string", f"Employment in wave {wave}.", values=CODES["employment"] | missing
+            ),
             f"health_insurance_{wave}": _column(
-                "string", f"Health insurance in wave {wave}.", values=_INSURANCE | missing
+                "string", f"Health insurance in wave {wave}.", values=CODES["health_insurance"] | missing
             ),
             f"income_{wave}": _column(
                 "integer",
@@ -290,7 +297,6 @@ def person_columns(parameters: SurveyParameters) -> dict[str, Column]:
     return columns
 
 
-_TENURES = {"owned": "Owned", "rented": "Rented"}
 _AGE_BANDS = {
     "00-14": {"below": 15},
     "15-24": {"at_least": 15, "below": 25},
@@ -301,30 +307,8 @@ _AGE_BANDS = {
     "65-74": {"at_least": 65, "below": 75},
     "75+": {"at_least": 75},
 }
-_RACES = {
-    "hispanic": "Hispanic or Latino of any race",
-    "white": "White alone, not Hispanic",
-    "black": "Black alone, not Hispanic",
-    "asian": "Asian alone, not Hispanic",
-    "other": "Other or several races, not Hispanic",
-}
-_EDUCATION = {
-    "under_15": "Under 15 years",
-    "less_than_high_school": "No high school diploma",
-    "high_school": "High school diploma",
-    "some_college": "Some college, no bachelor's degree",
-    "bachelor": "Bachelor's degree",
-    "graduate": "Graduate degree",
-}
 _NOT_INTERVIEWED = {"not_interviewed": "Not interviewed in this wave"}
 """Of the households in the file, all answered in the first wave."""
-_EMPLOYMENT = {
-    "employed": "Employed",
-    "unemployed": "Unemployed",
-    "not_in_labor_force": "Not in the labor force",
-    "under_15": "Under 15 years",
-}
-_INSURANCE = {"private": "Private insurance", "public": "Public insurance only", "none": "None"}
 
 
 def _column(kind: str, description: str, **fields: Any) -> Column:

@@ -36,7 +36,7 @@ class Reader(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     PIPE_SEPARATED = "pipe_separated"
-    """Text separated by `|`, the input files of SafeTab (`assets.cef.detailed_files`)."""
+    """Text separated by `|`, the input files of SafeTab (`assets.cef.census`)."""
     MA1940 = "ma1940"
     SYNTHETIC_CENSUS = "synthetic_census"
     SYNTHETIC_SURVEY = "synthetic_survey"

@@ -3,7 +3,7 @@
 A recode is a function of one value: bands of numbers or dates, categories merged into fewer, or values beyond a bound
 taken as that bound. It is declared before anything is released, and no record influences another one's value. So it
 costs nothing, and every method sees an ordinary column. `assets.release.columns` declares recodes, and
-`sql/cef/recoded_column.sql` applies them.
+`sql/cef/recoded.sql` applies them.
 """
 
 from collections.abc import Mapping

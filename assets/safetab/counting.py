@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.cef.detailed_files import BLOCK
+from assets.cef.census import BLOCK
 from assets.safetab.records import AREA_COLUMNS, ETHNICITY_CODE, identify_records
 from assets.safetab.release import SafeTabRelease
 from mechanisms.refusal import RefusedError

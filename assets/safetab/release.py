@@ -10,7 +10,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar
 
-from assets.cef.detailed_files import BLOCK
+from assets.cef.census import BLOCK
 from assets.measurement.declaration import require_known_states
 from assets.release.release import Release
 from assets.safetab.declaration import SafeTabDeclaration, SafeTabHDeclaration, SafeTabPDeclaration

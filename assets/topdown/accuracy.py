@@ -6,6 +6,7 @@ dataset. `charts` draws them.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import dagster as dg
 import numpy as np
@@ -13,16 +14,16 @@ import pyarrow as pa
 
 from assets.conventions import StageKind, named, preview
 from assets.pictures import picture
-from assets.release.stage import release_stage
+from assets.release.stage import Recipes, build_stage, store_rows
 from assets.topdown.histograms import read_counts, stage_level
 from assets.topdown.measurements import BATCH, read_answers
 from assets.topdown.release import ACCURACY, HISTOGRAMS, TopDownRelease
 from assets.topdown.spine import count_places, stage_ancestry
+from assets.topdown.texts import TEXTS
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
-from resources.custody import Custody
-from resources.statements import SQL, Fragment, Zone
-from resources.warehouse import Session, Warehouse
+from resources.statements import SQL, Fragment, Table, Zone
+from resources.warehouse import Session
 
 _RECORDS_COUNTED = SQL("topdown/records_counted", "SELECT coalesce(sum(count), 0)::BIGINT FROM {{ counts }}")
 
@@ -70,13 +71,10 @@ METRICS = (
 )
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """The value of a metric at a level with so many places (`units`).
 
-    Attributes:
-        source: `raw` or `post-processed`.
-        value: None if the level does not measure the query, or there are no records.
+    The value is None if the level does not measure the query, or there are no records.
     """
 
     level: str
@@ -87,32 +85,30 @@ class Figure:
 
 
 def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
-    @release_stage(
+    def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
+        figures = [Figure(*row) for row in session.rows("warehouse/all", source=tables[0])]
+        return {**_show_if_synthetic(release, figures), "table": named(tables[0])}
+
+    def recipes(session: Session) -> Recipes:
+        figures = [figure._asdict() for figure in measure_accuracy(session, release)]
+        rows = pa.Table.from_pylist(figures, schema=_ROWS)
+        return {release.confidential(ACCURACY): store_rows(session, "figures", rows)}
+
+    return build_stage(
         release,
         "accuracy",
         StageKind.UTILITY,
-        _DESCRIPTION,
+        TEXTS("accuracy"),
         [HISTOGRAMS, release.estimated],
+        recipes,
+        metadata=describe,
+        version=lambda session, tables, custody: session.content_version(tables, custody.version_key()),
+        reads=[Zone.PUBLIC],
         kinds={"duckdb", "numpy", "matplotlib"},
     )
-    def accuracy(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        table = release.confidential(ACCURACY)
-        with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-            figures = list(measure_accuracy(session, release))
-            rows = pa.Table.from_pylist([vars(figure) for figure in figures], schema=_ROWS)
-            with session.transaction():
-                session.create(table, "warehouse/all", source=session.register("figures", rows))
-            version = session.content_version([table], custody.version_key())
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(version),
-            metadata={**_show_if_synthetic(release, figures), "table": named(table)},
-        )
-
-    return accuracy
 
 
 def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figure]:
-    """All figures, from the root to the finest level."""
     ancestry, places = stage_ancestry(session, release), count_places(session, release)
     for level in release.levels:
         for schema in (PERSONS, UNITS):
@@ -167,35 +163,18 @@ def _show_if_synthetic(release: TopDownRelease, figures: list[Figure]) -> dict[s
         )
         for title, sources in panels.items()
     }
+    finest = "; ".join(
+        f"{title}: " + ", ".join(f"{source} {_format_value(values[-1])}" for source, values in sources.items())
+        for title, sources in panels.items()
+    )
     return {
         "accuracy by level (synthetic data)": picture(
-            accuracy_by_level(levels, panels), _describe_finest(panels, levels[-1])
+            accuracy_by_level(levels, panels),
+            f"Error by geographic level, raw and post-processed. At the level {levels[-1]}: {finest}.",
         ),
         **tables,
     }
 
 
-def _describe_finest(panels: Mapping[str, Mapping[str, Sequence[float | None]]], level: str) -> str:
-    values = "; ".join(
-        f"{title}: " + ", ".join(f"{source} {_format_value(values[-1])}" for source, values in sources.items())
-        for title, sources in panels.items()
-    )
-    return f"Error by geographic level, raw and post-processed. At the level {level}: {values}."
-
-
 def _format_value(value: float | None) -> str:
     return "not measured" if value is None else f"{value:,.4g}"
-
-
-_DESCRIPTION = """The errors of raw measurements and of post-processed estimates at every level:
-
-- `population`: the mean over places of |x̂ − x|, where x is the population of the place;
-- `race_by_hispanic`: the mean of |x̂ − x| over places and the 126 counts by race and Hispanic origin;
-- `histogram`: ½ Σ |x̂ − x| / N over all places and cells, where N is the number of persons: how many records per
-  person lie in another cell. For estimates it is at most 1, and the total variation distance, if the total is exact.
-  Raw answers to `detailed` may be negative and do not add up to N, so their value may exceed 1;
-- `occupied`: the mean over places of |x̂ − x|, where x is the number of occupied housing units of the place.
-
-Raw figures come from the noisy answers to the query itself, and are missing at levels that do not measure it. The
-figures are confidential, because they depend on the true counts: they are never published, and shown for synthetic
-datasets only."""

@@ -69,7 +69,6 @@ class Drawing:
         return self.version or self._draw(read_streams(self.session, self.release), None)
 
     def in_parts(self, folder: Path) -> "Drawing":
-        """Make the measurements in files of a folder."""
         streams = read_streams(self.session, self.release)
         files = tuple(_file(folder, part) for part in group_parts(streams))
         return replace(self, version=self._draw(streams, folder), files=files)

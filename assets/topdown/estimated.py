@@ -6,7 +6,6 @@ state, whose key is the state's code. The stage of the states keeps the keys as 
 """
 
 import json
-from collections.abc import Sequence
 from hashlib import sha256
 
 import dagster as dg
@@ -18,6 +17,7 @@ from assets.release.stage import release_stage
 from assets.topdown.estimation import Scope, estimate_level, keep_states, unite_states
 from assets.topdown.release import ESTIMATES, TopDownRelease, level_of_states
 from assets.topdown.spine import pluralize, read_states
+from assets.topdown.texts import TEXTS
 from assets.topdown.workers import WorkerError
 from mechanisms.topdown.design import words
 from resources.custody import Custody
@@ -36,7 +36,6 @@ ESTIMATE_COLUMNS = {
 
 
 def state_partitions(release: TopDownRelease) -> Partitions:
-    """The partitions of a release: its states, by their codes."""
     stages = [release.estimates(level) for level in release.levels if release.is_by_state(level)]
     return Partitions(f"{release.schema}__states", release.estimates(level_of_states(release.levels)), stages)
 
@@ -55,7 +54,13 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         release,
         stage,
         StageKind.POSTPROCESSING,
-        _description(release, depth),
+        TEXTS(
+            "estimates",
+            level=words(level),
+            above=words(above) if depth else "",
+            by_state=by_state,
+            total_first=level in release.design.total_first,
+        ),
         [MEASUREMENTS, *([release.estimates(above)] if depth else [])],
         group=f"{release.schema}__levels",
         code_version="2",
@@ -77,7 +82,10 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
                 states = keep_states(session, release)
-            _keep_partitions(context.instance, release, states)
+            name = state_partitions(release).name
+            for state in set(context.instance.get_dynamic_partitions(name)).difference(states):
+                context.instance.delete_dynamic_partition(name, state)
+            context.instance.add_dynamic_partitions(name, states)
         table = release.public(release.estimates(level, scope.state))
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)
@@ -100,13 +108,6 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
     return estimates
 
 
-def _keep_partitions(instance: dg.DagsterInstance, release: TopDownRelease, states: Sequence[str]) -> None:
-    name = state_partitions(release).name
-    for state in set(instance.get_dynamic_partitions(name)).difference(states):
-        instance.delete_dynamic_partition(name, state)
-    instance.add_dynamic_partitions(name, states)
-
-
 def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
     stages = [release.estimates(level) for level in release.levels if release.is_by_state(level)]
 
@@ -114,7 +115,7 @@ def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
         release,
         ESTIMATES,
         StageKind.POSTPROCESSING,
-        _UNITED.format(levels=", ".join(f"`{stage}`" for stage in stages), finest=words(release.finest)),
+        TEXTS("united estimates", levels=[f"`{stage}`" for stage in stages]),
         stages,
         group=f"{release.schema}__levels",
         code_version="2",
@@ -135,33 +136,3 @@ def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
         )
 
     return estimates
-
-
-_UNITED = """The estimates of all states: {levels}, each a view over a table for each state.
-
-The stage refuses to run unless the estimates of every state of the spine, at every level, were made from the stored
-measurements and from the estimates above them, and there are none of other states. The gates on all estimates are
-checked here. Everything later reads only these views."""
-
-
-def _description(release: TopDownRelease, depth: int) -> str:
-    level = words(release.levels[depth])
-    if not depth:
-        subject = f"The histograms of the {level}, estimated from its noisy measurements"
-    else:
-        above = words(release.levels[depth - 1])
-        subject = f"The histograms of every {level}, estimated from noisy measurements. Those of one {above} are "
-        subject += f"estimated jointly and add up to its histograms in every cell. A cell that is 0 in the {above} is "
-        subject += "0 in all of them"
-    first = "The total number of persons is estimated first, from its own query, and then fixed. "
-    passes = first if release.levels[depth] in release.design.total_first else ""
-    if release.is_by_state(release.levels[depth]):
-        subject += ". Each partition has the places in one state; the states do not depend on each other"
-    return f"""{subject}.
-
-{passes}The estimates are the nonnegative counts that minimize the sum of squared distances to the measurements, each
-divided by σ², subject to the invariants and bounds. A duality gap certifies that each solution is optimal. The solution
-is then rounded to the nearest integers, query by query from coarse to fine, under the same constraints.
-
-This stage reads only public tables, so it charges nothing. The estimates are stored all together or not at all. They
-are not computed again if nothing that they depend on has changed, so a new run continues where a killed run stopped."""

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from assets.release.draw import DRAWN, StaleInputError
 from assets.release.seal import is_sealed, seal_stage
 from assets.topdown.histograms import read_counts
-from assets.topdown.limits import (
+from assets.topdown.invariants import (
     Region,
     derive_limits,
     read_state_region,
@@ -160,7 +160,6 @@ class _Reading:
         self.answers = Digests(self._streams)
 
     def tasks(self) -> Iterator[Task]:
-        """All parents in order, some at a time."""
         of_a_task = min(PLACES_OF_A_TASK, -(-self.places // (8 * count_processes(self._release))))
         for part in self._parts():
             for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
@@ -522,7 +521,6 @@ def _require_above(
 
 
 def _read_regions(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> Iterator[Region]:
-    """The regions that the estimates of a scope depend on."""
     if not release.is_below_states(scope.level):
         yield read_upper_region(session, release, tree)
     for number in _states(session, release, tree, scope):

@@ -3,7 +3,7 @@
 Those on estimates are evaluated at every level, by SQL alone, and share no code with the estimation.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Any
@@ -12,17 +12,16 @@ import pyarrow as pa
 
 from assets.gates.shared import count_problem, differing_table
 from assets.release.gate import Gate, ReleaseContext
+from assets.release.method import CHARGE
 from assets.tabulation.asset import tables_gate
 from assets.topdown.estimation import find_wrong_levels
-from assets.topdown.exact import invariants_recipe
 from assets.topdown.histograms import count_impossible
-from assets.topdown.limits import MOST_PERSONS, require_feasible
+from assets.topdown.invariants import MOST_PERSONS, invariants_recipe, require_feasible
 from assets.topdown.measurements import hash_streams, read_streams
-from assets.topdown.microdata import register_codes
 from assets.topdown.release import HISTOGRAMS, INVARIANTS, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
 from assets.topdown.replicates import check_replicates
 from assets.topdown.spine import SpineError, pluralize, spine_recipe, stage_ancestry
-from assets.topdown.tables import redistricting_table, redistricting_tables, tables_recipe
+from assets.topdown.tables import redistricting_table, redistricting_tables, register_codes, tables_recipe
 from assets.topdown.uncertainty import uncertainty_recipes
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS
@@ -33,6 +32,7 @@ from resources.statements import Zone
 from resources.warehouse import Session
 
 Context = ReleaseContext[TopDownRelease]
+Check = Callable[[Session, Context], Iterable[str]]
 
 PLACES_AT_A_TIME = 100_000
 """The number of places whose records are compared with the estimates at a time."""
@@ -43,118 +43,88 @@ _LEAST = {GROUP_QUARTERS: 1, HOUSING_UNITS: 0}
 
 
 def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
-    estimated = release.estimated
-    errors = [
-        Gate(
-            "replicates_as_made", REPLICATES,
-            "The stored replicates are those that were made from the current estimates, and one of them, chosen by the "
-            "draw id, is the same when it is made again.",
-            check_replicates,
-        ),
-        tables_gate(lambda session: uncertainty_recipes(session, release), UNCERTAINTY),
-    ]  # fmt: skip
-    return [
-        Gate("spine_of_the_cef", SPINE, "The stored spine is a tree, and is that of the current CEF.", _check_spine),
-        Gate(
-            "no_impossible_records", HISTOGRAMS,
-            "The histograms count no records that the edit constraints rule out.",
-            _check_impossible_records,
-        ),
-        Gate(
-            "invariants_of_the_cef", INVARIANTS, "The stored invariants are those of the current CEF.",
-            _check_invariants,
-        ),
-        Gate(
-            "invariants_declared", INVARIANTS,
-            "The declared invariants, and no others, are published exactly, for every place of their level.",
-            _check_declared_invariants,
-        ),
-        Gate(
-            "charge_as_allocated", "charge",
-            "The charge is exactly the sum over queries of ρ times the share of the level times the share of the "
-            "query, where units count twice.",
-            _check_allocation,
-        ),
-        Gate("feasible", "charge", "There are histograms that satisfy every invariant and bound.", _check_feasibility),
-        Gate(
-            "estimates_as_made", estimated,
-            "The stored estimates of every level were made from the stored measurements, invariants and spine.",
-            _check_origin,
-        ),
-        Gate(
-            "invariants_exact", estimated, "The estimates of every level satisfy the invariants exactly.",
-            check_exact_invariants,
-        ),
-        Gate(
-            "children_add_up", estimated, "The estimates of every place are the sums of those below it in every cell.",
-            check_sums_of_children,
-        ),
-        Gate("whole_numbers", estimated, "All estimates are nonnegative integers.", check_whole_numbers),
-        Gate(
-            "structural_zeros", estimated,
-            "No person or unit is in an impossible cell, and no person in a place without a dwelling of that type.",
-            check_structural_zeros,
-        ),
-        Gate(
-            "inequalities", estimated,
-            "The numbers of persons in group quarters and in households are within their bounds.",
-            check_inequalities,
-        ),
-        Gate(
-            "microdata_of_estimates", "microdata",
-            "The microdata have exactly the counts estimated for the finest level, in the order of places and cells.",
-            _check_microdata,
-        ),
+    estimated, confidential = release.estimated, [Zone.CONFIDENTIAL]
+    gates = [
+        _gate("spine_of_the_cef", SPINE, _check_spine, [*confidential, Zone.PUBLIC]),
+        _gate("no_impossible_records", HISTOGRAMS, _check_impossible_records, confidential),
+        _gate("invariants_of_the_cef", INVARIANTS, _check_invariants, [*confidential, Zone.PUBLIC]),
+        _gate("invariants_declared", INVARIANTS, _check_declared_invariants),
+        _gate("charge_as_allocated", CHARGE, _check_allocation),
+        _gate("feasible", CHARGE, _check_feasibility),
+        _gate("estimates_as_made", estimated, _check_origin),
+        _gate("invariants_exact", estimated, _check_exact_invariants),
+        _gate("children_add_up", estimated, _check_sums_of_children),
+        _gate("whole_numbers", estimated, _check_whole_numbers),
+        _gate("structural_zeros", estimated, _check_structural_zeros),
+        _gate("inequalities", estimated, _check_inequalities),
+        _gate("microdata_of_estimates", "microdata", _check_microdata),
         tables_gate(lambda session: tables_recipe(session, release)),
-        Gate("tables_agree", "tables", "Tables are consistent with themselves and with each other.", _check_tables),
-        *(errors if release.declaration.replicates else []),
-    ]  # fmt: skip
+        _gate("tables_agree", "tables", _check_tables),
+    ]
+    if release.declaration.replicates:
+        gates += [
+            Gate("replicates_as_made", REPLICATES, _read_claim(check_replicates), check_replicates),
+            tables_gate(lambda session: uncertainty_recipes(session, release), UNCERTAINTY),
+        ]
+    return gates
 
 
-def _check_spine(context: Context) -> list[str]:
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        try:
-            recipe = spine_recipe(session, context.release)
-        except SpineError as error:
-            return [str(error)]
-        return differing_table(session, context.release.public(SPINE), recipe)
+def _gate(name: str, stage: str, check: Check, reads: Sequence[Zone] = (Zone.PUBLIC,)) -> Gate[TopDownRelease]:
+    def find_problems(context: Context) -> list[str]:
+        with context.warehouse.session(reads=reads) as session:
+            return list(check(session, context))
+
+    return Gate(name, stage, _read_claim(check), find_problems)
 
 
-def _check_impossible_records(context: Context) -> list[str]:
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        records = count_impossible(session, context.release.confidential(HISTOGRAMS))
+def _read_claim(check: Callable[..., Iterable[str]]) -> str:
+    """The words of a gate, which are the first paragraph of the docstring of its check."""
+    return " ".join(str(check.__doc__).split("\n\n")[0].split())
+
+
+def _check_spine(session: Session, context: Context) -> Iterable[str]:
+    """The stored spine is a tree, and is that of the current CEF."""
+    try:
+        recipe = spine_recipe(session, context.release)
+    except SpineError as error:
+        return [str(error)]
+    return differing_table(session, context.release.public(SPINE), recipe)
+
+
+def _check_impossible_records(session: Session, context: Context) -> Iterable[str]:
+    """The histograms count no records that the edit constraints rule out."""
+    records = count_impossible(session, context.release.confidential(HISTOGRAMS))
     return count_problem(sum(records.values()), "records that the edit constraints rule out")
 
 
-def _check_invariants(context: Context) -> list[str]:
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        return differing_table(session, context.release.public(INVARIANTS), invariants_recipe(session, context.release))
+def _check_invariants(session: Session, context: Context) -> Iterable[str]:
+    """The stored invariants are those of the current CEF."""
+    return differing_table(session, context.release.public(INVARIANTS), invariants_recipe(session, context.release))
 
 
-def _check_declared_invariants(context: Context) -> list[str]:
+def _check_declared_invariants(session: Session, context: Context) -> Iterable[str]:
+    """The declared invariants, and no others, are published exactly, for every place of their level."""
     release = context.release
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        names = {"invariants": release.public(INVARIANTS), "spine": release.public(SPINE)}
-        stored = session.rows("topdown/stored_invariants", **names)
-    problems = []
+    names = {"invariants": release.public(INVARIANTS), "spine": release.public(SPINE)}
+    stored = session.rows("topdown/stored_invariants", **names)
     for name, level, missing in stored:
         if release.design.invariants.get(name) != level:
-            problems.append(f"{name} by {level} is published exactly but not declared")
-        problems += count_problem(missing, f"{name}: places of {level} without a count")
-    absent = release.design.invariants.keys() - {name for name, _, _ in stored}
-    return [*problems, *(f"{name} is declared but missing" for name in absent)]
+            yield f"{name} by {level} is published exactly but not declared"
+        yield from count_problem(missing, f"{name}: places of {level} without a count")
+    for name in release.design.invariants.keys() - {name for name, _, _ in stored}:
+        yield f"{name} is declared but missing"
 
 
-def _check_allocation(context: Context) -> list[str]:
-    release = context.release
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        draw = context.method.describe(session, context.custody)
+def _check_allocation(session: Session, context: Context) -> Iterable[str]:
+    """The charge is exactly the sum over queries of ρ times the share of the level times the share of the query, where
+    units count twice."""
+    draw = context.method.describe(session, context.custody)
     entry = context.reading.find_reservation(draw.draw_id)
     if entry is None:
         return [f"no ledger entry for draw {draw.draw_id}"]
     due = Fraction()
     for histogram, times in (("persons", 1), ("units", 2)):
-        allocation = release.design.allocations[histogram]
+        allocation = context.release.design.allocations[histogram]
         for level, share in allocation.levels.items():
             for part in allocation.queries[level].values():
                 due += times * allocation.loss.rho * share * part
@@ -164,98 +134,87 @@ def _check_allocation(context: Context) -> list[str]:
     return [f"ledger entry {entry.sequence} charges {charged}, not ρ = {due}"]
 
 
-def _check_feasibility(context: Context) -> list[str]:
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        try:
-            require_feasible(session, context.release)
-        except InfeasibleError as error:
-            return [str(error)]
+def _check_feasibility(session: Session, context: Context) -> Iterable[str]:
+    """There are histograms that satisfy every invariant and bound."""
+    try:
+        require_feasible(session, context.release)
+    except InfeasibleError as error:
+        return [str(error)]
     return []
 
 
-def _check_origin(context: Context) -> list[str]:
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        draw = context.method.describe(session, context.custody)
-        wrong, read = find_wrong_levels(session, context.custody, context.release)
-        streams = read_streams(session, context.release)
+def _check_origin(session: Session, context: Context) -> Iterable[str]:
+    """The stored estimates of every level were made from the stored measurements, invariants and spine."""
+    draw = context.method.describe(session, context.custody)
+    wrong, read = find_wrong_levels(session, context.custody, context.release)
     if wrong:
         return [f"{scope}: altered, or made from other data" for scope in wrong]
     settled = context.reading.find_settlement(draw.draw_id)
-    answers = {stream.label: read.get(stream.label, "") for stream in streams}
+    answers = {stream.label: read.get(stream.label, "") for stream in read_streams(session, context.release)}
     if settled is None or hash_streams(answers) != settled.output_version:
         return ["the estimates were made from other measurements than those that were drawn"]
     return []
 
 
-def check_exact_invariants(context: Context) -> list[str]:
-    """Places where the estimated number of persons or units differs from an invariant, at its level or above."""
-    release, problems = context.release, []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for name, level, values, names in _bounded_levels(session, release, _COUNTED):
-            values |= {"histogram": _COUNTED[name]}
-            (wrong,) = session.row("topdown/inexact", values, **names, spine=release.public(SPINE))
-            problems += count_problem(wrong, f"{name}: places of {level} that differ from the invariant")
-    return problems
+def _check_exact_invariants(session: Session, context: Context) -> Iterable[str]:
+    """The estimates of every level satisfy the invariants exactly."""
+    release = context.release
+    for name, level, values, names in _bounded_levels(session, release, _COUNTED):
+        values |= {"histogram": _COUNTED[name]}
+        (wrong,) = session.row("topdown/inexact", values, **names, spine=release.public(SPINE))
+        yield from count_problem(wrong, f"{name}: places of {level} that differ from the invariant")
 
 
-def check_sums_of_children(context: Context) -> list[str]:
-    """Cells of places that are not the sums over the places below."""
-    release, problems = context.release, []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for depth, (level, below) in enumerate(pairwise(release.levels)):
-            (wrong,) = session.row(
-                "topdown/not_adding_up",
-                {"depth": depth},
-                above=release.public(release.estimates(level)),
-                below=release.public(release.estimates(below)),
-                spine=release.public(SPINE),
-            )
-            problems += count_problem(wrong, f"cells of {level} that are not the sums over their {pluralize(below)}")
-    return problems
+def _check_sums_of_children(session: Session, context: Context) -> Iterable[str]:
+    """The estimates of every place are the sums of those below it in every cell."""
+    release = context.release
+    for depth, (level, below) in enumerate(pairwise(release.levels)):
+        (wrong,) = session.row(
+            "topdown/not_adding_up",
+            {"depth": depth},
+            above=release.public(release.estimates(level)),
+            below=release.public(release.estimates(below)),
+            spine=release.public(SPINE),
+        )
+        yield from count_problem(wrong, f"cells of {level} that are not the sums over their {pluralize(below)}")
 
 
-def check_whole_numbers(context: Context) -> list[str]:
-    """Counts that are not positive integers (zeros are not stored), and counts of unknown cells or places."""
-    release, problems = context.release, []
+def _check_whole_numbers(session: Session, context: Context) -> Iterable[str]:
+    """All estimates are nonnegative integers.
+
+    Zeros are not stored, so a stored count is positive. Nor may there be counts of unknown cells or places.
+    """
+    release = context.release
     sizes = [{"histogram": histogram, "cells": schema.size} for histogram, schema in SCHEMAS.items()]
     rules = ("not positive", "of unknown cells", "of unknown places", "repeated")
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        names = {"spine": release.public(SPINE), "schemas": session.register("schemas", pa.Table.from_pylist(sizes))}
-        for depth, level in enumerate(release.levels):
-            table = release.public(release.estimates(level))
-            if session.columns(table) != _COLUMNS:
-                problems.append(f"{table}: columns are not {', '.join(map(' '.join, _COLUMNS.items()))}")
-                continue
-            numbers = session.row("topdown/ill_formed", {"depth": depth}, estimates=table, **names)
-            for number, rule in zip(numbers, rules, strict=True):
-                problems += count_problem(number, f"counts of {level} that are {rule}")
-    return problems
+    names = {"spine": release.public(SPINE), "schemas": session.register("schemas", pa.Table.from_pylist(sizes))}
+    for depth, level in enumerate(release.levels):
+        table = release.public(release.estimates(level))
+        if session.columns(table) != _COLUMNS:
+            yield f"{table}: columns are not {', '.join(map(' '.join, _COLUMNS.items()))}"
+            continue
+        numbers = session.row("topdown/ill_formed", {"depth": depth}, estimates=table, **names)
+        for number, rule in zip(numbers, rules, strict=True):
+            yield from count_problem(number, f"counts of {level} that are {rule}")
 
 
-def check_structural_zeros(context: Context) -> list[str]:
-    """Persons and units in impossible cells, and persons in places without a dwelling of their type."""
-    release, problems = context.release, []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for level in release.levels:
-            for histogram, records in count_impossible(session, release.public(release.estimates(level))).items():
-                problems += count_problem(records, f"{histogram} of {level} that the edit constraints rule out")
-        for name, level, (nowhere, _, _) in _count_out_of_bounds(session, release):
-            problems += count_problem(
-                nowhere, f"{name}: places of {level} with persons of a type but no dwelling of that type"
-            )
-    return problems
+def _check_structural_zeros(session: Session, context: Context) -> Iterable[str]:
+    """No person or unit is in an impossible cell, and no person in a place without a dwelling of that type."""
+    release = context.release
+    for level in release.levels:
+        for histogram, records in count_impossible(session, release.public(release.estimates(level))).items():
+            yield from count_problem(records, f"{histogram} of {level} that the edit constraints rule out")
+    for name, level, (nowhere, _, _) in _count_out_of_bounds(session, release):
+        yield from count_problem(
+            nowhere, f"{name}: places of {level} with persons of a type but no dwelling of that type"
+        )
 
 
-def check_inequalities(context: Context) -> list[str]:
-    """Places with fewer persons of a type than group quarters of that type, or more than dwellings can hold."""
-    problems = []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for name, level, (_, fewer, more) in _count_out_of_bounds(session, context.release):
-            problems += count_problem(fewer, f"{name}: places of {level} with fewer persons of a type than dwellings")
-            problems += count_problem(
-                more, f"{name}: places of {level} with over {MOST_PERSONS:,} persons per dwelling"
-            )
-    return problems
+def _check_inequalities(session: Session, context: Context) -> Iterable[str]:
+    """The numbers of persons in group quarters and in households are within their bounds."""
+    for name, level, (_, fewer, more) in _count_out_of_bounds(session, context.release):
+        yield from count_problem(fewer, f"{name}: places of {level} with fewer persons of a type than dwellings")
+        yield from count_problem(more, f"{name}: places of {level} with over {MOST_PERSONS:,} persons per dwelling")
 
 
 def _count_out_of_bounds(session: Session, release: TopDownRelease) -> Iterator[tuple[str, str, tuple[int, ...]]]:
@@ -284,17 +243,13 @@ def _bounded_levels(
                 yield name, level, {"invariant": name, "own_depth": last, "depth": depth}, names
 
 
-def _check_microdata(context: Context) -> list[str]:
-    """Cells of places whose records differ from the estimate in their number or order, and wrong record numbers."""
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        return [
-            problem
-            for schema in SCHEMAS.values()
-            for problem in _find_record_problems(session, context.release, schema)
-        ]
+def _check_microdata(session: Session, context: Context) -> Iterable[str]:
+    """The microdata have exactly the counts estimated for the finest level, in the order of places and cells."""
+    for schema in SCHEMAS.values():
+        yield from _find_record_problems(session, context.release, schema)
 
 
-def _find_record_problems(session: Session, release: TopDownRelease, schema: Schema) -> list[str]:
+def _find_record_problems(session: Session, release: TopDownRelease, schema: Schema) -> Iterator[str]:
     """Group by group of consecutive places, whose records are consecutive too, so that memory is bounded."""
     records, histogram = release.public(schema.name), {"histogram": schema.name}
     tables = {"estimates": release.public(release.estimates(release.finest)), "records": records}
@@ -315,39 +270,38 @@ def _find_record_problems(session: Session, release: TopDownRelease, schema: Sch
             attributes=[attribute.name for attribute in schema.attributes],
         )
         before, stored, numbered, differing = before + due, stored + rows, numbered + numbers, differing + cells
-    return [
-        *count_problem(nowhere, f"{records}: estimated records of places that do not exist"),
-        *count_problem(differing, f"{records}: cells whose records differ from the estimate in their number or order"),
-        *count_problem(stored - numbered, f"{records}: records with the number of another one"),
-        *count_problem(session.count(records) - stored, f"{records}: records numbered beyond the estimates"),
-    ]
+    for number, problem in (
+        (nowhere, "estimated records of places that do not exist"),
+        (differing, "cells whose records differ from the estimate in their number or order"),
+        (stored - numbered, "records with the number of another one"),
+        (session.count(records) - stored, "records numbered beyond the estimates"),
+    ):
+        yield from count_problem(number, f"{records}: {problem}")
 
 
-def _check_tables(context: Context) -> list[str]:
-    """Contradictions within tables and between tables.
+def _check_tables(session: Session, context: Context) -> Iterable[str]:
+    """Tables are consistent with themselves and with each other.
 
     Each table has every place once. Cells are the sums of their parts, and places the sums of the places in them. No
     table counts more of a part than another table counts of the whole.
     """
-    release, problems = context.release, []
+    release = context.release
     published = redistricting_tables(release)
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for table in published:
-            problems += _find_inner_problems(session, release, table)
-        for one, other in combinations(published, 2):
-            rules = [*_list_rules(one, other), *_list_rules(other, one)]
-            if rules:
-                (rows,) = session.row(
-                    "topdown/disagreeing",
-                    one=redistricting_table(release, one.name),
-                    other=redistricting_table(release, other.name),
-                    rules=rules,
-                )
-                problems += count_problem(int(rows), f"{one.name} and {other.name}: places where they disagree")
-    return problems
+    for table in published:
+        yield from _find_inner_problems(session, release, table)
+    for one, other in combinations(published, 2):
+        rules = [*_list_rules(one, other), *_list_rules(other, one)]
+        if rules:
+            (rows,) = session.row(
+                "topdown/disagreeing",
+                one=redistricting_table(release, one.name),
+                other=redistricting_table(release, other.name),
+                rules=rules,
+            )
+            yield from count_problem(int(rows), f"{one.name} and {other.name}: places where they disagree")
 
 
-def _find_inner_problems(session: Session, release: TopDownRelease, table: RedistrictingTable) -> list[str]:
+def _find_inner_problems(session: Session, release: TopDownRelease, table: RedistrictingTable) -> Iterator[str]:
     parts = {cell.path: [part.name for part in table.cells if part.path[:-1] == cell.path] for cell in table.cells}
     names = {
         "table": redistricting_table(release, table.name),
@@ -357,13 +311,9 @@ def _find_inner_problems(session: Session, release: TopDownRelease, table: Redis
     sums = [(cell.name, parts[cell.path]) for cell in table.cells if parts[cell.path]]
     (rows,) = session.row("topdown/inconsistent", **names, sums=sums)
     (places,) = session.row("topdown/table_not_adding_up", **names)
-    return [
-        *count_problem(
-            int(rows),
-            f"{table.name}: places that are missing, repeated or unknown, or have cells that do not add up",
-        ),
-        *count_problem(int(places), f"{table.name}: places that differ from the sums over the places in them"),
-    ]
+    wrong = "places that are missing, repeated or unknown, or have cells that do not add up"
+    yield from count_problem(int(rows), f"{table.name}: {wrong}")
+    yield from count_problem(int(places), f"{table.name}: places that differ from the sums over the places in them")
 
 
 def _list_rules(one: RedistrictingTable, other: RedistrictingTable) -> Iterator[tuple[str, str]]:

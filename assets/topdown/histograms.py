@@ -1,7 +1,7 @@
 """Histograms as the warehouse has them: the recipe of the exact ones from the CEF, and how any of them are read.
 
-The exact histograms stay confidential; a keyed version of them becomes part of the draw id. `exact` has what is
-published exactly.
+The exact histograms stay confidential; a keyed version of them becomes part of the draw id. `spine` and `invariants`
+have what is published exactly.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class ImpossibleRecordsError(RefusedError, ValueError):
     """The CEF contains records that the edit constraints rule out. The message has the rule and their number."""
 
 
-def histograms_recipe(release: TopDownRelease) -> Recipe:
+def histograms_recipe(session: Session, release: TopDownRelease) -> Recipe:
     values, names = placement(release)
     attributes = [vars(attribute) for attribute in PERSONS.attributes]
     return "topdown/histograms", values, names | {"attributes": attributes}

@@ -96,7 +96,6 @@ class Part:
 
     @property
     def level(self) -> tuple[str, str]:
-        """The histogram and the level."""
         return self.streams[0].measured.histogram, self.streams[0].measured.level
 
     @property
@@ -176,7 +175,6 @@ class Digests:
         self._digests = {stream.label: sha256() for stream in streams}
 
     def add(self, answers: Mapping[Stream, NDArray[np.int32]]) -> None:
-        """Add the next answers of some streams."""
         for stream, own in answers.items():
             self._digests[stream.label].update(encode_answers(own))
 

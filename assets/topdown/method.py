@@ -19,12 +19,10 @@ from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
 from assets.topdown.drawing import Drawing, find_wrong_noise
 from assets.topdown.estimated import build_estimates, state_partitions
-from assets.topdown.exact import build_invariants, build_spine
 from assets.topdown.gates import topdown_gates
 from assets.topdown.histograms import histograms_recipe, require_possible
-from assets.topdown.limits import require_feasible
+from assets.topdown.invariants import build_invariants, require_feasible
 from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured
-from assets.topdown.microdata import build_microdata
 from assets.topdown.plan import allocations_for, scale_allocations, topdown_plan
 from assets.topdown.published import published_tables
 from assets.topdown.release import (
@@ -38,15 +36,16 @@ from assets.topdown.release import (
     TopDownRelease,
 )
 from assets.topdown.replicates import build_replicates
-from assets.topdown.spine import SpineError, count_places
+from assets.topdown.spine import SpineError, build_spine, count_places
 from assets.topdown.statement import topdown_statement
-from assets.topdown.tables import build_redistricting
+from assets.topdown.tables import build_microdata, build_redistricting
+from assets.topdown.texts import TEXTS
 from assets.topdown.uncertainty import build_uncertainty, describe_errors
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Recipe, Session, store_parts
+from resources.warehouse import Session, store_parts
 
 
 class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
@@ -60,6 +59,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     further_gates = release_hook(topdown_gates)
     plan = release_hook(topdown_plan)
     tables = release_hook(published_tables)
+    counts_recipe = session_hook(histograms_recipe)
     require_chargeable = session_hook(require_feasible)
     find_unmeasured = session_hook(find_unmeasured)
     check_noise = session_hook(find_wrong_noise)
@@ -104,9 +104,6 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             build_accuracy(release),
             *([build_replicates(release), build_uncertainty(release)] if release.declaration.replicates else []),
         ]
-
-    def counts_recipe(self, session: Session) -> Recipe:
-        return histograms_recipe(self.release)
 
     def counts_version(self, session: Session, custody: Custody) -> str:
         return session.sorted_version(self.counts_table, self.release.version_key(custody))
@@ -171,16 +168,10 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         }
 
     def charge_description(self) -> str:
-        return """All histograms, levels and queries are charged together, with a line for each: exactly ρ times the
-share of the level times the share of the query. Before the charge, the invariants alone are used to check that some
-histograms satisfy every constraint; an infeasible declaration is refused and costs nothing. The loss does not depend on
-the data. The draw id does, through a keyed version of the exact histograms and through spine and invariants."""
+        return TEXTS("charge")
 
     def draw_description(self) -> str:
-        return f"""The answers to every query of persons and units in every place of {len(self.release.levels)} levels,
-for all cells including zeros, plus independent discrete Gaussian noise with the parameter σ² = 1/ρ, where ρ is the
-budget of the query at the level. Each row is a place and a query. Its answers, some of which are negative, are in a
-list in the order of the query's cells."""
+        return TEXTS("draw", levels=len(self.release.levels))
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
         places = count_places(session, self.release)

@@ -24,7 +24,6 @@ _PLACES = 4
 
 
 def topdown_plan(release: TopDownRelease) -> Plan:
-    """What the release would charge, and how exact its measurements would be."""
     design = release.design
     lines = [_line(measured) for measured in design.measured]
     epsilon = canonne_kamath_steinke(design.loss, release.declaration.delta, _PLACES)

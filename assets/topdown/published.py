@@ -1,14 +1,22 @@
 """The published tables of TopDown: redistricting tables, microdata, spine, exact statistics and noisy measurements.
 
-This module describes them for the data dictionary. `tables`, `microdata` and earlier stages make them.
+This module describes them for the data dictionary. `tables` and earlier modules make them.
 """
 
 from assets.measurement.method import MEASUREMENTS
 from assets.release.published import PublishedColumn, PublishedTable, error_columns
 from assets.topdown.measurements import COLUMNS
-from assets.topdown.microdata import INPUT_CODES, RECORD_COLUMNS
 from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TopDownRelease
-from assets.topdown.tables import code_columns, exact_products, exact_table, redistricting_table, redistricting_tables
+from assets.topdown.tables import (
+    INPUT_CODES,
+    RECORD_COLUMNS,
+    code_columns,
+    exact_products,
+    exact_table,
+    redistricting_table,
+    redistricting_tables,
+)
+from assets.topdown.texts import TEXTS
 from assets.topdown.uncertainty import COLUMNS as ERROR_COLUMNS
 from assets.topdown.uncertainty import uncertainty_table
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, words
@@ -16,20 +24,6 @@ from mechanisms.topdown.redistricting import CODES, RedistrictingTable
 from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 
 _RECORD_TITLES = {PERSONS.name: "persons", UNITS.name: "housing units"}
-
-_APART = (
-    "Persons and units are estimated apart: the persons in households of a place and its occupied units need not go "
-    "together."
-)
-
-INTERVAL = (
-    "The published count ± 2.015 times the standard error, which is the root of the mean squared deviation of "
-    "{replicates} replicates: noise and estimation run again on the published counts. The lower end is rounded down, "
-    "to 0 at least, and the upper end rounded up. The bias is taken off first where the count is above 5, the bias is "
-    "half a standard deviation of the replicates or more, and it is negative or the count is 25 or more. Where no "
-    "replicate deviates, the interval is the count itself: it may be wrong there, unless an invariant decides it. How "
-    "often such intervals contain the truth was measured on synthetic censuses."
-)
 
 _DEPTH = PublishedColumn("depth", "integer", "Number of the level; 0 for the root")
 _GEOID = PublishedColumn("geoid", "string", "Code of the place")
@@ -83,8 +77,7 @@ def _errors(release: TopDownRelease, table: RedistrictingTable) -> PublishedTabl
     return PublishedTable(
         stored.name,
         f"Errors of {table.name}: {table.title}",
-        f"A row for each place and cell of {table.name}. The errors are those of noise and estimation, not of "
-        "the census.",
+        TEXTS("errors", table=table.name),
         stored,
         (
             _level(release),
@@ -94,7 +87,7 @@ def _errors(release: TopDownRelease, table: RedistrictingTable) -> PublishedTabl
             _error("bias", "decimal"),
         ),
         ("level", "geoid", "cell"),
-        interval=INTERVAL.format(replicates=release.declaration.replicates),
+        interval=TEXTS("interval", replicates=release.declaration.replicates),
     )
 
 
@@ -106,9 +99,7 @@ def _redistricting(release: TopDownRelease, table: RedistrictingTable) -> Publis
     return PublishedTable(
         table.name.lower(),
         f"{table.name}: {table.title}",
-        f"Universe: {table.universe}. One row for every place of every level, by exact aggregation of the "
-        "privacy-protected microdata. The label of a cell lists the cells that contain it, starting with the total. "
-        f"Cells add up to their totals, and places to those that they lie in. {_APART}",
+        TEXTS("redistricting table", universe=table.universe),
         redistricting_table(release, table.name),
         (
             _DEPTH,
@@ -125,9 +116,7 @@ def _records(release: TopDownRelease, schema: Schema) -> PublishedTable:
     return PublishedTable(
         schema.name,
         f"Privacy-protected microdata: {_RECORD_TITLES[schema.name]}",
-        "Records expanded from the estimated histograms, one for each person or unit estimated. They are not records "
-        "of real people. Counts of them differ from the true counts, except for the invariants. Persons are not in "
-        f"units: which person lives in which unit is not estimated. {_APART}",
+        TEXTS("records"),
         release.public(schema.name),
         (
             PublishedColumn("record", "integer", RECORD_COLUMNS["record"]),
@@ -150,7 +139,7 @@ def _exact(release: TopDownRelease, name: str) -> PublishedTable:
     return PublishedTable(
         name,
         f"Exact: {STATISTICS[name].format(level=words(level))}",
-        "An invariant, published with its true values. The guarantee compares only data sets that agree on it.",
+        TEXTS("exact statistic"),
         exact_table(release, name),
         (
             PublishedColumn("level", "string", "Geographic level", {level: ""}),
@@ -166,10 +155,7 @@ def _measurements(release: TopDownRelease) -> PublishedTable:
     return PublishedTable(
         MEASUREMENTS,
         "Noisy measurements",
-        "All noisy answers, before estimation; answers may be negative. There is one row for each place and query. Its "
-        f"answers are in the order of `position` in `{QUERY_CELLS}`. Each is an exact count plus independent discrete "
-        f"Gaussian noise of the variance in `{QUERIES}`. Nothing adds up: neither the answers of a "
-        "query to those of another, nor places to those that they lie in. Parquet only.",
+        TEXTS("measurements"),
         release.public(MEASUREMENTS),
         (
             _HISTOGRAM,
@@ -187,8 +173,7 @@ def _queries(release: TopDownRelease) -> PublishedTable:
     return PublishedTable(
         QUERIES,
         "Queries, budgets and variances",
-        "The queries measured at each level. The noise of every answer is an independent discrete Gaussian with the "
-        "parameter σ² = 1/ρ of its query.",
+        TEXTS("queries"),
         release.public(QUERIES),
         (
             _HISTOGRAM,
@@ -209,8 +194,7 @@ def _query_cells(release: TopDownRelease) -> PublishedTable:
     return PublishedTable(
         QUERY_CELLS,
         "Cells of the queries",
-        "What each answer counts: the records with these codes. A column is empty if the cells of the query do not "
-        "determine the attribute, or the histogram does not have it.",
+        TEXTS("query cells"),
         release.public(QUERY_CELLS),
         (
             _HISTOGRAM,

@@ -58,6 +58,7 @@ class TopDownRelease(Release):
     """
 
     declaration: TopDownDeclaration
+    dataset: CensusDeclaration
     design: TopDownDesign
     scheduler: str = ""
 

@@ -39,9 +39,10 @@ from assets.topdown.estimation import (
     read_draw_id,
 )
 from assets.topdown.histograms import read_counts
-from assets.topdown.limits import derive_all_limits
+from assets.topdown.invariants import derive_all_limits
 from assets.topdown.release import REPLICATES, TopDownRelease
 from assets.topdown.spine import read_tree
+from assets.topdown.texts import TEXTS
 from assets.topdown.workers import ReplicateTask, make_replicate, perform
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.schema import Counts
@@ -93,7 +94,7 @@ def build_replicates(release: TopDownRelease) -> dg.AssetsDefinition:
         release,
         REPLICATES,
         StageKind.POSTPROCESSING,
-        _DESCRIPTION.format(replicates=release.declaration.replicates, finest=words(release.finest)),
+        TEXTS("replicates", replicates=release.declaration.replicates, finest=words(release.finest)),
         [release.estimated],
         kinds={"duckdb", "numba", "highs"},
     )
@@ -206,10 +207,8 @@ def read_replicate(session: Session, release: TopDownRelease, replicate: int) ->
 
 
 def check_replicates(context: ReleaseContext[TopDownRelease]) -> list[str]:
-    """Problems with the stored replicates: missing or altered ones, and one that is made again and differs.
-
-    The draw id chooses the one that is made again.
-    """
+    """The stored replicates are those that were made from the current estimates, and one of them, chosen by the draw
+    id, is the same when it is made again."""
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         stored = read_accounts(session, context.custody, release)
@@ -300,12 +299,3 @@ def _as_rows(number: int, counts: Mapping[str, Counts]) -> pa.Table:
         )
         for histogram, of in counts.items()
     )
-
-
-_DESCRIPTION = """{replicates} replicates for the errors of the tables. Each runs the whole algorithm, noise and
-estimation, on the estimates of every {finest} in the place of the true counts, with the same budgets and invariants and
-with noise of its own.
-
-This stage reads only public tables, so it charges nothing. The key of a replicate's noise follows from the draw id and
-its number, so that every reader of the microdata, the spine and the exact statistics can make the replicates again.
-Each is stored when it is finished, so a new run makes only those that are missing."""

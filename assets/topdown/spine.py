@@ -1,24 +1,38 @@
-"""The geographic spine: the places of the units in the CEF, checked to form a tree, as a table and as arrays.
+"""The asset `spine` of a TopDown release: the places of the units in the CEF, checked to form a tree.
 
 This module makes the table `spine` from declared codes, looks up places in it, and reads it for computations on the
-tree. The list of places is an invariant of every release; `exact` has the asset.
+tree. The list of places is an invariant of every release; `invariants` has the others.
 """
 
-import itertools
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import dagster as dg
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from assets.conventions import StageKind, preview, public_table_metadata
+from assets.release.dataset import CEF
+from assets.release.stage import build_stage
 from assets.topdown.release import SPINE, TopDownRelease, level_of_states
+from assets.topdown.texts import TEXTS
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
 from mechanisms.topdown.replicates import find_starts
-from resources.statements import Fragment
+from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
+
+SPINE_COLUMNS = {
+    "level": "Geographic level",
+    "depth": "Number of the level; 0 for the root",
+    "number": "Number of the place within its level",
+    "geoid": "Code of the place",
+    "parent": "Number of the parent in the level above",
+}
 
 _CODE = re.compile(r"[A-Za-z0-9]+")
 
@@ -64,6 +78,29 @@ class Tree:
         return ranges
 
 
+def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
+    def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
+        levels = [
+            (words(level), f"{places:,}", f"{most:,}") for level, places, most in summarize_levels(session, release)
+        ]
+        return {
+            **public_table_metadata(session, *tables),
+            "places by level": preview(["level", "places", "most places below one"], levels),
+        }
+
+    return build_stage(
+        release,
+        SPINE,
+        StageKind.INVARIANTS,
+        TEXTS("spine", levels=[words(level) for level in release.levels]),
+        [CEF],
+        lambda session: {release.public(SPINE): spine_recipe(session, release)},
+        SPINE_COLUMNS,
+        metadata=describe,
+        finish=lambda session, _: require_nameable(session, release),
+    )
+
+
 def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
     """The recipe of the spine, from the CEF. Raises SpineError if a place lies in two of the level above."""
     units = release.dataset.cef_tables()[0]
@@ -76,7 +113,7 @@ def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
         codes=[(level, code.columns, code.prefix) for level, code in release.spine.items()],
         finest_columns=release.spine[release.finest].columns,
     )
-    for above, level in itertools.pairwise(levels):
+    for above, level in pairwise(levels):
         straddling, codes = session.row("topdown/straddling", places=places, level=level, above=above)
         if straddling:
             raise SpineError(
@@ -165,7 +202,6 @@ def read_tree(session: Session, release: TopDownRelease) -> Tree:
 
 
 def pluralize(level: str) -> str:
-    """The plural of a level's name in words, such as counties."""
     one = words(level)
     if one.isupper():
         return one

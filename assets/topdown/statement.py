@@ -13,9 +13,9 @@ from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
-from assets.topdown.microdata import ATTRIBUTE_WORDS
 from assets.topdown.release import PLACES as PLACES_INPUT
 from assets.topdown.release import TopDownRelease
+from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MECHANISM, VERSION, words
@@ -45,7 +45,6 @@ _UNITS_TOO = "each unit whose occupancy changes adds its own ρ"
 
 
 def topdown_statement(release: TopDownRelease, inputs: Inputs, output_version: str) -> Statement:
-    """The statement of the certificate about the mechanism."""
     return Statement(
         mechanism=PROSE("mechanism", mechanism=MECHANISM),
         mechanism_version=str(VERSION),
@@ -85,23 +84,21 @@ def accuracy(release: TopDownRelease) -> Accuracy:
         query = query_words(measured.query)
         rows.append((measured.histogram, words(measured.level), query, round(deviation, 2), margin))
     coarse, fine = release.levels[0], release.finest
-    margins = {level: math.ceil(_total_margin(release, level)) for level in (coarse, fine)}
-    shown = [f"±{margin:,} at the level of the {words(level)}" for level, margin in margins.items()]
+    shown = []
+    for level in (coarse, fine):
+        # Of the number of persons in a place, from the query of it with the least noise.
+        variances = (
+            measured.marginal.size * measured.noise.exact_variance
+            for measured in release.design.measured_at(PERSONS.name, level)
+        )
+        margin = math.ceil(_Z * math.sqrt(min(variances)))
+        shown.append(f"±{margin:,} at the level of the {words(level)}")
     return Accuracy(
         summary=PROSE("accuracy", margins=shown),
         columns=("Counted", "Level", "By", "σ of the noise", "90% margin (±)"),
         rows=tuple(rows),
         note=PROSE("accuracy, note"),
     )
-
-
-def _total_margin(release: TopDownRelease, level: str) -> float:
-    """1.645σ of the number of persons in a place, from the query of it with the least noise."""
-    deviations = [
-        math.sqrt(measured.marginal.size * measured.noise.exact_variance)
-        for measured in release.design.measured_at(PERSONS.name, level)
-    ]
-    return math.ceil(_Z * min(deviations) * 100) / 100
 
 
 def query_words(query: str) -> str:

@@ -1,30 +1,64 @@
-"""The asset `tables`: the redistricting tables, exact statistics, and the tables needed to decode the measurements.
+"""The assets `microdata` and `tables`: what a TopDown release publishes besides measurements and spine.
 
-This module aggregates the microdata, and lists the queries and their cells. `mechanisms.topdown.redistricting` defines
-what each cell of a redistricting table counts.
+This module expands the estimated histograms of the finest level to the privacy-protected microdata file (PPMF), with a
+record for each person and unit; aggregates the records to redistricting tables; and lists the queries and their cells,
+which decode the measurements. `mechanisms.topdown.schema` defines the histograms, and
+`mechanisms.topdown.redistricting` what each cell of a redistricting table counts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import pairwise
+from math import prod
+from typing import Any
 
 import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.cef.census import CensusDeclaration
-from assets.conventions import preview
+from assets.cef.census import CODES as CENSUS_CODES
+from assets.conventions import StageKind, preview
+from assets.release.stage import build_stage, store_rows
 from assets.tabulation.asset import build_tables
-from assets.topdown.microdata import INPUT_CODES, register_codes
 from assets.topdown.release import INVARIANTS, QUERIES, QUERY_CELLS, SPINE, TABLES, TopDownRelease
 from assets.topdown.spine import count_places, stage_ancestry
+from assets.topdown.texts import TEXTS
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, words
-from mechanisms.topdown.redistricting import REDISTRICTING, RedistrictingTable
+from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
 
 _OF_LEVEL = SQL("topdown/of_level", "SELECT * FROM {{ table }} WHERE level = $level")
+
+RECORD_COLUMNS = {
+    "record": "Number of the record, from 1; the order is by place and codes, not that of any file",
+    "geoid": "Code of the place of the finest level",
+    "hhgq": "Household or type of group quarters, with the codes of GQTYPE",
+    "votingage": "Voting age",
+    "hispanic": "Hispanic or Latino origin, with the codes of CENHISP",
+    "cenrace": "Race, alone or in combination, with the codes of CENRACE",
+    "occupancy": "Whether the housing unit is occupied",
+}
+
+INPUT_CODES: Mapping[str, tuple[str, ...]] = {
+    **{name: tuple(map(str, labels)) for name, labels in CODES.items()},
+    "hhgq": tuple(CENSUS_CODES["GQTYPE"]),
+    "hispanic": tuple(CENSUS_CODES["CENHISP"]),
+    "cenrace": tuple(CENSUS_CODES["CENRACE"]),
+}
+"""By attribute or recode, its codes in published files, in the order of the histograms: those of the census files for
+the type of group quarters, Hispanic origin and race. The census files have no codes for the others."""
+
+ATTRIBUTE_WORDS = {
+    "hhgq": "household or type of group quarters",
+    "hhinstlevels": "household or kind of group quarters",
+    "votingage": "voting age",
+    "hispanic": "Hispanic origin",
+    "cenrace": "race",
+    "occupancy": "occupancy",
+}
+"""The attributes and recodes of the histograms in words."""
 
 PLACES = 18
 PLACES_AT_A_TIME = 100_000
@@ -34,18 +68,71 @@ kilobytes for a place."""
 PLACES_SHOWN = 2
 """How many places of the second level the asset's page shows beside the root."""
 
+_PLACE_NAMES = pa.schema({"geoid": pa.string(), "name": pa.string()})
 _VARIANCE = pa.decimal128(38, PLACES)
 _CONTEXT = Context(prec=38, rounding=ROUND_HALF_EVEN)
 
 
+def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
+    def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
+        rows = {table.name: session.count(table) for table in tables}
+        return {
+            "tables": preview(["table", "records"], [(name, f"{count:,}") for name, count in rows.items()]),
+            "dagster/row_count": sum(rows.values()),
+        }
+
+    # The records follow from these tables, which are smaller.
+    sources = [release.public(release.estimates(release.finest)), release.public(SPINE)]
+    return build_stage(
+        release,
+        "microdata",
+        StageKind.TABULATION,
+        TEXTS("microdata", level=words(release.finest)),
+        [release.estimated],
+        lambda session: microdata_recipes(release),
+        RECORD_COLUMNS,
+        metadata=describe,
+        version=lambda session, tables, _: session.content_version(sources),
+        code_version="2",
+    )
+
+
+def microdata_recipes(release: TopDownRelease) -> dict[Table, Recipe]:
+    return {release.public(name): _records_recipe(release, schema) for name, schema in SCHEMAS.items()}
+
+
+def _records_recipe(release: TopDownRelease, schema: Schema) -> Recipe:
+    sizes = [attribute.size for attribute in schema.attributes]
+    inner = [prod(sizes[position:]) for position in range(1, len(sizes) + 1)]
+    names = [attribute.name for attribute in schema.attributes]
+    return (
+        "topdown/records",
+        {"histogram": schema.name, "finest": release.finest, "codes": [list(INPUT_CODES[name]) for name in names]},
+        {
+            "estimates": release.public(release.estimates(release.finest)),
+            "spine": release.public(SPINE),
+            "attributes": list(zip(names, inner, sizes, strict=True)),
+        },
+    )
+
+
+def register_codes(session: Session, schema: Schema) -> Fragment:
+    """Register the codes of published files by cell, from the marginals of the histogram.
+
+    Whatever reads records decodes them by these, so that the gate on records does not count as they were made.
+    """
+    codes = {
+        attribute.name: np.array(INPUT_CODES[attribute.name])[schema.marginal(attribute.name).cells]
+        for attribute in schema.attributes
+    }
+    return session.register(f"codes_of_{schema.name}", pa.table({"cell": np.arange(schema.size), **codes}))
+
+
 def build_redistricting(release: TopDownRelease) -> dg.AssetsDefinition:
-    named = ", ".join(f"{table.name} ({table.title})" for table in redistricting_tables(release)) or "none"
     return build_tables(
         release,
         ["microdata"],
-        f"The redistricting tables: {named}, for every place of every level, by exact aggregation of the microdata. "
-        f"Also the description of the noisy measurements (`{QUERIES}` with budgets and variances, `{QUERY_CELLS}` with "
-        "the codes of every answer), and the exact statistics. Made from public data only.",
+        TEXTS("tables", tables=[f"{table.name} ({table.title})" for table in redistricting_tables(release)]),
         lambda session: tables_recipe(session, release),
         shown=lambda session: {
             f"{table.name}: {table.title}": _preview_highest(session, release, table)
@@ -69,8 +156,8 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
     This function stages counts of the records by cell. The recipes read them and work only in the same session.
     """
     made: dict[Table, Recipe] = {
-        release.public(QUERIES): _registered(session, "made_queries", queries(release.design)),
-        release.public(QUERY_CELLS): _registered(session, "made_query_cells", query_cells(release.design)),
+        release.public(QUERIES): store_rows(session, "made_queries", queries(release.design)),
+        release.public(QUERY_CELLS): store_rows(session, "made_query_cells", query_cells(release.design)),
     }
     for name in exact_products(release):
         names = {"invariants": release.public(INVARIANTS), "by_type": name == GROUP_QUARTERS}
@@ -80,7 +167,9 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
         ancestry = stage_ancestry(session, release)
         schemas = {table.schema.name: table.schema for table in published}
         counts = {name: _stage_counts(session, release, schema, ancestry) for name, schema in schemas.items()}
-        place_names = session.register("place_names", _place_names(release))
+        of_places = release.dataset.place_names
+        rows = pa.table({"geoid": list(of_places), "name": list(of_places.values())}, schema=_PLACE_NAMES)
+        place_names = session.register("place_names", rows)
         pieces = _pieces(count_places(session, release))
         for table in published:
             cells = np.flatnonzero(table.leaf_of >= 0)
@@ -172,16 +261,6 @@ def _determined_codes(schema: Schema, query: str, name: str) -> pa.Array:
     if not np.array_equal(of_cells[marginal.cells], codes):
         return pa.nulls(marginal.size, pa.string())
     return pa.array(np.array(INPUT_CODES[name])[of_cells])
-
-
-def _place_names(release: TopDownRelease) -> pa.Table:
-    names = release.dataset.place_names if isinstance(release.dataset, CensusDeclaration) else {}
-    texts = pa.string()
-    return pa.table({"geoid": pa.array(names.keys(), texts), "name": pa.array(names.values(), texts)})
-
-
-def _registered(session: Session, name: str, rows: pa.Table) -> Recipe:
-    return "warehouse/all", {}, {"source": session.register(name, rows)}
 
 
 def _stage_counts(session: Session, release: TopDownRelease, schema: Schema, ancestry: Fragment) -> Fragment:

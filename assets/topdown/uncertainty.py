@@ -21,6 +21,7 @@ from assets.topdown.histograms import read_counts
 from assets.topdown.release import REPLICATES, SPINE, SUMMARY, UNCERTAINTY, TopDownRelease
 from assets.topdown.spine import read_tree
 from assets.topdown.tables import redistricting_tables
+from assets.topdown.texts import TEXTS
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import RedistrictingTable
 from mechanisms.topdown.replicates import Moments, Sums, compute_intervals, roll_up_once
@@ -58,9 +59,11 @@ def build_uncertainty(release: TopDownRelease) -> dg.AssetsDefinition:
     return build_tables(
         release,
         [REPLICATES],
-        f"The errors of {', '.join(table.name for table in redistricting_tables(release))}, cell by cell, from the "
-        f"deviations of {release.declaration.replicates} replicates: standard errors, biases and 90% intervals. "
-        f"`{SUMMARY}` has mean absolute errors and biases by level and size of cell. Made from public data only.",
+        TEXTS(
+            "uncertainty",
+            tables=[table.name for table in redistricting_tables(release)],
+            replicates=release.declaration.replicates,
+        ),
         lambda session: uncertainty_recipes(session, release),
         COLUMNS,
         lambda session: {"errors by level": _preview_summary(session, release)},
@@ -204,20 +207,15 @@ def _preview_summary(session: Session, release: TopDownRelease) -> dg.MetadataVa
 
 
 def describe_errors(session: Session, release: TopDownRelease) -> Accuracy:
-    """The summary, for the certificate."""
     rows = session.rows("warehouse/all", source=release.public(SUMMARY))
     return Accuracy(
-        summary=f"Noise and estimation were run {release.declaration.replicates} times more on the published counts, "
-        "with noise of their own. How far the results lie from the published counts stands for how far these lie from "
-        "the truth.",
+        summary=TEXTS("accuracy in the certificate", replicates=release.declaration.replicates),
         columns=("Table", "Level", "Published count", "Cells", "Mean absolute error", "Bias"),
         rows=tuple(
             (table, words(level), describe_size(least, most), cells, float(error), float(bias))
             for table, level, least, most, cells, error, bias in rows
         ),
-        note="Means over all cells of a size. A positive bias means that counts are too high. Small counts, and totals "
-        "of group quarters, can be off by more than that, because the replicates begin with what is published. Not "
-        "covered: errors of the census itself.",
+        note=TEXTS("accuracy in the certificate, note"),
     )
 
 

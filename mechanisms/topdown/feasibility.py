@@ -1,6 +1,7 @@
 """Whether declared invariants and inequalities can be met, in every geographic unit and on every path down the tree.
 
-`assets.topdown.limits` derives the bounds and the fixed totals; `sets` finds children's counts that satisfy all limits.
+`assets.topdown.invariants` derives the bounds and the fixed totals; `sets` finds children's counts that satisfy all
+limits.
 
 The groups are, for example, types of group quarters. In a unit of the finest level, the counts lie between the bounds
 of each group and add up to the unit's total, if that is fixed. The integers that satisfy this are those of a

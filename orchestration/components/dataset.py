@@ -18,9 +18,9 @@ from assets.cef.census import (
     Recodes,
     census_persons,
     census_units,
+    detailed_files,
     require_recodes,
 )
-from assets.cef.detailed_files import detailed_files
 from assets.cef.survey import SurveyParameters, synthetic_survey
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.conventions import OWNERS

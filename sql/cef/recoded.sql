@@ -1,9 +1,35 @@
-{# Each column three times: as text, converted to its type, and recoded. NULL is what is ill-typed, or is in no band or
-   category. Included in statements, never run alone. #}
+{# Each column three times: as text, converted to its type, and recoded as declared. NULL is what is ill-typed, or is in no
+   band or category. The bound ends and codes are texts, so that they are converted exactly. Included in statements,
+   never run alone. #}
 SELECT
     *
     {% for name, read in columns.items() %}
-    , {% with number = loop.index0 %}{% include "cef/recoded_column.sql" %}{% endwith %} AS recoded_{{ loop.index0 }}
+    {% set number = loop.index0 %}
+    ,
+    {% if read.recode == "bands" %}
+    CASE
+        WHEN typed_{{ number }} IS NULL OR typed_{{ number }} < CAST($starts_{{ number }}[1] AS {{ read.stored }}) THEN NULL
+        {% for band in range(1, read.bands + 1) %}
+        WHEN {% if loop.last %}$ends_{{ number }}[{{ band }}] IS NULL OR {% endif %}
+            typed_{{ number }} < CAST($ends_{{ number }}[{{ band }}] AS {{ read.stored }})
+        THEN $labels_{{ number }}[{{ band }}]
+        {% endfor %}
+    END
+    {% elif read.recode == "merge" %}
+    CASE WHEN typed_{{ number }} IS NOT NULL THEN coalesce(
+        $labels_{{ number }}[list_position(CAST($codes_{{ number }} AS {{ read.stored }}[]), typed_{{ number }})],
+        CAST($else_{{ number }} AS VARCHAR)
+    ) END
+    {% elif read.recode == "coding" %}
+    -- A bound that is NULL does not count.
+    CASE WHEN typed_{{ number }} IS NOT NULL THEN greatest(
+        least(typed_{{ number }}, CAST($top_{{ number }} AS {{ read.stored }})),
+        CAST($bottom_{{ number }} AS {{ read.stored }})
+    ) END
+    {% else %}
+    typed_{{ number }}
+    {% endif %}
+    AS recoded_{{ number }}
     {% endfor %}
 FROM (
     SELECT

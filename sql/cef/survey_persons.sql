@@ -20,9 +20,7 @@ worded_person AS (
 drawn_person AS (
     SELECT
         *,
-        (traits & 65535) / 65536 AS years_draw,
-        ((traits >> 16) & 65535) / 65536 AS education_draw,
-        ((traits >> 32) & 65535) / 65536 AS person_origin_draw,
+        {% with word = "traits", names = ["years", "education", "person_origin"] %}{% include "cef/draws.sql" %}{% endwith %}
         ((traits >> 48) & 127) / 128 AS likeness_draw,
         ((traits >> 55) & 255) / 256 AS sex_draw,
         (fortunes & 65535)::BIGINT AS rank,

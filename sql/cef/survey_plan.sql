@@ -7,16 +7,9 @@ wave is fixed, so the place of a household in its cell determines when it leaves
 WITH
 cell AS (
     SELECT
-        cell::BIGINT AS cell,
-        fips::BIGINT AS fips,
+        columns('^(cell|fips|first|first_of_state|households_of_state|stride)$')::BIGINT,
+        columns('weight$')::DECIMAL(18, 4),
         low_income::BOOLEAN AS low_income,
-        first::BIGINT AS first,
-        first_of_state::BIGINT AS first_of_state,
-        households_of_state::BIGINT AS households_of_state,
-        stride::BIGINT AS stride,
-        design_weight::DECIMAL(18, 4) AS design_weight,
-        person_weight::DECIMAL(18, 4) AS person_weight,
-        panel_weight::DECIMAL(18, 4) AS panel_weight,
         stayers::BIGINT[] AS stayers
     FROM (VALUES
         {% for cell in cells %}
@@ -69,13 +62,8 @@ drawn AS (
 
         {% endfor %}
         AS last_wave,
-        (dwelling & 65535) / 65536 AS tenure_draw,
-        ((dwelling >> 16) & 65535) / 65536 AS form_draw,
-        ((dwelling >> 32) & 65535) / 65536 AS age_draw,
-        (dwelling >> 48) / 65536 AS origin_draw,
-        (company & 65535) / 65536 AS parent_draw,
-        ((company >> 16) & 65535) / 65536 AS children_draw,
-        ((company >> 32) & 65535) / 65536 AS youngest_draw,
+        {% with word = "dwelling", names = ["tenure", "form", "age", "origin"] %}{% include "cef/draws.sql" %}{% endwith %}
+        {% with word = "company", names = ["parent", "children", "youngest"] %}{% include "cef/draws.sql" %}{% endwith %}
         ((company >> 48) & 32767) / 32768 AS others_draw,
         company >> 63 = 1 AS householder_female
     FROM worded

@@ -19,15 +19,13 @@ drawn_person AS (
     SELECT
         *,
         (digest & 18446744073709551615)::UBIGINT AS draw,
-        (draw & 65535) / 65536 AS years_draw,
-        ((draw >> 16) & 65535) / 65536 AS relation_draw,
-        ((draw >> 32) & 65535) / 65536 AS likeness_draw,
-        (draw >> 48) / 65536 AS years_draw_2{% if detailed %},
+        {% with word = "draw", names = ["years", "relation", "likeness", "more_years"] %}{% include "cef/draws.sql" %}{% endwith %}
+        {% if detailed %}
         (digest >> 64)::UBIGINT AS detail,
         (detail & 2147483647)::BIGINT AS own_word,
         ((detail >> 31) & 65535) / 65536 AS sex_draw,
-        (detail >> 47) / 131072 AS unlike_draw{% endif %}
-
+        (detail >> 47) / 131072 AS unlike_draw
+        {% endif %}
     FROM numbered_person
 ),
 related AS (
@@ -69,13 +67,13 @@ aged AS (
             WHEN 31 THEN least(108, age + 18 + 18 * years_draw)
             WHEN 32 THEN greatest(18, age - 32 + 10 * years_draw)
             WHEN 33 THEN 85 * years_draw
-            WHEN 34 THEN 18 + 50 * years_draw * years_draw_2
+            WHEN 34 THEN 18 + 50 * years_draw * more_years_draw
             WHEN 35 THEN 18 * years_draw
             WHEN 36 THEN 18 + 55 * years_draw
             WHEN 37 THEN CASE quarters
-                WHEN 'correctional' THEN 18 + 50 * years_draw * years_draw_2
+                WHEN 'correctional' THEN 18 + 50 * years_draw * more_years_draw
                 WHEN 'juvenile' THEN 8 + 10 * years_draw
-                WHEN 'nursing' THEN 55 + 46 * (1 - years_draw * years_draw_2)
+                WHEN 'nursing' THEN 55 + 46 * (1 - years_draw * more_years_draw)
                 WHEN 'institutional' THEN 18 + 80 * years_draw
             END
             WHEN 38 THEN CASE quarters
@@ -85,7 +83,7 @@ aged AS (
             END
             -- Spouses and partners are of similar age. Each child is up to three years older than the previous one.
             ELSE CASE
-                WHEN relationship IN (21, 22, 23, 24) THEN greatest(18, age - 6 + 6 * years_draw + 6 * years_draw_2)
+                WHEN relationship IN (21, 22, 23, 24) THEN greatest(18, age - 6 + 6 * years_draw + 6 * more_years_draw)
                 ELSE least(age - 15, youngest + 3 * child - CASE child WHEN 0 THEN 0 ELSE floor(3 * years_draw) END)
             END
         END AS years,

@@ -108,23 +108,15 @@ drawn AS (
         floor(block_groups * ((situation & 16777215) / 16777216))::BIGINT AS block_group,
         ((situation >> 24) & 65535) / 65536 AS block_draw,
         ((situation >> 40) & 65535) / 65536 AS tenure_draw,
-        (composition & 65535) / 65536 AS form_draw,
-        ((composition >> 16) & 65535) / 65536 AS age_draw,
-        ((composition >> 32) & 65535) / 65536 AS parent_draw,
-        (composition >> 48) / 65536 AS youngest_draw,
-        (company & 65535) / 65536 AS children_draw,
-        ((company >> 16) & 65535) / 65536 AS relatives_draw,
-        ((company >> 32) & 65535) / 65536 AS nonrelatives_draw,
+        {% with word = "composition", names = ["form", "age", "parent", "youngest"] %}{% include "cef/draws.sql" %}{% endwith %}
+        {% with word = "company", names = ["children", "relatives", "nonrelatives"] %}{% include "cef/draws.sql" %}{% endwith %}
         ((company >> 48) & 32767) / 32768 AS same_sex_draw,
         company >> 63 = 1 AS either_sex,
-        (householder & 65535) / 65536 AS hispanic_draw,
-        ((householder >> 16) & 65535) / 65536 AS race_draw,
-        ((householder >> 32) & 65535) / 65536 AS multiple_draw,
-        (stranger & 65535) / 65536 AS other_hispanic_draw,
-        ((stranger >> 16) & 65535) / 65536 AS other_race_draw,
-        ((stranger >> 32) & 65535) / 65536 AS other_multiple_draw{% if detailed %},
-        household_word{% endif %}
-
+        {% with word = "householder", names = ["hispanic", "race", "multiple"] %}{% include "cef/draws.sql" %}{% endwith %}
+        {% with word = "stranger", names = ["other_hispanic", "other_race", "other_multiple"] %}{% include "cef/draws.sql" %}{% endwith %}
+        {% if detailed %}
+        household_word
+        {% endif %}
     FROM worded
     JOIN state USING (state)
 ),

@@ -17,9 +17,9 @@ from pydantic import ValidationError
 
 from assets.cef.asset import build_cef
 from assets.cef.census import (
+    CODES,
     PERSON_COLUMNS,
     RACES,
-    RELATIONSHIPS,
     STRUCTURE,
     UNIT_COLUMNS,
     CensusDeclaration,
@@ -323,7 +323,7 @@ def test_every_code_has_a_label() -> None:
     )
     assert RACES["21"] == "Native Hawaiian and Other Pacific Islander; Some Other Race"
     assert RACES["63"].count(";") == 5
-    assert list(RELATIONSHIPS) == [str(code) for code in range(20, 39)]
+    assert list(CODES["RELSHIP"]) == [str(code) for code in range(20, 39)]
     assert {name for name, column in UNIT_COLUMNS.items() if column.role is Role.GEOGRAPHY} == set(HEADERS["geo"][2:])
 
 

@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from assets.cef.asset import build_cef
-from assets.cef.detailed_files import FILES, PLACE, BlockFilesDeclaration, detailed_files
+from assets.cef.census import BLOCK_FILES, PLACE, BlockFilesDeclaration, detailed_files
 from assets.cef.ingestion import ingest
 from assets.cef.validation import SourceError, cef_problems
 from orchestration.components import SafeTabDataset
@@ -22,7 +22,7 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
 VERSION_KEY = bytes(range(32))
-NAMES = {table: file.name for table, file in FILES.items()}
+NAMES = {table: file.name for table, file in BLOCK_FILES.items()}
 CODES = [f"QRACE{place}" for place in range(1, 9)]
 PLACE_NAMES = list(PLACE)
 
@@ -56,7 +56,7 @@ def good() -> Files:
 
 
 def text_of(rows: list[Row], table: str, end: str = "\n") -> bytes:
-    names = list(rows[0]) if rows else list(FILES[table].columns)
+    names = list(rows[0]) if rows else list(BLOCK_FILES[table].columns)
     return "".join("|".join(fields) + end for fields in [names, *(list(row.values()) for row in rows)]).encode()
 
 
@@ -97,7 +97,7 @@ def texts(files: Files) -> dict[str, bytes | None]:
 def stored(session: Session) -> dict[str, list[Row]]:
     """The rows of the CEF's tables, in any order, with all values as texts."""
     tables = {}
-    for table in FILES:
+    for table in BLOCK_FILES:
         address = Table(Zone.CONFIDENTIAL, "detailed", table)
         if columns := session.columns(address):
             rows = session.rows("cef/records", columns=list(columns), table=address)
@@ -159,9 +159,9 @@ def test_households_that_are_no_longer_declared_leave_the_cef(session: Session, 
 
 
 def _headers() -> Iterator[tuple[str, str, Callable[[list[str]], list[str]], str]]:
-    for table in FILES:
-        columns = list(FILES[table].columns)
-        rule = FILES[table].header_problem([])
+    for table in BLOCK_FILES:
+        columns = list(BLOCK_FILES[table].columns)
+        rule = BLOCK_FILES[table].header_problem([])
         assert rule is not None
         assert "|".join(columns) in rule
         yield table, "two columns exchanged", lambda names: [names[1], names[0], *names[2:]], rule
@@ -184,7 +184,7 @@ def test_the_columns_are_exactly_those_of_the_layout_in_its_order(
 ) -> None:
     """The rows are changed with the header, so that nothing but the header is wrong."""
     rows = [list(row.values()) for row in good()[table]]
-    names = list(FILES[table].columns)
+    names = list(BLOCK_FILES[table].columns)
     changed = change(names)
     lines = [changed, *([dict(zip(names, row, strict=True)).get(name, row[0]) for name in changed] for row in rows)]
     content = "".join("|".join(line) + "\n" for line in lines).encode()
@@ -214,7 +214,7 @@ OUTSIDE = {
 }
 EVERY_VALUE = [
     (table, column, value)
-    for table, file in FILES.items()
+    for table, file in BLOCK_FILES.items()
     for column in file.columns
     if column not in CODES[3:7]
     for value in [*OUTSIDE[column], ""]
@@ -241,7 +241,7 @@ def _refuse_each(session: Session, folders: Iterator[Path], values: list[tuple[s
     for table, column, value in values:
         files = good()
         files[table][1][column] = value
-        meant = FILES[table].columns[column]
+        meant = BLOCK_FILES[table].columns[column]
         rule = f"value outside its domain {meant.domain_in_words}"
         if value == "":
             rule = "null where none is allowed"
@@ -334,7 +334,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes | None], str]] = {
     ("table", "kind"),
     [
         pytest.param(table, kind, marks=[pytest.mark.deep] if number % 5 else [])
-        for number, (table, kind) in enumerate(product(FILES, DAMAGES))
+        for number, (table, kind) in enumerate(product(BLOCK_FILES, DAMAGES))
     ],
 )
 def test_the_text_is_checked_by_the_grammar_of_every_text_file(
@@ -345,7 +345,7 @@ def test_the_text_is_checked_by_the_grammar_of_every_text_file(
     whole = contents[table]
     assert whole is not None
     said = refusal(session, next(folders), contents | {table: damage(whole)})
-    assert said == [f"{NAMES[table]}: {rule or FILES[table].header_problem([])}"]
+    assert said == [f"{NAMES[table]}: {rule or BLOCK_FILES[table].header_problem([])}"]
 
 
 @pytest.mark.deep

@@ -10,8 +10,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from assets.cef.census import DETAILED_COLUMNS, PERSON_COLUMNS, CensusDeclaration, census_persons, census_units
-from assets.cef.detailed_files import FILES, detailed_files
+from assets.cef.census import (
+    BLOCK_FILES,
+    DETAILED_COLUMNS,
+    PERSON_COLUMNS,
+    CensusDeclaration,
+    census_persons,
+    census_units,
+    detailed_files,
+)
 from assets.cef.ingestion import ingest
 from assets.cef.sample import main
 from assets.cef.synthetic import RACE_CODES_2020, SyntheticPopulation, synthetic_census, write
@@ -257,7 +264,7 @@ def test_safetab_counts_the_same_in_the_census_and_in_the_files_written_from_it(
     population = SyntheticPopulation(seed=7, households=30_000, states=["01", "02", "72"], detailed_codes=True)
     census = synthetic_census(population, name="made_up", cap=1)
     main([str(tmp_path), "--households", "30000", "--states", "01", "02", "72", "--seed", "7", "--format", "safetab"])
-    paths = [FILES[table].name for table in ("units", "persons", "households")]
+    paths = [BLOCK_FILES[table].name for table in ("units", "persons", "households")]
     files = detailed_files(*paths, name="files", title="Files", cap=1)
     lists = read_lists()
     measured = {(region_type, level) for region_type in RegionType for level in (1, 2)}

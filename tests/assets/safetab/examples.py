@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from assets.cef.census import RACE_CODES, CensusDeclaration, census_persons, census_units
-from assets.cef.detailed_files import detailed_files
+from assets.cef.census import RACE_CODES, CensusDeclaration, census_persons, census_units, detailed_files
 from assets.release.dataset import DatasetDeclaration
 from assets.safetab.records import Counted
 from assets.safetab.release import SafeTabRelease

@@ -27,10 +27,11 @@ from hypothesis import strategies as st
 from assets.measurement.method import GridError
 from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
-from assets.topdown import estimation, gates, workers
+from assets.topdown import estimation, workers
 from assets.topdown.estimated import build_estimates
 from assets.topdown.estimation import Estimation, Scope, estimate_level
-from assets.topdown.limits import Region, derive_all_limits, unbounded
+from assets.topdown.gates import topdown_gates
+from assets.topdown.invariants import Region, derive_all_limits, unbounded
 from assets.topdown.release import TopDownRelease
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION
 from mechanisms.topdown.estimation import Families, Measurement
@@ -62,13 +63,7 @@ from tests.topdown_deployments import TO_PUBLICATION, redeclared, topdown_deploy
 
 ROOT = Path(__file__).resolve().parents[3]
 
-GATES: list[Callable[[Any], list[str]]] = [
-    gates.check_exact_invariants,
-    gates.check_sums_of_children,
-    gates.check_whole_numbers,
-    gates.check_structural_zeros,
-    gates.check_inequalities,
-]
+GATES = ("invariants_exact", "children_add_up", "whole_numbers", "structural_zeros", "inequalities")
 
 
 EXACT = settings(
@@ -89,7 +84,8 @@ class Standing:
 
 def broken(warehouse: Warehouse, release: TopDownRelease) -> dict[str, list[str]]:
     deployment = cast(ReleaseContext[TopDownRelease], Standing(warehouse, release))
-    return {gate.__name__: found for gate in GATES if (found := gate(deployment))}
+    of_estimates = [gate for gate in topdown_gates(release) if gate.name in GATES]
+    return {gate.name: found for gate in of_estimates if (found := gate.problems(deployment))}
 
 
 def silent(done: int, parents: int) -> None:
@@ -576,27 +572,27 @@ MINOR_IN_NURSING_FACILITY = 3 * 252
 ADULT_IN_MILITARY_QUARTERS = 6 * 252 + 126
 
 TAMPERED = [
-    ("State", more_of("persons", 1), "check_exact_invariants", "population: places of State"),
-    ("Block", more_of("units", 1), "check_exact_invariants", "housing_units: places of Block"),
-    ("County", more_of("units", 1), "check_exact_invariants", "housing_units: places of County"),
-    ("County", more_of("persons", 1), "check_sums_of_children",
+    ("State", more_of("persons", 1), "invariants_exact", "population: places of State"),
+    ("Block", more_of("units", 1), "invariants_exact", "housing_units: places of Block"),
+    ("County", more_of("units", 1), "invariants_exact", "housing_units: places of County"),
+    ("County", more_of("persons", 1), "children_add_up",
      "cells of State that are not the sums over their counties"),
-    ("Block", lambda rows: rows[1:], "check_sums_of_children", "cells of County"),
-    ("Block", more_of("persons", -1_000), "check_whole_numbers", "counts of Block that are not positive: 1"),
-    ("Block", added("persons", 0, 0, 0.5), "check_whole_numbers", "columns are not"),
-    ("Block", added("persons", 0, 0, 0), "check_whole_numbers", "not positive"),
-    ("Block", added("persons", 0, 2016, 1), "check_whole_numbers", "of unknown cells: 1"),
-    ("Block", added("horses", 0, 0, 1), "check_whole_numbers", "of unknown cells: 1"),
-    ("Block", added("persons", 14, 0, 1), "check_whole_numbers", "of unknown places: 1"),
-    ("Block", lambda rows: [*rows, rows[0]], "check_whole_numbers", "repeated: 1"),
-    ("County", added("persons", 0, MINOR_IN_NURSING_FACILITY, 2), "check_structural_zeros",
+    ("Block", lambda rows: rows[1:], "children_add_up", "cells of County"),
+    ("Block", more_of("persons", -1_000), "whole_numbers", "counts of Block that are not positive: 1"),
+    ("Block", added("persons", 0, 0, 0.5), "whole_numbers", "columns are not"),
+    ("Block", added("persons", 0, 0, 0), "whole_numbers", "not positive"),
+    ("Block", added("persons", 0, 2016, 1), "whole_numbers", "of unknown cells: 1"),
+    ("Block", added("horses", 0, 0, 1), "whole_numbers", "of unknown cells: 1"),
+    ("Block", added("persons", 14, 0, 1), "whole_numbers", "of unknown places: 1"),
+    ("Block", lambda rows: [*rows, rows[0]], "whole_numbers", "repeated: 1"),
+    ("County", added("persons", 0, MINOR_IN_NURSING_FACILITY, 2), "structural_zeros",
      "persons of County that the"),
-    ("Block", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "check_structural_zeros",
+    ("Block", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "structural_zeros",
      "persons of a type but no dwell"),
-    ("Nation", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "check_structural_zeros",
+    ("Nation", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "structural_zeros",
      "group_quarters: places of Nat"),
-    ("Block", without_type, "check_inequalities", "group_quarters: places of Block with fewer persons"),
-    ("County", more_of("persons", 10**7), "check_inequalities", "places of County with over 99,999 persons"),
+    ("Block", without_type, "inequalities", "group_quarters: places of Block with fewer persons"),
+    ("County", more_of("persons", 10**7), "inequalities", "places of County with over 99,999 persons"),
 ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from assets.gates.shared import all_gates
 from assets.topdown import estimation
-from assets.topdown.microdata import ATTRIBUTE_WORDS
+from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream

@@ -24,8 +24,7 @@ from assets.release.release import DeclarationError
 from assets.tabulation.asset import tables_gate
 from assets.topdown import replicates, workers
 from assets.topdown.estimation import Scope, estimate_level
-from assets.topdown.limits import derive_all_limits
-from assets.topdown.microdata import INPUT_CODES
+from assets.topdown.invariants import derive_all_limits
 from assets.topdown.release import REPLICATES, TopDownRelease
 from assets.topdown.replicates import (
     Account,
@@ -38,6 +37,7 @@ from assets.topdown.replicates import (
     read_replicate,
 )
 from assets.topdown.spine import read_tree
+from assets.topdown.tables import INPUT_CODES
 from assets.topdown.uncertainty import SIZES, uncertainty_recipes, uncertainty_table
 from mechanisms.sampling.goodness import bin_draws, find_misfits
 from mechanisms.sampling.noise import Noise

@@ -18,10 +18,9 @@ from assets.publication.package import Source, data_package, write_data_files
 from assets.release.publisher import UNDECLARED
 from assets.release.stage import create_tables
 from assets.topdown.gates import topdown_gates
-from assets.topdown.microdata import build_microdata, microdata_recipes
 from assets.topdown.published import published_tables
 from assets.topdown.release import TABLES, TopDownRelease
-from assets.topdown.tables import build_redistricting, tables_recipe
+from assets.topdown.tables import build_microdata, build_redistricting, microdata_recipes, tables_recipe
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.redistricting import REDISTRICTING

@@ -1,8 +1,9 @@
-"""The limits of every histogram of every place: bounds and fixed totals, derived from the invariants.
+"""The asset `invariants` of a TopDown release, and the limits of every histogram of every place that follow from it.
 
-This module derives the limits. `mechanisms.topdown.feasibility` propagates them over the tree and decides whether they
-can be satisfied. Only public tables are read, so that an infeasible declaration is refused before anything is charged.
-Source: Bailie, Gong and Meng, Section 4.
+The invariants are exact because the release declares them so. Limits are bounds and fixed totals: this module derives
+them, and `mechanisms.topdown.feasibility` propagates them over the tree and decides whether they can be satisfied. Only
+public tables are read for that, so that an infeasible declaration is refused before anything is charged. Source:
+Bailie, Gong and Meng, Section 4.
 
 In each place, the number of persons in a type of group quarters is at least the number of occupied facilities of this
 type, and at most 99,999 times that number. The number of persons in households is at most 99,999 times the number of
@@ -14,23 +15,39 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+import dagster as dg
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.topdown.release import INVARIANTS, TopDownRelease, level_of_states
-from assets.topdown.spine import Tree, read_states, read_tree
+from assets.conventions import StageKind
+from assets.release.dataset import CEF
+from assets.release.stage import build_stage
+from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease, level_of_states
+from assets.topdown.spine import Tree, placement, read_states, read_tree, stage_ancestry
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS
 from mechanisms.topdown.feasibility import InfeasibleError, Limits, concatenate, propagate, propagate_above
 from mechanisms.topdown.replicates import LevelLimits
 from mechanisms.topdown.schema import PERSONS, UNITS
 from resources.statements import SQL
-from resources.warehouse import Session
+from resources.warehouse import Recipe, Session
 
 MOST_PERSONS = 99_999
 """In one household or one group-quarters facility."""
 
 HOUSEHOLDS = 0
 """The code of `hhgq` that stands for households; the others are types of group quarters."""
+
+INVARIANT_COLUMNS = {
+    "invariant": "The invariant",
+    "level": "Geographic level",
+    "number": "Number of the place within its level",
+    "geoid": "Code of the place",
+    "category": "Type of group quarters; 0 for other counts",
+    "count": "Exact count",
+}
+
+_DECLARED = pa.schema([("invariant", pa.string()), ("depth", pa.int64()), ("categories", pa.list_(pa.int64()))])
 
 _MOST = 10**9
 _EXACT = 2**53
@@ -65,6 +82,32 @@ class Region:
             digest.update(f"{name} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array, dtype="<i8").data)
         return digest.hexdigest()
+
+
+def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
+    rows = [
+        {"invariant": name, "depth": release.levels.index(level), "categories": list_categories(name).tolist()}
+        for name, level in release.design.invariants.items()
+    ]
+    values, names = placement(release)
+    names["declared"] = session.register("declared", pa.Table.from_pylist(rows, schema=_DECLARED))
+    return "topdown/invariants", values, names | {"ancestry": stage_ancestry(session, release)}
+
+
+def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
+    statistics = [f"- {statistic}" for statistic in release.design.invariants_in_words]
+    return build_stage(
+        release,
+        INVARIANTS,
+        StageKind.INVARIANTS,
+        "\n".join(["The statistics that are exact in this release, and may be published:", "", *statistics])
+        if statistics
+        else "The release has no invariants except the list of places.",
+        [CEF, SPINE],
+        lambda session: {release.public(INVARIANTS): invariants_recipe(session, release)},
+        INVARIANT_COLUMNS,
+        sealed=[release.public(SPINE), release.public(INVARIANTS)],
+    )
 
 
 def derive_all_limits(session: Session, release: TopDownRelease) -> dict[str, tuple[Limits, ...]]:
