@@ -22,15 +22,18 @@ from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.dataset import Size
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.release import Release
+from mechanisms.noise import Noise
 from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution, Perturbation
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session
 
 _IN_ORDER = SQL("measurement/in_order", "FROM {{ table }} ORDER BY draw_order")
 
+NOISE_NAMES = {Noise.GAUSSIAN: "Discrete Gaussian", Noise.LAPLACE: "Discrete Laplace"}
+
 DISTRIBUTIONS = {
-    DiscreteGaussian: "Discrete Gaussian",
-    DiscreteLaplace: "Discrete Laplace",
+    DiscreteGaussian: NOISE_NAMES[Noise.GAUSSIAN],
+    DiscreteLaplace: NOISE_NAMES[Noise.LAPLACE],
     CappedLaplace: "Capped discrete Laplace",
 }
 

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.grid import GridCounts
-from assets.measurement.method import GridError, parameters_gate
+from assets.measurement.method import parameters_gate
+from assets.phsafe.counts import JOINED, join_recipe
 from assets.phsafe.estimates import estimate_tables
-from assets.phsafe.join import JOINED, join_recipe
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import ESTIMATES, finished_table, list_measured_files, measured_table, table_recipes
 from assets.release.gate import Gate, ReleaseContext
+from assets.release.stage import store_rows
 from assets.tabulation.asset import tables_gate
 from mechanisms.phsafe.runs import FILES
 from resources.statements import Table, Zone
-from resources.warehouse import Recipe
 
 Context = ReleaseContext[PHSafeRelease]
 
@@ -57,11 +57,7 @@ def _estimates(context: Context) -> list[str]:
     method = context.method
     assert isinstance(method, GridCounts)
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        try:
-            made = estimate_tables(method, session)
-        except GridError as error:
-            return [str(error)]
-        again: Recipe = ("warehouse/all", {}, {"source": session.register("made", made)})
+        again = store_rows(session, "made", estimate_tables(method, session))
         return differing_table(session, context.release.public(ESTIMATES), again)
 
 

@@ -9,14 +9,13 @@ import pyarrow as pa
 
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS, budget_facts, build_counts
+from assets.phsafe.counts import JOINED, build_truncated_join, counts_recipe, list_cells
 from assets.phsafe.gates import finished_gates, join_gate
-from assets.phsafe.grid import counts_recipe, list_cells, list_queries
-from assets.phsafe.join import JOINED, build_truncated_join
 from assets.phsafe.plan import parameter_tables, phsafe_plan, runs_with_budgets
-from assets.phsafe.postprocessed import build_exact_measurements, build_finished, build_postprocessed
 from assets.phsafe.published import published_tables
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.statement import phsafe_statement
+from assets.phsafe.tables import build_exact_measurements, build_finished, build_postprocessed
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, PLAN, Fact, release_hook
@@ -72,7 +71,16 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return [*before, build_postprocessed(self), build_finished(release)]
 
     def queries(self) -> Sequence[Query]:
-        return list_queries(self.release.design)
+        """Every run at every level for which it is released, each with its own noise."""
+        design = self.release.design
+        return [
+            Query(
+                released.label,
+                design.noise_of(released.run, released.level),
+                design.groups(released.level) * len(released.run.cells),
+            )
+            for released in design.released
+        ]
 
     def build_grid(self) -> pa.Table:
         return list_cells(self.release.design)

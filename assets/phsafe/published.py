@@ -5,7 +5,7 @@ This module describes them for the data dictionary. `tables` makes them.
 
 from dataclasses import replace
 
-from assets.phsafe.grid import NOISE
+from assets.measurement.grid import NOISE_NAMES
 from assets.phsafe.plan import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import finished_table, list_measured_files, measured_table
@@ -115,7 +115,7 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
                 "NOISE_DISTRIBUTION",
                 "string",
                 "Distribution of the noise of one measurement; sums of measurements have sums of such noise",
-                {NOISE[release.design.noise]: ""},
+                {NOISE_NAMES[release.design.noise]: ""},
             ),
             PublishedColumn("VARIANCE", "decimal", "Exact variance of the noise, to 18 decimals"),
         ),

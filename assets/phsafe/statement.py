@@ -5,8 +5,8 @@ The mathematics is in `mechanisms.phsafe` and `mechanisms.accounting`.
 
 import math
 
+from assets.measurement.grid import NOISE_NAMES
 from assets.measurement.method import COUNTS
-from assets.phsafe.grid import NOISE
 from assets.phsafe.release import PHSafeRelease
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
@@ -117,7 +117,7 @@ def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
     )
     return (
         _regions(design),
-        Parameter("Noise", NOISE[design.noise], PROSE("Noise")),
+        Parameter("Noise", NOISE_NAMES[design.noise], PROSE("Noise")),
         Parameter("Truncation and stability", thresholds, PROSE("Truncation and stability")),
         Parameter(
             "Intervals",

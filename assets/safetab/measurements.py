@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from assets.measurement.batches import Batch
 from assets.measurement.method import MEASUREMENTS, GridError
-from assets.safetab.regions import read_regions
+from assets.safetab.counting import read_regions
 from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease
 from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
 from mechanisms.safetab.design import Measured

@@ -16,7 +16,13 @@ from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
 from assets.release.statement import Statement
-from assets.safetab.counting import COUNT_COLUMNS, counts_recipe, require_countable_records
+from assets.safetab.counting import (
+    COUNT_COLUMNS,
+    build_regions,
+    counts_recipe,
+    require_countable_records,
+    require_regions,
+)
 from assets.safetab.gates import find_unlikely_noise, person_gates
 from assets.safetab.measurements import (
     COLUMNS,
@@ -29,9 +35,7 @@ from assets.safetab.measurements import (
 )
 from assets.safetab.plan import parameter_tables, planned_lines, safetab_plan
 from assets.safetab.published import column_descriptions, person_products
-from assets.safetab.records import AREA_COLUMNS
-from assets.safetab.regions import build_regions, require_regions
-from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease, SafeTabRelease
+from assets.safetab.release import AREA_COLUMNS, COUNTS, REGIONS, SafeTabPRelease, SafeTabRelease
 from assets.safetab.statement import person_statement
 from assets.safetab.tables import build_person_tables
 from assets.tabulation.asset import TABLES

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from assets.release.published import PublishedColumn, PublishedTable, error_columns
-from assets.safetab.households import IN_WORDS, measured_tables, name_cell_column, name_product
 from assets.safetab.plan import PARAMETER_COLUMNS
 from assets.safetab.release import PARAMETERS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
-from assets.safetab.tables import SEX_BY_AGE, T1, T2, TOTALS
+from assets.safetab.tables import IN_WORDS, SEX_BY_AGE, T1, T2, TOTALS, measured_tables, name_cell_column, name_product
 from mechanisms.safetab.details import DATA_CELLS
 from mechanisms.safetab.regions import RegionType
 

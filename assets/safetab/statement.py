@@ -3,9 +3,9 @@
 The mathematics is in `mechanisms.safetab` and `mechanisms.accounting`.
 """
 
-from collections.abc import Mapping
 from math import sqrt
 
+from assets.measurement.grid import NOISE_NAMES
 from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
@@ -129,10 +129,9 @@ _LEVEL_WORDS = dict(zip(LEVELS, ("regional", "detailed"), strict=True))
 
 def _parameters(release: SafeTabRelease) -> tuple[Parameter, ...]:
     design = release.design
-    names: Mapping[Noise, str] = {Noise.GAUSSIAN: "Discrete Gaussian", Noise.LAPLACE: "Discrete Laplace"}
     return (
         Parameter("States", tuple(STATES[state] for state in design.states)),
-        Parameter("Noise", names[design.noise], PROSE("Noise")),
+        Parameter("Noise", NOISE_NAMES[design.noise], PROSE("Noise")),
         Parameter("Iterations", _iterations(release), PROSE("Iterations")),
         Parameter("Groups of one record", _stabilities(release), PROSE("Groups of one record", design=design)),
     )

@@ -19,7 +19,7 @@ import pytest
 from assets.measurement.batches import BatchedCounts
 from assets.measurement.grid import in_order
 from assets.measurement.method import COUNTS
-from assets.phsafe.join import JOINED, REPORT
+from assets.phsafe.counts import JOINED, REPORT
 from assets.phsafe.release import PHSafeRelease
 from resources.custody import canonicalize
 from resources.statements import Zone

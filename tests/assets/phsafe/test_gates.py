@@ -21,7 +21,7 @@ from assets.charge import drawing
 from assets.gates.shared import all_gates
 from assets.measurement.batches import Batch
 from assets.measurement.grid import GridCounts, in_order
-from assets.phsafe import join
+from assets.phsafe import counts
 from assets.phsafe import method as phsafe_method
 from assets.phsafe.method import PHSafeMethod
 from assets.phsafe.release import PHSafeRelease
@@ -420,13 +420,13 @@ def test_a_join_without_truncation_is_stopped_before_it_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stage joins wrongly; the gate joins as it should."""
-    right = join.join_recipe
+    right = counts.join_recipe
 
     def untruncated(session: Session, release: PHSafeRelease) -> Recipe:
         runs = {name: replace(run, truncation=run.truncation and 99_999) for name, run in release.design.runs.items()}
         return right(session, replace(release, design=replace(release.design, runs=runs)))
 
-    monkeypatch.setattr(join, "join_recipe", untruncated)
+    monkeypatch.setattr(counts, "join_recipe", untruncated)
     deployment = phsafe_deployment(tmp_path, runs=FEW)
     stopped(deployment, "truncated_join", {"join_of_the_cef"})
     assert deployment.ledger == ()
