@@ -5,7 +5,7 @@ domains are those of the declaration and never depend on the values that occur.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -29,7 +29,6 @@ MOST_CELLS = 20_000_000
 """The maximal number of cells of one table; nobody reads a larger one."""
 
 R = TypeVar("R", bound=Release)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,27 +49,25 @@ class DeclaredTable:
     columns: Mapping[str, Column]
 
     def __post_init__(self) -> None:
-        for name in self.columns:
+        for name, column in self.columns.items():
             if name.casefold() in COLUMNS_OF_COUNTS:
                 raise ValueError(f"{self.name}: column {name} has a name that the tables of counts use themselves")
+            try:
+                column.domain_size  # noqa: B018 - the declaration may not list the values
+            except ValueError as error:
+                raise ValueError(f"{self.name}: column {name}: {error}") from None
         if self.size > MOST_CELLS:
             raise ValueError(f"{self.name}: {self.size:,} cells; at most {MOST_CELLS:,} are allowed")
 
     @cached_property
     def size(self) -> int:
         """The number of cells, computed without listing any."""
-        return prod(self._of(name, lambda column: column.domain_size) for name in self.columns)
+        return prod(column.domain_size for column in self.columns.values())
 
     @cached_property
     def domains(self) -> dict[str, Sequence[object]]:
         """By column, the values that may occur; null comes last if the column is nullable."""
-        return {name: self._of(name, Column.domain) for name in self.columns}
-
-    def _of(self, name: str, ask: Callable[[Column], T]) -> T:
-        try:
-            return ask(self.columns[name])
-        except ValueError as error:
-            raise ValueError(f"{self.name}: column {name}: {error}") from None
+        return {name: column.domain() for name, column in self.columns.items()}
 
     def cells(self) -> pa.Table:
         """Every cell once, in order: its number `cell`, and its value in each column of the table."""

@@ -7,12 +7,11 @@ The number of confidential records is not public, so nothing here looks at the r
 size of a dataset follows from the parameters of a generated one, and else from the planner.
 """
 
-import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from assets.cef.generated import GeneratedDeclaration
 from assets.cef.readers import MA1940_SIZES
@@ -65,6 +65,7 @@ class Machine:
 
     Attributes:
         cores: the cores that this process may use.
+        memory: the bytes of the machine, or of the container if that is less.
         reference_seconds: the duration of the reference work.
         free_home: the bytes that are free where the databases lie; without a bound if they are in a lake.
         free_published: the bytes that are free where the publications lie.
@@ -116,7 +117,6 @@ class Slopes:
 
     @property
     def largest(self) -> int:
-        """The records of the largest job."""
         return self.memory[-1][0]
 
     def memory_at(self, records: int) -> float:
@@ -256,14 +256,7 @@ def _warnings(expected: Expectation, machine: Machine, slopes: Slopes) -> Sequen
 @cache
 def measured_slopes() -> Mapping[str, Slopes]:
     """The slopes in `slopes.json`, by mechanism."""
-    return {name: read_slopes(record) for name, record in json.loads(SLOPES.read_text("utf-8")).items()}
-
-
-def read_slopes(record: Mapping[str, Any]) -> Slopes:
-    """The slopes of one kind of release, as the file has them."""
-    memory = tuple((records, float(peak)) for records, peak in record["memory"])
-    slopes = {name: Slope(**record[name]) for name in ("seconds", "warehouse", "published")}
-    return Slopes(record["cores"], record["reference_seconds"], memory=memory, in_pieces=record["in_pieces"], **slopes)
+    return TypeAdapter(dict[str, Slopes]).validate_json(SLOPES.read_bytes())
 
 
 def in_time(seconds: float) -> str:
@@ -331,9 +324,13 @@ def this_machine(home: Path, published: Path, *, in_lake: bool = False) -> Machi
         in_lake: whether the databases are in a lake, and not in that folder.
     """
     home, published = _nearest_existing(home), _nearest_existing(published)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # Without a limit, the file of a container has the word max; elsewhere there is no such file.
+    with suppress(OSError, ValueError):
+        memory = min(memory, int(_LIMIT_OF_CONTAINER.read_text()))
     return Machine(
-        _cores(),
-        _memory(),
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory,
         reference_seconds(),
         sys.maxsize if in_lake else shutil.disk_usage(home).free,
         shutil.disk_usage(published).free,
@@ -348,12 +345,9 @@ def reference_seconds() -> float:
     It sorts, hashes and loops, for a tenth of a second. What other programs use at the time is not counted, and the
     least of several times is taken, because they slow it down all the same.
     """
-    return min(_durations())
-
-
-def _durations() -> Iterator[float]:
     numbers = np.arange(_SORTED, dtype=np.int64) * 2_654_435_761 % (2**31 - 1)
     text = bytes(_HASHED)
+    durations = []
     for _ in range(_REPEATED):
         started = time.thread_time()
         np.sort(numbers)
@@ -361,21 +355,9 @@ def _durations() -> Iterator[float]:
         sums: dict[int, int] = {}
         for number in range(_LOOPED):
             sums[number & 1023] = sums.get(number & 1023, 0) + number
-        yield time.thread_time() - started
+        durations.append(time.thread_time() - started)
+    return min(durations)
 
 
 def _nearest_existing(folder: Path) -> Path:
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _memory() -> int:
-    """The memory of the machine, or of the container if that is less."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    # Without a limit, the file has the word max; elsewhere there is no such file.
-    with suppress(OSError, ValueError):
-        memory = min(memory, int(_LIMIT_OF_CONTAINER.read_text()))
-    return memory
