@@ -124,14 +124,10 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
 
     @final
     def own_gates(self) -> Sequence[Gate[R]]:
+        if not self.release.declaration.charges:
+            return [*self.counts_gates(), *self.further_gates()]
         return [
             *self.counts_gates(),
-            *(self._draw_gates() if self.release.declaration.charges else []),
-            *self.further_gates(),
-        ]
-
-    def _draw_gates(self) -> list[Gate[R]]:
-        return [
             Gate(
                 "counts_as_charged",
                 CHARGE,
@@ -150,6 +146,7 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
                 "The differences of measurements and exact counts fit the declared distribution (chi-square test).",
                 self._find_other_noise,
             ),
+            *self.further_gates(),
         ]
 
     def _find_other_counts(self, context: ReleaseContext[R]) -> list[str]:

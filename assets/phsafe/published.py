@@ -42,7 +42,17 @@ def published_tables(release: PHSafeRelease) -> list[PublishedTable]:
     return [
         *(_finished(release, SHELL[name]) for name in release.products),
         *(_measured(release, name) for name in list_measured_files(release.design)),
-        _parameters(release),
+        PublishedTable(
+            "parameters",
+            "Parameters and margins of error",
+            "The truncation, stability, budget, noise and margins of error of each run and level.",
+            release.public(PARAMETERS),
+            tuple(
+                PublishedColumn(name, kind, words, required=name not in NULLABLE)
+                for name, (kind, words) in PARAMETER_COLUMNS.items()
+            ),
+            ("run", "level"),
+        ),
     ]
 
 
@@ -121,18 +131,4 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
         ),
         ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", f"{name.upper()}_DATA_CELL"),
         delimiter=release.declaration.measurement_format.delimiter,
-    )
-
-
-def _parameters(release: PHSafeRelease) -> PublishedTable:
-    return PublishedTable(
-        "parameters",
-        "Parameters and margins of error",
-        "The truncation, stability, budget, noise and margins of error of each run and level.",
-        release.public(PARAMETERS),
-        tuple(
-            PublishedColumn(name, kind, words, required=name not in NULLABLE)
-            for name, (kind, words) in PARAMETER_COLUMNS.items()
-        ),
-        ("run", "level"),
     )

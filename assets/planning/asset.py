@@ -107,7 +107,9 @@ def plan_metadata(
         lines = {line.name: line for line in before.lines} if before else {}
         metadata["lines"] = _preview_lines(plan, lines)
     for curve in plan.curves:
-        metadata[curve.title] = picture(draw_curve(curve), _describe_curve(curve))
+        marked = "".join(f" {name}: {y:.4g} at {x:.4g}." for name, x, y in curve.marks[:_MARKS_IN_WORDS])
+        words = f"{curve.y} against {curve.x}, as {len(curve.series)} lines: {'; '.join(curve.series)}.{marked}"
+        metadata[curve.title] = picture(draw_curve(curve), words)
     metadata |= dict(plan.facts)
     metadata |= {title: preview(*cells) for title, cells in plan.tables.items()}
     return metadata | {"defs.yaml": one_click_away(f"```yaml\n{planned.text}```")}
@@ -168,12 +170,6 @@ def draw_curve(curve: Curve) -> bytes:
     else:
         axes.legend(loc="best", fontsize=10, **look)
     return png(figure)
-
-
-def _describe_curve(curve: Curve) -> str:
-    """A curve for those who do not see it."""
-    marked = "".join(f" {name}: {y:.4g} at {x:.4g}." for name, x, y in curve.marks[:_MARKS_IN_WORDS])
-    return f"{curve.y} against {curve.x}, as {len(curve.series)} lines: {'; '.join(curve.series)}.{marked}"
 
 
 def _preview_lines(plan: Plan, declared: Mapping[str, Line]) -> dg.MetadataValue:

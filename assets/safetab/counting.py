@@ -22,6 +22,7 @@ from assets.release.dataset import CEF
 from assets.release.stage import build_stage
 from assets.safetab.release import (
     AREA_COLUMNS,
+    COLUMNS_OF_GROUPS,
     ETHNICITY_CODE,
     REGIONS,
     SafeTabPRelease,
@@ -38,18 +39,15 @@ from resources.warehouse import Recipe, Session
 _REGION_TYPES = SQL("safetab/region_types", "SELECT DISTINCT region_type FROM {{ counts }}")
 
 COUNT_COLUMNS = {
-    "region_type": "Type of the region, such as TRACT",
-    "level": "1 for regional groups, 2 for detailed ones",
-    "region_id": "The region",
-    "iteration_code": "Race or ethnicity iteration",
+    **COLUMNS_OF_GROUPS,
     "cell": "Finest cell, from 0: sex by age, or type of household by tenure",
     "count": "Count",
 }
 
 REGION_COLUMNS = {
-    "region_type": "Type of the region, such as TRACT",
+    "region_type": COLUMNS_OF_GROUPS["region_type"],
     "number": "Number of the region within its type, from 0",
-    "region_id": "The region",
+    "region_id": COLUMNS_OF_GROUPS["region_id"],
 }
 
 

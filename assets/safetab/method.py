@@ -1,10 +1,9 @@
 """SafeTab-P as a method, and what it shares with SafeTab-H: how they fill in the hooks of charge, draw, gates and
 publication."""
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import dagster as dg
 
@@ -16,6 +15,7 @@ from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
 from assets.release.statement import Statement
+from assets.safetab import measurements
 from assets.safetab.counting import (
     COUNT_COLUMNS,
     build_regions,
@@ -24,19 +24,11 @@ from assets.safetab.counting import (
     require_regions,
 )
 from assets.safetab.gates import find_unlikely_noise, person_gates
-from assets.safetab.measurements import (
-    COLUMNS,
-    KeptCells,
-    measure_batches,
-    read_exact_batches,
-    read_stored_batches,
-    require_storable,
-    write_measurements,
-)
+from assets.safetab.measurements import KeptCells
 from assets.safetab.plan import parameter_tables, planned_lines, safetab_plan
 from assets.safetab.published import column_descriptions, person_products
 from assets.safetab.release import AREA_COLUMNS, COUNTS, REGIONS, SafeTabPRelease, SafeTabRelease
-from assets.safetab.statement import person_statement
+from assets.safetab.statement import safetab_statement
 from assets.safetab.tables import build_person_tables
 from assets.tabulation.asset import TABLES
 from mechanisms.design import LARGEST_BUDGET
@@ -58,6 +50,8 @@ class SafeTabMethod(BatchedCounts[R, B]):
     """A method that counts records by detailed race and ethnicity, in regions or groups that are public."""
 
     version = VERSION
+    counted_in: ClassVar[str]
+    """The stage, and its public table, that says where records are counted."""
     plan = release_hook(safetab_plan)
     plan_tables = release_hook(parameter_tables)
 
@@ -67,16 +61,6 @@ class SafeTabMethod(BatchedCounts[R, B]):
 
     def scale_budgets(self, factor: Fraction) -> Mapping[str, Any]:
         return {"budgets": {line.name: factor * line.budget for line in planned_lines(self.release)}, "moe": None}
-
-    @property
-    @abstractmethod
-    def counted_in(self) -> str:
-        """The stage, and its public table, that says where records are counted."""
-
-    @property
-    def groups(self) -> Table | None:
-        """The groups that are counted; None for all."""
-        return None
 
     def numbers(self, size: Size) -> int:
         """The population groups of all regions; Puerto Rico is among the places of the shared name."""
@@ -91,7 +75,7 @@ class SafeTabMethod(BatchedCounts[R, B]):
         )
 
     def counts_recipe(self, session: Session) -> Recipe:
-        return counts_recipe(session, self.release, self.groups)
+        return counts_recipe(session, self.release)
 
     def counts_version(self, session: Session, custody: Custody) -> str:
         return session.sorted_version(self.counts_table, self.release.version_key(custody))
@@ -110,16 +94,19 @@ class SafeTabMethod(BatchedCounts[R, B]):
         design = self.release.design
         return budget_facts(design, len(design.lines), "one record", "one record", "lines of the charge")
 
+    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
+        return safetab_statement(self.release, draw.inputs, output_version)
+
 
 class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
     mechanism = MECHANISM_P
     stages = (PLAN, REGIONS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PLAN, REGIONS)
     draw_follows = (REGIONS, COUNTS)
-    drawn_columns = COLUMNS
+    drawn_columns = measurements.COLUMNS
     counted_in = REGIONS
-    exact = session_hook(read_exact_batches)
-    stored = session_hook(read_stored_batches)
+    exact = session_hook(measurements.read_exact_batches)
+    stored = session_hook(measurements.read_stored_batches)
     further_gates = release_hook(person_gates)
     tables = release_hook(person_products)
 
@@ -140,7 +127,7 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
         """Refuse, before the charge, a run without regions, and more numbers than can be stored."""
         if session.columns(self.release.public(REGIONS)):
             require_regions(session, self.release)
-            require_storable(session, self.release)
+            measurements.require_storable(session, self.release)
 
     def query_names(self) -> Sequence[str]:
         return [line.label for line in self.release.design.measured]
@@ -150,10 +137,10 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
         return {}
 
     def store(self, session: Session, batches: Iterator[KeptCells]) -> None:
-        write_measurements(session, self.release, batches)
+        measurements.write_measurements(session, self.release, batches)
 
     def perturb(self, session: Session, key: bytes) -> Iterator[KeptCells]:
-        return measure_batches(session, self.release, StreamedNoise(self.release.design.measured, key))
+        return measurements.measure_batches(session, self.release, StreamedNoise(self.release.design.measured, key))
 
     def unlikely(self, pairs: Iterable[tuple[KeptCells, KeptCells]]) -> list[str]:
         return find_unlikely_noise(self.release, pairs)
@@ -179,6 +166,3 @@ totals that are hardly above zero are left out."""
                 [(kind, level, detail, f"{groups:,}") for kind, level, detail, groups in rows],
             )
         }
-
-    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
-        return person_statement(self.release, draw.inputs, output_version)

@@ -31,6 +31,12 @@ COUNTS, REGIONS, GROUPS, PARAMETERS = "counts", "regions", "population_groups", 
 """The tables, and the stages that make them: exact counts, the regions of SafeTab-P, the groups of SafeTab-H, and what
 follows from the declaration."""
 
+COLUMNS_OF_GROUPS = {
+    "region_type": "Type of the region, such as TRACT",
+    "level": "Level of the iteration: 1 regional, 2 detailed",
+    "region_id": "Code of the region",
+    "iteration_code": "Characteristic iteration",
+}
 
 ETHNICITY_CODE = "QSPAN"
 AREA_COLUMNS = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "PLACEFP", "AIANNHCE")

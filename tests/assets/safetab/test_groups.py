@@ -8,7 +8,7 @@ import pytest
 
 from assets.release.release import DeclarationError
 from assets.safetab.counting import RecordsError, require_regions
-from assets.safetab.groups import groups_recipe
+from assets.safetab.household_method import groups_recipe
 from assets.safetab.measurements import require_storable
 from assets.safetab.release import GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease
 from resources.statements import Zone

@@ -22,8 +22,7 @@ from assets.release.release import Release
 from assets.safetab import measurements
 from assets.safetab.counting import regions_recipe
 from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
-from assets.safetab.groups import groups_recipe
-from assets.safetab.household_method import SafeTabHMethod
+from assets.safetab.household_method import SafeTabHMethod, groups_recipe
 from assets.safetab.method import SafeTabPMethod
 from assets.safetab.published import household_products, person_products
 from assets.safetab.release import COUNTS, GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease
