@@ -57,7 +57,6 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
 
     @property
     def counts_table(self) -> Table:
-        """The confidential table of the exact counts."""
         return self.release.confidential(self.counts_stage)
 
     @abstractmethod

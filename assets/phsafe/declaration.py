@@ -4,13 +4,12 @@ What a design must satisfy is in `mechanisms.phsafe.design`; what it must satisf
 `assets.phsafe.release`.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import AfterValidator, Field, Tag, WithJsonSchema
 
-from assets.measurement.declaration import Definition, State
+from assets.measurement.declaration import PRODUCTION_OR_OWN, Definition, Production, State
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import require_distinct_products
@@ -56,14 +55,7 @@ class RunDeclaration(Part):
     )
 
 
-def _kind_of_runs(value: object) -> str:
-    return "runs" if isinstance(value, Mapping) else "production"
-
-
-Runs = Annotated[
-    Annotated[Literal["production"], Tag("production")] | Annotated[dict[str, RunDeclaration], Tag("runs")],
-    Discriminator(_kind_of_runs),
-]
+Runs = Annotated[Production | Annotated[dict[str, RunDeclaration], Tag("own")], PRODUCTION_OR_OWN]
 
 
 class PHSafeDeclaration(ReleaseDeclaration):

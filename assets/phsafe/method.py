@@ -200,7 +200,6 @@ from them."""
 
 
 def _find_out_of_order(tables: Mapping[Table, str], context: ReleaseContext[PHSafeRelease]) -> list[str]:
-    """The problems of tables of estimates, each with its words."""
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for table, words in tables.items():

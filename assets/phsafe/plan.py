@@ -75,7 +75,6 @@ PLACES_OF_EPSILON = 4
 
 
 def phsafe_plan(release: PHSafeRelease) -> Plan:
-    """What the release would charge, and how exact its counts would be."""
     design = release.design
     facts = format_totals(design, release.declaration.delta)
     if not release.declaration.private:
@@ -167,7 +166,6 @@ def _curve(design: PHSafeDesign) -> Curve:
 
 
 def parameter_tables(release: PHSafeRelease) -> dict[Table, pa.Table]:
-    """The content of both tables, from the design."""
     tables = {
         PARAMETERS: (PARAMETER_COLUMNS, parameters(release.design)),
         PLANNING: (PLANNING_COLUMNS, grid(release.design)),

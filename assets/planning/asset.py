@@ -116,14 +116,12 @@ def plan_metadata(
 
 
 def format_total(plan: Plan) -> str:
-    """The charge of a plan, as a reader sees it."""
     if plan.loss is None:
         return "nothing, or not known without the records; see below"
     return f"{'at most ' if plan.is_bound else ''}{format_exactly(plan.loss)}"
 
 
 def format_lines(plan: Plan) -> Cells:
-    """The lines, as a reader sees them."""
     return ["line", "budget", "σ", "90% margin"], [
         [line.name, f"{float(line.budget):.6g}", f"{line.standard_error:,.2f}", f"±{line.margin:,.6g}"]
         for line in plan.lines

@@ -37,6 +37,8 @@ from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
 
 _REGION_TYPES = SQL("safetab/region_types", "SELECT DISTINCT region_type FROM {{ counts }}")
+_OTHERS = SQL("safetab/other_states", "SELECT count(*) FROM {{ units }} WHERE TABBLKST NOT IN (SELECT unnest($states))")
+_IN_ORDER = SQL("safetab/in_order", "SELECT region_type, region_id FROM {{ regions }} ORDER BY region_type, number")
 
 COUNT_COLUMNS = {
     **COLUMNS_OF_GROUPS,
@@ -80,10 +82,9 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
     areas, area_regions, regions = _stage_regions(session, release)
     answers = session.stage("answers", "safetab/answers", **read)
     races = [code for code in read["codes"] if code != ETHNICITY_CODE]
-    answer_members = session.stage(
-        "answer_members", "safetab/answer_members", answers=answers, races=races, memberships=memberships
+    answer_sets = session.stage(
+        "answer_sets", "safetab/answer_sets", answers=answers, races=races, memberships=memberships
     )
-    answer_sets = session.stage("answer_sets", "safetab/answer_sets", answer_members=answer_members)
     sets = session.stage("sets", "safetab/sets", answer_sets=answer_sets)
     names = {"regions": regions, "members": members, "area_regions": area_regions, "sets": sets, "groups": groups}
     of_areas = {"areas": areas, "key": dataset.units.key, "columns": AREA_COLUMNS}
@@ -116,21 +117,23 @@ def regions_recipe(session: Session, release: SafeTabRelease) -> Recipe:
     `region_id`; the others are VARCHAR. Rows are in the order of the draw.
     """
     _, area_regions, _ = _stage_regions(session, release)
-    return (
-        "safetab/regions",
-        {"region_types": [str(region_type) for region_type in _levels(release)]},
-        {"area_regions": area_regions},
-    )
+    types = {"region_types": [str(region_type) for region_type in _levels(release)]}
+    return "safetab/regions", types, {"area_regions": area_regions}
 
 
 def build_regions(release: SafeTabPRelease) -> dg.AssetsDefinition:
     table = release.public(REGIONS)
 
     def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
-        return {
-            **public_table_metadata(session, table),
-            "regions by type": preview(["region type", "regions", "groups"], _count_groups(session, release)),
-        }
+        iterations: Counter[RegionType] = Counter()
+        for line in release.design.measured:
+            iterations[line.region_type] += len(release.universe_of(line))
+        rows = [
+            (region_type.value, f"{len(regions):,}", f"{len(regions) * iterations[region_type]:,}")
+            for region_type, regions in read_regions(session, release).items()
+        ]
+        shown = {"regions by type": preview(["region type", "regions", "groups"], rows)}
+        return {**public_table_metadata(session, table), **shown}
 
     return build_stage(
         release,
@@ -149,7 +152,7 @@ def build_regions(release: SafeTabPRelease) -> dg.AssetsDefinition:
 def read_regions(session: Session, release: SafeTabPRelease) -> dict[RegionType, list[str]]:
     """The regions of each measured type in order, from the public table."""
     region_ids: dict[RegionType, list[str]] = {region_type: [] for region_type, _ in release.pairs}
-    for region_type, region_id in session.rows("safetab/regions_in_order", regions=release.public(REGIONS)):
+    for region_type, region_id in session.rows(_IN_ORDER, regions=release.public(REGIONS)):
         region_ids[RegionType(region_type)].append(region_id)
     return region_ids
 
@@ -162,17 +165,6 @@ def require_regions(session: Session, release: SafeTabPRelease) -> None:
             f"{release.schema}: states: {release.dataset.name} has no unit in a state of the {run} run, so that "
             "nothing would be measured there; check the states, the budgets and the files of the dataset"
         )
-
-
-def _count_groups(session: Session, release: SafeTabPRelease) -> list[tuple[str, str, str]]:
-    """Each measured type with the numbers of its regions and of its groups, of both levels."""
-    iterations: Counter[RegionType] = Counter()
-    for line in release.design.measured:
-        iterations[line.region_type] += len(release.universe_of(line))
-    return [
-        (region_type.value, f"{len(regions):,}", f"{len(regions) * iterations[region_type]:,}")
-        for region_type, regions in read_regions(session, release).items()
-    ]
 
 
 def require_countable_records(session: Session, release: SafeTabRelease) -> None:
@@ -196,7 +188,7 @@ def require_countable_records(session: Session, release: SafeTabRelease) -> None
     ]
     within_us = [state for state in release.design.states if state != PUERTO_RICO]
     if dataset.units.key == BLOCK and within_us:
-        (blocks,) = session.row("safetab/other_states", {"states": [*within_us, PUERTO_RICO]}, units=read["units"])
+        (blocks,) = session.row(_OTHERS, {"states": [*within_us, PUERTO_RICO]}, units=read["units"])
         if blocks:
             problems.append(
                 f"units: TABBLKST: a block lies in none of the declared states: {format_count(blocks, 'block')}"
@@ -235,11 +227,8 @@ def _levels(release: SafeTabRelease) -> Mapping[RegionType, list[int]]:
 
 def _stage_regions(session: Session, release: SafeTabRelease) -> tuple[Fragment, Fragment, Fragment]:
     """The areas of the units, the regions that each area lies in, and the regions with their numbers."""
-    types, states = (
-        {"region_types": [str(region_type) for region_type in _levels(release)]},
-        {"states": list(release.design.states)},
-    )
-    units = release.dataset.cef_tables()[0]
+    types = {"region_types": [str(region_type) for region_type in _levels(release)]}
+    states, units = {"states": list(release.design.states)}, release.dataset.cef_tables()[0]
     areas = session.stage("areas", "safetab/areas", states, units=units, columns=AREA_COLUMNS)
     area_regions = session.stage("area_regions", "safetab/area_regions", types, areas=areas)
     return areas, area_regions, session.stage("regions", "safetab/regions", types, area_regions=area_regions)

@@ -31,8 +31,7 @@ from assets.release.release import Release
 from assets.release.seal import SealError, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage
 from assets.safetab.counting import COUNT_COLUMNS, counts_recipe, require_households_in_groups
-from assets.safetab.gates import find_farthest
-from assets.safetab.method import SafeTabMethod, SafeTabPMethod
+from assets.safetab.method import SafeTabMethod, SafeTabPMethod, find_farthest
 from assets.safetab.published import column_descriptions, household_products
 from assets.safetab.release import COLUMNS_OF_GROUPS, COUNTS, GROUPS, SafeTabHRelease
 from assets.safetab.tables import T1, build_household_tables, household_table_recipes, measured_tables, name_product

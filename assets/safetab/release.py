@@ -46,8 +46,6 @@ _CODES = (*RACE_CODES, ETHNICITY_CODE)
 
 
 class Counted(StrEnum):
-    """What a release counts."""
-
     PERSONS = "persons"
     HOUSEHOLDS = "households"
 

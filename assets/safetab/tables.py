@@ -170,18 +170,15 @@ def list_errors(
 
 
 def measured_tables(release: SafeTabHRelease) -> dict[str, tuple[HouseholdTable, ...]]:
-    """By family."""
     families = {line.family for line in release.design.measured}
     return {family: tables for family, tables in HOUSEHOLD_TABLES.items() if family in families}
 
 
 def name_product(table: HouseholdTable) -> str:
-    """The name of a table in the production layout among the published tables."""
     return table.name.lower()
 
 
 def name_cell_column(table: HouseholdTable) -> str:
-    """The column of a table in the production layout that has the cells."""
     return f"{table.family}_DATA_CELL"
 
 
