@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assets.measurement.batches import Batch, BatchedCounts, find_gap
-from assets.measurement.method import MEASUREMENTS, GridError
+from assets.measurement.method import MEASUREMENTS, Batch, BatchedCounts, GridError, find_gap
 from assets.release.columns import ARROW, Column
 from assets.release.dataset import Size
 from assets.release.gate import Gate, ReleaseContext
@@ -33,7 +32,8 @@ from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteL
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Recipe, Session
 
-_IN_ORDER = SQL("measurement/in_order", "FROM {{ table }} ORDER BY draw_order")
+IN_ORDER = SQL("measurement/in_order", "FROM {{ table }} ORDER BY draw_order")
+"""Counts or measurements in the order of the draw."""
 
 NOISE_NAMES = {Noise.GAUSSIAN: "Discrete Gaussian", Noise.LAPLACE: "Discrete Laplace"}
 
@@ -184,7 +184,7 @@ class GridCounts(BatchedCounts[R, Batch]):
     def store(self, session: Session, batches: Iterator[Batch]) -> None:
         counts = pa.concat_arrays([pa.array(batch.values) for batch in batches])
         table = session.register("drawn", self._with_noise(self.grid.append_column(_COUNT, counts)))
-        session.create(self.measurements_table, _IN_ORDER, table=table)
+        session.create(self.measurements_table, IN_ORDER, table=table)
 
     def slices(self, cells: pa.Table) -> Iterator[tuple[Query, pa.Table]]:
         """Cut a table in the order of the draw into its queries."""
@@ -222,7 +222,7 @@ class GridCounts(BatchedCounts[R, Batch]):
         )
 
     def _read(self, session: Session, table: Table, expected: pa.Table) -> pa.Table:
-        cells, name = in_order(session, table), self.release.schema
+        cells, name = session.arrow(IN_ORDER, table=table), self.release.schema
         if sorted(cells.column_names) != sorted([*expected.column_names, _COUNT]):
             raise GridError(f"{name}: the columns are not {', '.join([*expected.column_names, _COUNT])}")
         if cells.schema.field(_COUNT).type != pa.int64():
@@ -242,11 +242,6 @@ class GridCounts(BatchedCounts[R, Batch]):
             if wrong:
                 raise GridError(f"{name}: cells whose {column} is not as declared: {wrong:,}")
         return cells
-
-
-def in_order(session: Session, table: Table) -> pa.Table:
-    """Counts or measurements in the order of the draw."""
-    return session.arrow(_IN_ORDER, table=table)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from assets.release.dataset import CEF
 from assets.release.stage import build_stage
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.runs import RUNS, Iterated
-from resources.statements import Table
+from resources.statements import SQL, Table
 from resources.warehouse import Recipe, Session
 
 JOINED, REPORT = "truncated_join", "truncation_report"
@@ -25,6 +25,9 @@ _CODES = {
     Iterated.PERSON: ("CENRACE", "CENHISP"),
     Iterated.NOBODY: (),
 }
+
+_REPEATED = SQL("phsafe/repeated_units", "{% include 'phsafe/units_by_key.sql' %} HAVING count(*) > 1")
+"""The keys shared by several units of the states, with the number of such units in each run's universe."""
 
 _CELLS = pa.schema(
     [
@@ -78,7 +81,7 @@ def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
     }
     if names["truncation"]:
         names["crowded"] = session.stage("crowded_units", "phsafe/crowded_units", **names)
-        names["repeated"] = session.stage("repeated_units", "phsafe/repeated_units", states, **names)
+        names["repeated"] = session.stage("repeated_units", _REPEATED, states, **names)
     return "phsafe/joined_counts", states, names
 
 

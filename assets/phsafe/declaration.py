@@ -4,7 +4,6 @@ What a design must satisfy is in `mechanisms.phsafe.design`; what it must satisf
 `assets.phsafe.release`.
 """
 
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Tag, WithJsonSchema
@@ -21,19 +20,6 @@ from mechanisms.phsafe.estimation import Interval
 
 Product = Literal["PH1", "PH2", "PH3", "PH4", "PH5", "PH6", "PH7", "PH8"]
 """A finished table."""
-
-
-class MeasurementFormat(StrEnum):
-    """How the files of measurements separate their columns."""
-
-    COMMA = "comma"
-    PIPE = "pipe"
-    """As the production system of the Census Bureau does."""
-
-    @property
-    def delimiter(self) -> str:
-        return "," if self is MeasurementFormat.COMMA else "|"
-
 
 Truncation = Annotated[
     int | None, Field(strict=True, ge=1), WithJsonSchema({"type": "integer", "minimum": 1, "title": "Truncation"})
@@ -81,8 +67,8 @@ class PHSafeDeclaration(ReleaseDeclaration):
         Interval.SHORTEST,
         description="The 90% credible interval of counts: shortest, or equal_tailed, which rarely contains 0.",
     )
-    measurement_format: MeasurementFormat = Field(
-        MeasurementFormat.COMMA,
+    measurement_format: Literal["comma", "pipe"] = Field(
+        "comma",
         description="comma: the files of measurements are comma-separated like all others; pipe: their columns are "
         "separated by |, as in the files of the production system.",
     )

@@ -20,19 +20,18 @@ _NOT_ADDING_UP = (
     "nation, iterations not to the total population, and the same quantity may differ between tables."
 )
 
+# How the intervals of counts and of averages are made, as the data dictionary says it.
 COUNTS = {
     Interval.SHORTEST: "The shortest set of counts with a posterior probability of 0.902, given the noisy count and "
     "its noise, if all counts from 0 up are equally likely before.",
     Interval.EQUAL_TAILED: "The counts between the posterior quantiles 0.05 and 0.95, given the noisy count and its "
     "noise, if all counts from 0 up are equally likely before.",
 }
-"""How the intervals of counts are made, as the data dictionary says it."""
 
 AVERAGES = (
     "All plausible averages that are compatible with the two noisy counts: those whose line comes within 1.645 "
     "standard deviations of them."
 )
-"""How the intervals of averages are made."""
 
 _REGION_TYPES = {"USA": "The nation: all states of the release", "STATE": "A state or its equivalent"}
 
@@ -130,5 +129,5 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
             PublishedColumn("VARIANCE", "decimal", "Exact variance of the noise, to 18 decimals"),
         ),
         ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", f"{name.upper()}_DATA_CELL"),
-        delimiter=release.declaration.measurement_format.delimiter,
+        delimiter="|" if release.declaration.measurement_format == "pipe" else ",",
     )

@@ -7,7 +7,6 @@ each population group; `mechanisms.phsafe.estimation` and `averages` compute the
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Self
 
 import dagster as dg
 import numpy as np
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from assets.conventions import StageKind, named, preview
-from assets.measurement.grid import GridCounts, Query
+from assets.measurement.grid import GridCounts
 from assets.measurement.method import COUNTS, MEASUREMENTS
 from assets.phsafe.release import PHSafeRelease
 from assets.release.published import ERRORS, ESTIMATE, LOWER, STANDARD_ERROR, UPPER
@@ -125,7 +124,9 @@ def estimate_tables(method: GridCounts[PHSafeRelease], session: Session) -> pa.T
     release, slices = method.release, method.slices(method.read_measurements(session))
     measured: dict[Level, dict[str, _Measurements]] = {level: {} for level in LEVELS}
     for (run, level, _), (query, part) in zip(release.design.released, slices, strict=True):
-        measured[level][run.name] = _Measurements.of(run, query, part)
+        groups = part.take(np.arange(0, len(part), len(run.cells)))
+        counts = part["count"].to_numpy().reshape(-1, len(run.cells))
+        measured[level][run.name] = _Measurements(run, groups, counts, float(query.variance))
     rows = [
         _estimate_cell(release, shell, level, cell, measured[level])
         for shell in (SHELL[name] for name in release.products)
@@ -144,12 +145,6 @@ class _Measurements:
     groups: pa.Table
     counts: NDArray[np.int64]
     variance: float
-
-    @classmethod
-    def of(cls, run: Run, query: Query, part: pa.Table) -> Self:
-        firsts = pa.array(np.arange(0, len(part), len(run.cells)))
-        groups = part.select(["region_type", "region_id", "iteration_code"]).take(firsts)
-        return cls(run, groups, part["count"].to_numpy().reshape(-1, len(run.cells)), float(query.variance))
 
     def add_up(self, part: Part) -> tuple[NDArray[np.int64], float]:
         """The sums of cells in every group, shape (groups,), and the variance of their noise."""
@@ -176,7 +171,7 @@ def _estimate_cell(
         {
             "table_name": pa.repeat(shell.name, len(noisy)),
             "level": pa.repeat(level.name, len(noisy)),
-            **{name: counted.groups[name] for name in counted.groups.column_names},
+            **{name: counted.groups[name] for name in ("region_type", "region_id", "iteration_code")},
             "cell": pa.repeat(pa.scalar(cell.number, pa.int64()), len(noisy)),
             ESTIMATE: _hundredths(numbers.estimate),
             STANDARD_ERROR: deviation,

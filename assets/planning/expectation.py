@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -135,15 +135,11 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a job is expected to take on a machine.
+    """What a job is expected to take on a machine, measured as in `Slopes`.
 
     Attributes:
         records: the records of the CEF.
         numbers: the numbers that are measured with noise.
-        seconds: the duration.
-        memory: bytes of all processes together at their peak.
-        warehouse: the most bytes of the databases and of what is spilled.
-        published: the bytes of the publication.
         memory_is_least: whether no job with so many records was measured, so that it may take more memory.
         warnings: what the machine has too little of, and what is uncertain, as sentences.
     """
@@ -214,7 +210,7 @@ def expectation(
         measured.published.at(size.records, numbers),
         memory_is_least=size.records > measured.largest,
     )
-    return replace(expected, warnings=tuple(_warnings(expected, machine, measured)))
+    return replace(expected, warnings=tuple(_warn(expected, machine, measured)))
 
 
 def format_expectation(method: Method[Any, Any, Any], records: int | None, machine: Machine) -> dict[str, str]:
@@ -225,10 +221,9 @@ def format_expectation(method: Method[Any, Any, Any], records: int | None, machi
         return {"expected time": str(error)}
 
 
-def _warnings(expected: Expectation, machine: Machine, slopes: Slopes) -> Sequence[str]:
-    warnings = []
+def _warn(expected: Expectation, machine: Machine, slopes: Slopes) -> Iterator[str]:
     if expected.memory > machine.memory:
-        warnings.append(
+        yield (
             f"This machine has {in_bytes(machine.memory)} of memory, which is less than the "
             f"{in_bytes(expected.memory)} expected."
         )
@@ -238,19 +233,16 @@ def _warnings(expected: Expectation, machine: Machine, slopes: Slopes) -> Sequen
     ]
     if machine.one_disk:
         disks = [("the warehouse and the publications", machine.free_home, expected.warehouse + expected.published)]
-    warnings += [
-        f"The disk of {place} has {in_bytes(free)} left, which is less than the {in_bytes(needed)} expected."
-        for place, free, needed in disks
-        if needed > free
-    ]
+    for place, free, needed in disks:
+        if needed > free:
+            yield f"The disk of {place} has {in_bytes(free)} left, which is less than the {in_bytes(needed)} expected."
     if machine.cores < slopes.cores:
-        warnings.append(f"The times were measured on {slopes.cores} cores, and this machine has {machine.cores}.")
+        yield f"The times were measured on {slopes.cores} cores, and this machine has {machine.cores}."
     if expected.records > _FAR * slopes.largest:
-        warnings.append(
+        yield (
             f"This is {expected.records / slopes.largest:,.0f} times the {slopes.largest:,} records of the largest job "
             "that was measured."
         )
-    return warnings
 
 
 @cache
@@ -303,11 +295,7 @@ def expected_size(dataset: DatasetDeclaration, records: int | None = None) -> Si
 
 
 def like_2020(persons: int) -> Size:
-    """The size of a census in which there are as many housing units and places for each person as in 2020.
-
-    Args:
-        persons: the number of persons, at least 1.
-    """
+    """The size of a census of 1 or more persons, with as many housing units and places for each person as in 2020."""
 
     def share(number: int) -> int:
         return max(1, -(-number * persons // _PERSONS_2020))
@@ -316,11 +304,9 @@ def like_2020(persons: int) -> Size:
 
 
 def this_machine(home: Path, published: Path, *, in_lake: bool = False) -> Machine:
-    """This machine.
+    """This machine, with the folders of the databases and of the publications, which need not exist yet.
 
     Args:
-        home: the folder of the databases; it need not exist yet.
-        published: the same of the publications.
         in_lake: whether the databases are in a lake, and not in that folder.
     """
     home, published = _nearest_existing(home), _nearest_existing(published)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import Field, Tag
+from pydantic import Field, StrictInt, Tag
 
 from assets.measurement.declaration import PRODUCTION_OR_OWN, Definition, Production, State
 from assets.release.dataset import DatasetDeclaration
@@ -31,9 +31,8 @@ from mechanisms.safetab.production import (
     ZERO_SUPPRESSION_CHANCE,
 )
 
-Threshold = Annotated[int, Field(strict=True)]
 Budgets = Annotated[Production | Annotated[dict[str, Budget], Tag("own")], PRODUCTION_OR_OWN]
-Thresholds = Annotated[Production | Annotated[dict[str, list[Threshold]], Tag("own")], PRODUCTION_OR_OWN]
+Thresholds = Annotated[Production | Annotated[dict[str, list[StrictInt]], Tag("own")], PRODUCTION_OR_OWN]
 
 _BUDGETS = (
     "production: those of the 2020 Census. Otherwise by line, such as {example}: ρ, or ε with noise: pure, for one "

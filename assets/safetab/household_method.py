@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 
 from assets.conventions import StageKind, preview, public_table_metadata, table_schema
 from assets.gates.shared import count_problem, differing_table
-from assets.measurement.batches import Batch
-from assets.measurement.method import MEASUREMENTS, GridError, build_counts, parameters_gate
+from assets.measurement.method import MEASUREMENTS, Batch, GridError, build_counts, parameters_gate
 from assets.publication.asset import publication_problems
 from assets.publication.signature import identity
 from assets.release.contents import read_basis

@@ -91,7 +91,7 @@ def _read_rows(folder: Path, file: str) -> list[list[str]]:
         raise ListsError(f"{file}: the file is not UTF-8 text") from None
     # Only these two end a line; a name may contain any other separator of Unicode.
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    if not lines or lines[0] != "|".join(fields):
+    if lines[0] != "|".join(fields):
         raise ListsError(f"{file}: the first line must be {'|'.join(fields)}")
     rows = [line.split("|") for line in lines[1:]]
     if not rows:

@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.measurement.batches import Batch
-from assets.measurement.method import MEASUREMENTS, GridError
+from assets.measurement.method import MEASUREMENTS, Batch, GridError
 from assets.safetab.counting import read_regions
 from assets.safetab.release import COLUMNS_OF_GROUPS, COUNTS, REGIONS, SafeTabPRelease
 from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block

@@ -11,8 +11,7 @@ import numpy as np
 
 from assets.conventions import preview
 from assets.gates.shared import count_problem, differing_table
-from assets.measurement.batches import Batch, BatchedCounts
-from assets.measurement.method import MEASUREMENTS, budget_facts, build_counts, parameters_gate
+from assets.measurement.method import MEASUREMENTS, Batch, BatchedCounts, budget_facts, build_counts, parameters_gate
 from assets.planning.lines import budgets_for_margins
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs

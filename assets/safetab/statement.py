@@ -46,7 +46,13 @@ def safetab_statement(release: SafeTabRelease, inputs: Inputs, output_version: s
         mechanism=PROSE(f"mechanism of {release.counted}"),
         mechanism_version=str(VERSION),
         method=PROSE(f"method of {release.counted}"),
-        parameters=(*_parameters(release), *detail),
+        parameters=(
+            Parameter("States", tuple(STATES[state] for state in design.states)),
+            Parameter("Noise", NOISE_NAMES[design.noise], PROSE("Noise")),
+            Parameter("Iterations", _iterations(release), PROSE("Iterations")),
+            Parameter("Groups of one record", _stabilities(release), PROSE("Groups of one record", design=design)),
+            *detail,
+        ),
         loss_source=PROSE(f"loss source, {design.noise.value}"),
         accuracy=_accuracy(release, not_covered),
         data_versions=(
@@ -104,16 +110,6 @@ def _accuracy(release: SafeTabRelease, not_covered: str) -> Accuracy:
 
 
 _LEVEL_WORDS = dict(zip(LEVELS, ("regional", "detailed"), strict=True))
-
-
-def _parameters(release: SafeTabRelease) -> tuple[Parameter, ...]:
-    design = release.design
-    return (
-        Parameter("States", tuple(STATES[state] for state in design.states)),
-        Parameter("Noise", NOISE_NAMES[design.noise], PROSE("Noise")),
-        Parameter("Iterations", _iterations(release), PROSE("Iterations")),
-        Parameter("Groups of one record", _stabilities(release), PROSE("Groups of one record", design=design)),
-    )
 
 
 def _iterations(release: SafeTabRelease) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from assets.charge import drawing
 from assets.gates.shared import all_gates
-from assets.measurement.batches import Batch
-from assets.measurement.grid import GridCounts, in_order
+from assets.measurement.grid import IN_ORDER, GridCounts
+from assets.measurement.method import Batch
 from assets.phsafe import counts
 from assets.phsafe import method as phsafe_method
 from assets.phsafe.method import PHSafeMethod
@@ -388,7 +388,7 @@ right_store = GridCounts.store
 def store_one_variance(method: PHSafeMethod, session: Session, batches: Iterator[Batch]) -> None:
     """All measurements state the variance of the first."""
     right_store(method, session, batches)
-    table = in_order(session, method.measurements_table)
+    table = session.arrow(IN_ORDER, table=method.measurements_table)
     place = table.schema.get_field_index("variance")
     table = table.set_column(place, "variance", pa.chunked_array([pa.repeat(table["variance"][0], len(table))]))
     session.create(method.measurements_table, "warehouse/all", source=session.register("wrong", table))
