@@ -18,8 +18,8 @@ import dagster as dg
 import numpy as np
 
 from assets.cef.synthetic import SyntheticCensusDeclaration
+from assets.phsafe.counts import JOINED, join_recipe, write_report
 from assets.phsafe.declaration import PHSafeDeclaration
-from assets.phsafe.join import JOINED, join_recipe, write_report
 from assets.phsafe.method import PHSafeMethod
 from assets.release.contents import compute_basis
 from assets.release.seal import seal_stage

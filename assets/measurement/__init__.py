@@ -1,7 +1,5 @@
 """The shared part of all mechanisms that add noise to exact confidential counts.
 
 - `method`: the pattern: count, publish a keyed version, charge, add noise, check; and the asset of the exact counts.
-- `batches`: the draw of counts in batches, one after the other.
 - `grid`: counts that fit into one table whose cells follow from the declaration.
-- `declared`: tables whose cells are the combinations of values of declared columns.
 """

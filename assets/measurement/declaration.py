@@ -1,10 +1,11 @@
-"""What the declarations of noisy counts share: types of fields for the definition of DP and for states."""
+"""What the declarations of noisy counts share: types of fields for the definition of DP, for states, and for values
+of the 2020 Census or of the release's own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from assets.release.release import Release
 from mechanisms.noise import Noise
@@ -18,8 +19,13 @@ class Definition(StrEnum):
 
     @property
     def noise(self) -> Noise:
-        """Discrete Gaussian or discrete Laplace."""
         return Noise.GAUSSIAN if self is Definition.ZCDP else Noise.LAPLACE
+
+
+Production = Annotated[Literal["production"], Tag("production")]
+
+PRODUCTION_OR_OWN = Discriminator(lambda value: "own" if isinstance(value, Mapping) else "production")
+"""Between `Production` and a mapping with the tag `own`."""
 
 
 def _state(value: object) -> object:

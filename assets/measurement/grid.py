@@ -1,7 +1,8 @@
 """Noisy counts that fit into one table, whose cells and their order follow from the declaration alone.
 
 The cells must not depend on the values that occur, because the list of cells would then reveal something about the
-records.
+records. `GridCounts` is for any such cells; `DeclaredCounts`, for tables whose cells are all combinations of the values
+that the dataset's declaration allows.
 """
 
 import json
@@ -11,26 +12,34 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cached_property
 from hashlib import sha256
+from math import prod
 from typing import Any, TypeVar, final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assets.measurement.batches import Batch, BatchedCounts, find_gap
-from assets.measurement.method import MEASUREMENTS, GridError
+from assets.measurement.method import MEASUREMENTS, Batch, BatchedCounts, GridError, find_gap
+from assets.release.columns import ARROW, Column
 from assets.release.dataset import Size
 from assets.release.gate import Gate, ReleaseContext
+from assets.release.names import COLUMNS_OF_COUNTS
 from assets.release.release import Release
+from assets.release.stage import Recipes
+from assets.tabulation.asset import tables_gate
+from mechanisms.noise import Noise
 from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution, Perturbation
 from resources.statements import SQL, Table, Zone
-from resources.warehouse import Session
+from resources.warehouse import Recipe, Session
 
-_IN_ORDER = SQL("measurement/in_order", "FROM {{ table }} ORDER BY draw_order")
+IN_ORDER = SQL("measurement/in_order", "FROM {{ table }} ORDER BY draw_order")
+"""Counts or measurements in the order of the draw."""
+
+NOISE_NAMES = {Noise.GAUSSIAN: "Discrete Gaussian", Noise.LAPLACE: "Discrete Laplace"}
 
 DISTRIBUTIONS = {
-    DiscreteGaussian: "Discrete Gaussian",
-    DiscreteLaplace: "Discrete Laplace",
+    DiscreteGaussian: NOISE_NAMES[Noise.GAUSSIAN],
+    DiscreteLaplace: NOISE_NAMES[Noise.LAPLACE],
     CappedLaplace: "Capped discrete Laplace",
 }
 
@@ -41,6 +50,9 @@ VARIANCE = pa.decimal128(38, PLACES)
 
 LARGEST_VARIANCE = 10**19
 """The largest variance that can be stored with 18 decimals; 64-bit integers then hold every draw."""
+
+MOST_CELLS = 20_000_000
+"""The maximal number of cells of one table; nobody reads a larger one."""
 
 _ORDER, _COUNT = "draw_order", "count"
 
@@ -172,7 +184,7 @@ class GridCounts(BatchedCounts[R, Batch]):
     def store(self, session: Session, batches: Iterator[Batch]) -> None:
         counts = pa.concat_arrays([pa.array(batch.values) for batch in batches])
         table = session.register("drawn", self._with_noise(self.grid.append_column(_COUNT, counts)))
-        session.create(self.measurements_table, _IN_ORDER, table=table)
+        session.create(self.measurements_table, IN_ORDER, table=table)
 
     def slices(self, cells: pa.Table) -> Iterator[tuple[Query, pa.Table]]:
         """Cut a table in the order of the draw into its queries."""
@@ -210,7 +222,7 @@ class GridCounts(BatchedCounts[R, Batch]):
         )
 
     def _read(self, session: Session, table: Table, expected: pa.Table) -> pa.Table:
-        cells, name = in_order(session, table), self.release.schema
+        cells, name = session.arrow(IN_ORDER, table=table), self.release.schema
         if sorted(cells.column_names) != sorted([*expected.column_names, _COUNT]):
             raise GridError(f"{name}: the columns are not {', '.join([*expected.column_names, _COUNT])}")
         if cells.schema.field(_COUNT).type != pa.int64():
@@ -232,6 +244,119 @@ class GridCounts(BatchedCounts[R, Batch]):
         return cells
 
 
-def in_order(session: Session, table: Table) -> pa.Table:
-    """Counts or measurements in the order of the draw."""
-    return session.arrow(_IN_ORDER, table=table)
+@dataclass(frozen=True)
+class DeclaredTable:
+    """A table of counts over declared columns.
+
+    Its cells are numbered from 0 in the order of the columns' domains; the last column varies fastest.
+
+    Attributes:
+        records: the table of the CEF whose records are counted.
+        columns: the columns it is tabulated by, with their declarations.
+
+    Raises:
+        ValueError: if the declaration of a column does not list its values, or there are over 20 million cells; the
+            message names the table, the column and the rule.
+    """
+
+    name: str
+    records: Table
+    columns: Mapping[str, Column]
+
+    def __post_init__(self) -> None:
+        for name, column in self.columns.items():
+            if name.casefold() in COLUMNS_OF_COUNTS:
+                raise ValueError(f"{self.name}: column {name} has a name that the tables of counts use themselves")
+            try:
+                column.domain_size  # noqa: B018 - the declaration may not list the values
+            except ValueError as error:
+                raise ValueError(f"{self.name}: column {name}: {error}") from None
+        if self.size > MOST_CELLS:
+            raise ValueError(f"{self.name}: {self.size:,} cells; at most {MOST_CELLS:,} are allowed")
+
+    @cached_property
+    def size(self) -> int:
+        """The number of cells, computed without listing any."""
+        return prod(column.domain_size for column in self.columns.values())
+
+    @cached_property
+    def domains(self) -> dict[str, Sequence[object]]:
+        """By column, the values that may occur; null comes last if the column is nullable."""
+        return {name: column.domain() for name, column in self.columns.items()}
+
+    def cells(self) -> pa.Table:
+        """Every cell once, in order: its number `cell`, and its value in each column of the table."""
+        numbers = np.arange(self.size)
+        places = np.unravel_index(numbers, [len(values) for values in self.domains.values()])
+        return pa.table(
+            {
+                "cell": numbers,
+                **{
+                    name: pa.array(values, ARROW[self.columns[name].type]).take(pa.array(place))
+                    for (name, values), place in zip(self.domains.items(), places, strict=True)
+                },
+            }
+        )
+
+
+class DeclaredCounts(GridCounts[R]):
+    """A method whose cells are those of declared tables, each of which has one query and is published with its noise.
+
+    A mechanism defines `declared_tables` and the noise of their cells (`noise_of`). The published table is
+    `product_<name>`.
+    """
+
+    @property
+    @abstractmethod
+    def declared_tables(self) -> Sequence[DeclaredTable]:
+        """The tables, in an order that does not depend on the order of their declarations."""
+
+    @abstractmethod
+    def noise_of(self, table: DeclaredTable) -> Distribution:
+        """The distribution of the noise of every cell of a table."""
+
+    def queries(self) -> Sequence[Query]:
+        return [Query(table.name, self.noise_of(table), table.size) for table in self.declared_tables]
+
+    def build_grid(self) -> pa.Table:
+        """All cells, table by table, with the columns `table_name` and `cell`."""
+        tables = self.declared_tables
+        return pa.table(
+            {
+                "table_name": pa.concat_arrays([pa.repeat(table.name, table.size) for table in tables]),
+                "cell": np.concatenate([np.arange(table.size) for table in tables]),
+            }
+        )
+
+    def described_cells(self) -> Iterable[pa.Table]:
+        return [self.grid, *(table.cells() for table in self.declared_tables)]
+
+    def counts_recipe(self, session: Session, /) -> Recipe:
+        tables = [
+            {
+                "name": session.register(f"name_{table.name}", pa.table({"table_name": [table.name]})),
+                "cells": session.register(f"cells_{table.name}", table.cells()),
+                "records": table.records,
+                "columns": list(table.columns),
+            }
+            for table in self.declared_tables
+        ]
+        return "measurement/declared_counts", {}, {"tables": tables}
+
+    def table_recipes(self, session: Session) -> Recipes:
+        """By published table, how it is made: its noisy counts, with the values of their cells."""
+        return {
+            self.release.public(f"product_{table.name}"): (
+                "measurement/declared_table",
+                {"table_name": table.name},
+                {
+                    "cells": session.register(f"cells_{table.name}", table.cells()),
+                    "measurements": self.measurements_table,
+                    "columns": list(table.columns),
+                },
+            )
+            for table in self.declared_tables
+        }
+
+    def further_gates(self) -> Sequence[Gate[R]]:
+        return [tables_gate(self.table_recipes)]

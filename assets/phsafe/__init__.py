@@ -1,5 +1,1 @@
-"""The stages of PHSafe: truncated join, exact counts, noisy measurements, post-processing and finished tables.
-
-The SQL in `sql/phsafe` defines what each run counts (universes, cells, iterations), under the names of
-`mechanisms.phsafe.runs`.
-"""
+"""The stages of PHSafe. The SQL in `sql/phsafe` defines what each run counts, named as in `mechanisms.phsafe.runs`."""

@@ -4,13 +4,11 @@ What a design must satisfy is in `mechanisms.phsafe.design`; what it must satisf
 `assets.phsafe.release`.
 """
 
-from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import AfterValidator, Field, Tag, WithJsonSchema
 
-from assets.measurement.declaration import Definition, State
+from assets.measurement.declaration import PRODUCTION_OR_OWN, Definition, Production, State
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import require_distinct_products
@@ -22,19 +20,6 @@ from mechanisms.phsafe.estimation import Interval
 
 Product = Literal["PH1", "PH2", "PH3", "PH4", "PH5", "PH6", "PH7", "PH8"]
 """A finished table."""
-
-
-class MeasurementFormat(StrEnum):
-    """How the files of measurements separate their columns."""
-
-    COMMA = "comma"
-    PIPE = "pipe"
-    """As the production system of the Census Bureau does."""
-
-    @property
-    def delimiter(self) -> str:
-        return "," if self is MeasurementFormat.COMMA else "|"
-
 
 Truncation = Annotated[
     int | None, Field(strict=True, ge=1), WithJsonSchema({"type": "integer", "minimum": 1, "title": "Truncation"})
@@ -56,14 +41,7 @@ class RunDeclaration(Part):
     )
 
 
-def _kind_of_runs(value: object) -> str:
-    return "runs" if isinstance(value, Mapping) else "production"
-
-
-Runs = Annotated[
-    Annotated[Literal["production"], Tag("production")] | Annotated[dict[str, RunDeclaration], Tag("runs")],
-    Discriminator(_kind_of_runs),
-]
+Runs = Annotated[Production | Annotated[dict[str, RunDeclaration], Tag("own")], PRODUCTION_OR_OWN]
 
 
 class PHSafeDeclaration(ReleaseDeclaration):
@@ -89,8 +67,8 @@ class PHSafeDeclaration(ReleaseDeclaration):
         Interval.SHORTEST,
         description="The 90% credible interval of counts: shortest, or equal_tailed, which rarely contains 0.",
     )
-    measurement_format: MeasurementFormat = Field(
-        MeasurementFormat.COMMA,
+    measurement_format: Literal["comma", "pipe"] = Field(
+        "comma",
         description="comma: the files of measurements are comma-separated like all others; pipe: their columns are "
         "separated by |, as in the files of the production system.",
     )

@@ -2,28 +2,41 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
+from assets.gates.shared import count_problem, differing_table
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS, budget_facts, build_counts
-from assets.phsafe.gates import finished_gates, join_gate
-from assets.phsafe.grid import counts_recipe, list_cells, list_queries
-from assets.phsafe.join import JOINED, build_truncated_join
+from assets.measurement.method import COUNTS, MEASUREMENTS, budget_facts, build_counts, parameters_gate
+from assets.phsafe.counts import JOINED, build_truncated_join, counts_recipe, join_recipe, list_cells
 from assets.phsafe.plan import parameter_tables, phsafe_plan, runs_with_budgets
-from assets.phsafe.postprocessed import build_exact_measurements, build_finished, build_postprocessed
 from assets.phsafe.published import published_tables
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.statement import phsafe_statement
+from assets.phsafe.tables import (
+    ESTIMATES,
+    build_exact_measurements,
+    build_finished,
+    build_postprocessed,
+    estimate_tables,
+    finished_table,
+    list_measured_files,
+    measured_table,
+    table_recipes,
+)
 from assets.release.draw import Draw, Inputs
-from assets.release.gate import Gate
+from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import CHARGE, PLAN, Fact, release_hook
+from assets.release.stage import store_rows
 from assets.release.statement import Statement
-from assets.tabulation.asset import TABLES
+from assets.tabulation.asset import TABLES, tables_gate
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION
+from mechanisms.phsafe.runs import FILES
+from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session
 
 CELL_COLUMNS = {
@@ -72,7 +85,16 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return [*before, build_postprocessed(self), build_finished(release)]
 
     def queries(self) -> Sequence[Query]:
-        return list_queries(self.release.design)
+        """Every run at every level for which it is released, each with its own noise."""
+        design = self.release.design
+        return [
+            Query(
+                released.label,
+                design.noise_of(released.run, released.level),
+                design.groups(released.level) * len(released.run.cells),
+            )
+            for released in design.released
+        ]
 
     def build_grid(self) -> pa.Table:
         return list_cells(self.release.design)
@@ -81,7 +103,73 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return counts_recipe(session, self.release.confidential(JOINED), self.grid)
 
     def further_gates(self) -> Sequence[Gate[PHSafeRelease]]:
-        return [join_gate(), *(finished_gates(self.release) if self.release.declaration.charges else [])]
+        release = self.release
+        words = "The stored truncated join is that of the current CEF."
+        joined = Gate("join_of_the_cef", JOINED, words, self._find_other_joins)
+        if not release.declaration.charges:
+            return [joined]
+        estimates = {release.public(ESTIMATES): "estimates that are negative, not finite or outside their interval"}
+        finished = {
+            finished_table(release, name): f"{name}: cells that are negative or outside their interval"
+            for name in release.products
+        }
+        return [
+            joined,
+            parameters_gate(),
+            Gate(
+                "estimates_of_the_measurements",
+                "postprocessed",
+                "The stored estimates are those of the current measurements.",
+                self._find_other_estimates,
+            ),
+            Gate(
+                "intervals_in_order",
+                "postprocessed",
+                "Every estimate is nonnegative and finite, and lies in its interval.",
+                partial(_find_out_of_order, estimates),
+            ),
+            tables_gate(lambda session: table_recipes(session, release)),
+            Gate(
+                "derived_files",
+                TABLES,
+                "PH5_num equals PH4, and PH8_num the sums of cells of PH7.",
+                self._find_differing_sums,
+            ),
+            Gate(
+                "finished_tables_plausible",
+                TABLES,
+                "No finished table contains a negative number, and every estimate lies in its interval.",
+                partial(_find_out_of_order, finished),
+            ),
+        ]
+
+    def _find_other_joins(self, context: ReleaseContext[PHSafeRelease]) -> list[str]:
+        with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            return differing_table(session, self.release.confidential(JOINED), join_recipe(session, self.release))
+
+    def _find_other_estimates(self, context: ReleaseContext[PHSafeRelease]) -> list[str]:
+        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            again = store_rows(session, "made", estimate_tables(self, session))
+            return differing_table(session, self.release.public(ESTIMATES), again)
+
+    def _find_differing_sums(self, context: ReleaseContext[PHSafeRelease]) -> list[str]:
+        problems = []
+        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            for name in list_measured_files(self.release.design):
+                file = FILES[name]
+                if file.run == name:
+                    continue
+                pairs = [(cell, part) for cell, parts in file.cells.items() for part in parts]
+                (cells,) = session.row(
+                    "phsafe/differing_sums",
+                    {"cells": [cell for cell, _ in pairs], "parts": [part for _, part in pairs]},
+                    derived=measured_table(self.release, name),
+                    derived_cell=f"{name.upper()}_DATA_CELL",
+                    source=measured_table(self.release, file.run),
+                    source_cell=f"{file.run.upper()}_DATA_CELL",
+                )
+                problems += count_problem(int(cells), f"cells of {name} that are not sums of cells of {file.run}")
+        return problems
 
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design, counted = self.release.design, "measured pairs of a run and a level"
@@ -109,3 +197,12 @@ from them."""
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return phsafe_statement(self.release, draw.inputs, output_version)
+
+
+def _find_out_of_order(tables: Mapping[Table, str], context: ReleaseContext[PHSafeRelease]) -> list[str]:
+    problems = []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for table, words in tables.items():
+            (rows,) = session.row("phsafe/out_of_order", table=table)
+            problems += count_problem(int(rows), words)
+    return problems

@@ -22,7 +22,7 @@ from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.rounding import format_decimal, round_up
 from mechanisms.design import LARGEST_BUDGET
 from mechanisms.noise import Noise
-from mechanisms.phsafe.design import PHSafeDesign, Released
+from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.margins import PLACES, budget_for_margin, exact_margin, noise_of_count
 from mechanisms.phsafe.margins import margin_of_error as planned_margin
 from resources.statements import Table
@@ -75,7 +75,6 @@ PLACES_OF_EPSILON = 4
 
 
 def phsafe_plan(release: PHSafeRelease) -> Plan:
-    """What the release would charge, and how exact its counts would be."""
     design = release.design
     facts = format_totals(design, release.declaration.delta)
     if not release.declaration.private:
@@ -167,7 +166,6 @@ def _curve(design: PHSafeDesign) -> Curve:
 
 
 def parameter_tables(release: PHSafeRelease) -> dict[Table, pa.Table]:
-    """The content of both tables, from the design."""
     tables = {
         PARAMETERS: (PARAMETER_COLUMNS, parameters(release.design)),
         PLANNING: (PLANNING_COLUMNS, grid(release.design)),
@@ -182,45 +180,40 @@ def parameter_tables(release: PHSafeRelease) -> dict[Table, pa.Table]:
 
 def parameters(design: PHSafeDesign) -> list[dict[str, Any]]:
     """One row for each released run and level, in their order."""
+    rows = []
     total = sum((released.budget for released in design.released), Fraction())
-    return [_parameter_row(design, released, total) for released in design.released]
+    for run, level, budget in design.released:
+        noise, stability = design.noise_of(run, level), design.stability(run)
+        margin = planned_margin(design.noise, stability, budget)
+        rows.append(
+            {
+                "run": run.name,
+                "level": level.name,
+                "truncation": design.truncation(run),
+                "stability": stability,
+                "budget_exact": str(budget),
+                "budget": round_up(budget, PLACES),
+                "share": _six_places(float(budget / total)),
+                "variance": str(noise.exact_variance),
+                "standard_deviation": _six_places(math.sqrt(noise.exact_variance)),
+                "margin": _six_places(margin),
+                "exact_margin": exact_margin(noise),
+                "groups": design.groups(level),
+                "cells": len(run.cells),
+                "budget_for_half_the_margin": str(_halve_margin(design.noise, stability, budget, margin)),
+            }
+        )
+    return rows
 
 
-def _parameter_row(design: PHSafeDesign, released: Released, total: Fraction) -> dict[str, Any]:
-    run, level, budget = released
-    noise = design.noise_of(run, level)
-    return {
-        "run": run.name,
-        "level": level.name,
-        "truncation": design.truncation(run),
-        "stability": design.stability(run),
-        "budget_exact": str(budget),
-        "budget": round_up(budget, PLACES),
-        "share": _six_places(float(budget / total)),
-        "variance": str(noise.exact_variance),
-        "standard_deviation": _six_places(math.sqrt(noise.exact_variance)),
-        "margin": _six_places(margin_of(design, released)),
-        "exact_margin": exact_margin(noise),
-        "groups": design.groups(level),
-        "cells": len(run.cells),
-        "budget_for_half_the_margin": str(_budget_for_half(design, released)),
-    }
-
-
-def margin_of(design: PHSafeDesign, released: Released) -> float:
-    """The 90% margin of error of a run's counts at a level."""
-    return planned_margin(design.noise, design.stability(released.run), released.budget)
-
-
-def _budget_for_half(design: PHSafeDesign, released: Released) -> Fraction:
+def _halve_margin(noise: Noise, stability: int, budget: Fraction, margin: float) -> Fraction:
     """The budget that would halve a margin; if the margin is already 0, the budget itself.
 
     The planned margin of the discrete Gaussian is proportional to 1/√ρ, so this is 4ρ, without rounding.
     """
-    if design.noise is Noise.GAUSSIAN:
-        return 4 * released.budget
-    margin = Fraction(margin_of(design, released))
-    return budget_for_margin(design.noise, design.stability(released.run), margin / 2) if margin else released.budget
+    if noise is Noise.GAUSSIAN:
+        return 4 * budget
+    return budget_for_margin(noise, stability, Fraction(margin) / 2) if margin else budget
 
 
 def grid(design: PHSafeDesign) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ This module describes them for the data dictionary. `tables` makes them.
 
 from dataclasses import replace
 
-from assets.phsafe.grid import NOISE
+from assets.measurement.grid import NOISE_NAMES
 from assets.phsafe.plan import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import finished_table, list_measured_files, measured_table
@@ -20,19 +20,18 @@ _NOT_ADDING_UP = (
     "nation, iterations not to the total population, and the same quantity may differ between tables."
 )
 
+# How the intervals of counts and of averages are made, as the data dictionary says it.
 COUNTS = {
     Interval.SHORTEST: "The shortest set of counts with a posterior probability of 0.902, given the noisy count and "
     "its noise, if all counts from 0 up are equally likely before.",
     Interval.EQUAL_TAILED: "The counts between the posterior quantiles 0.05 and 0.95, given the noisy count and its "
     "noise, if all counts from 0 up are equally likely before.",
 }
-"""How the intervals of counts are made, as the data dictionary says it."""
 
 AVERAGES = (
     "All plausible averages that are compatible with the two noisy counts: those whose line comes within 1.645 "
     "standard deviations of them."
 )
-"""How the intervals of averages are made."""
 
 _REGION_TYPES = {"USA": "The nation: all states of the release", "STATE": "A state or its equivalent"}
 
@@ -42,7 +41,17 @@ def published_tables(release: PHSafeRelease) -> list[PublishedTable]:
     return [
         *(_finished(release, SHELL[name]) for name in release.products),
         *(_measured(release, name) for name in list_measured_files(release.design)),
-        _parameters(release),
+        PublishedTable(
+            "parameters",
+            "Parameters and margins of error",
+            "The truncation, stability, budget, noise and margins of error of each run and level.",
+            release.public(PARAMETERS),
+            tuple(
+                PublishedColumn(name, kind, words, required=name not in NULLABLE)
+                for name, (kind, words) in PARAMETER_COLUMNS.items()
+            ),
+            ("run", "level"),
+        ),
     ]
 
 
@@ -115,24 +124,10 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
                 "NOISE_DISTRIBUTION",
                 "string",
                 "Distribution of the noise of one measurement; sums of measurements have sums of such noise",
-                {NOISE[release.design.noise]: ""},
+                {NOISE_NAMES[release.design.noise]: ""},
             ),
             PublishedColumn("VARIANCE", "decimal", "Exact variance of the noise, to 18 decimals"),
         ),
         ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", f"{name.upper()}_DATA_CELL"),
-        delimiter=release.declaration.measurement_format.delimiter,
-    )
-
-
-def _parameters(release: PHSafeRelease) -> PublishedTable:
-    return PublishedTable(
-        "parameters",
-        "Parameters and margins of error",
-        "The truncation, stability, budget, noise and margins of error of each run and level.",
-        release.public(PARAMETERS),
-        tuple(
-            PublishedColumn(name, kind, words, required=name not in NULLABLE)
-            for name, (kind, words) in PARAMETER_COLUMNS.items()
-        ),
-        ("run", "level"),
+        delimiter="|" if release.declaration.measurement_format == "pipe" else ",",
     )

@@ -26,8 +26,6 @@ _INTEGERS = {"MAFID", "QAGE"}
 
 @dataclass(frozen=True)
 class PHSafeRelease(Release):
-    """A declared release by PHSafe."""
-
     declaration: PHSafeDeclaration
     design: PHSafeDesign
 

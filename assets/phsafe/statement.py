@@ -5,8 +5,8 @@ The mathematics is in `mechanisms.phsafe` and `mechanisms.accounting`.
 
 import math
 
+from assets.measurement.grid import NOISE_NAMES
 from assets.measurement.method import COUNTS
-from assets.phsafe.grid import NOISE
 from assets.phsafe.release import PHSafeRelease
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
@@ -37,44 +37,40 @@ _GROUPS = {
 
 def phsafe_statement(release: PHSafeRelease, inputs: Inputs, output_version: str) -> Statement:
     """The statement of the certificate about the mechanism."""
+    design, gaussian = release.design, release.design.noise is Noise.GAUSSIAN
+    twice = "Twice the loss for one person added or removed"
+    source = "The sum over all runs and levels." + (" Sexton et al., Theorems 1 and 2" if gaussian else "")
     return Statement(
         mechanism=f"{MECHANISM}: truncated join, and noise for every count",
         mechanism_version=str(VERSION),
         method=PROSE("method"),
         parameters=_parameters(release),
-        loss_source=PROSE(f"loss source, {release.design.noise.value}"),
-        accuracy=accuracy(release),
+        loss_source=PROSE(f"loss source, {design.noise.value}"),
+        accuracy=_accuracy(release),
         data_versions=(
             DataVersion("exact counts", inputs.versions[COUNTS], keyed=True),
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
         remark=PROSE("remark"),
-        delta=release.declaration.delta if release.design.noise is Noise.GAUSSIAN else None,
-        equivalents=equivalents(release),
+        delta=release.declaration.delta if gaussian else None,
+        equivalents=(
+            Equivalent("One person's record changed (bounded; this is charged)", design.bounded, twice),
+            Equivalent("One person added or removed (unbounded)", design.unbounded, source),
+        ),
         papers=PAPERS,
     )
 
 
-def equivalents(release: PHSafeRelease) -> tuple[Equivalent, ...]:
-    """The loss of the whole release for both kinds of neighbors."""
-    theorems = " Sexton et al., Theorems 1 and 2" if release.design.noise is Noise.GAUSSIAN else ""
-    source = f"The sum over all runs and levels.{theorems}"
-    twice = "Twice the loss for one person added or removed"
-    return (
-        Equivalent("One person's record changed (bounded; this is charged)", release.design.bounded, twice),
-        Equivalent("One person added or removed (unbounded)", release.design.unbounded, source),
-    )
-
-
-def accuracy(release: PHSafeRelease) -> Accuracy:
+def _accuracy(release: PHSafeRelease) -> Accuracy:
     """The 90% margins of error of the noisy counts that each table is made from, by level."""
     rows = []
     for shell in (SHELL[name] for name in release.products):
         for level in LEVELS:
+            words = f"{level.geography.value.capitalize()}, {_GROUPS[level.iterations]}"
             for what, parts in _counted(shell):
                 if margins := _margins(release.design, parts, level):
                     name = f"{shell.name}: {shell.title}{what}"
-                    rows.append((name, _level(level), len(margins), min(margins), max(margins)))
+                    rows.append((name, words, len(margins), min(margins), max(margins)))
     margins = [margin for row in rows for margin in row[3:]]
     return Accuracy(
         summary=PROSE("accuracy", margins=margins),
@@ -102,10 +98,6 @@ def _margins(design: PHSafeDesign, parts: list[Part], level: Level) -> list[floa
     return [math.ceil(float(Z) * math.sqrt(variance) * 100) / 100 for variance in variances]
 
 
-def _level(level: Level) -> str:
-    return f"{level.geography.value.capitalize()}, {_GROUPS[level.iterations]}"
-
-
 def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
     design = release.design
     runs = tuple(dict.fromkeys(run for run, _, _ in design.released))
@@ -115,9 +107,14 @@ def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
         else f"{run.name}: Δ = {design.stability(run)}"
         for run in runs
     )
+    names = tuple(STATES[code] for code in design.states)
+    nation = ("the nation",) if Geography.NATION.region_type in design.region_types else ()
+    regions = Parameter("Regions", nation, f"The nation is {', '.join(names)}.")
+    if Geography.STATE.region_type in design.region_types:
+        regions = Parameter("Regions", (*nation, *names))
     return (
-        _regions(design),
-        Parameter("Noise", NOISE[design.noise], PROSE("Noise")),
+        regions,
+        Parameter("Noise", NOISE_NAMES[design.noise], PROSE("Noise")),
         Parameter("Truncation and stability", thresholds, PROSE("Truncation and stability")),
         Parameter(
             "Intervals",
@@ -125,11 +122,3 @@ def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
             PROSE("Intervals"),
         ),
     )
-
-
-def _regions(design: PHSafeDesign) -> Parameter:
-    names = tuple(STATES[code] for code in design.states)
-    nation = ("the nation",) if Geography.NATION.region_type in design.region_types else ()
-    if Geography.STATE.region_type in design.region_types:
-        return Parameter("Regions", (*nation, *names))
-    return Parameter("Regions", nation, f"The nation is {', '.join(names)}.")

@@ -8,13 +8,14 @@ expected to take; the declared release does not change.
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Protocol
 
 import dagster as dg
 
 from assets.charge.assessment import predict_budget
 from assets.conventions import StageKind, named, one_click_away, preview, table_schema
-from assets.pictures import picture
+from assets.pictures import GRID, INK, SERIES, VERMILION, blank, picture, png, shades
 from assets.planning.expectation import Machine, format_expectation, this_machine
 from assets.planning.lines import format_exactly
 from assets.release.method import PLAN, Method
@@ -26,6 +27,11 @@ from resources.warehouse import Warehouse
 
 _MARKS_IN_WORDS = 5
 """The most marks that the words of a chart name."""
+_LEGEND_LETTERS = 44
+_MOST_SERIES_WITHIN = 4
+"""The most series whose legend is within the axes; that of more is below."""
+_MARKS_IN_LEGEND = 3
+"""The most marks that the legend names; further ones are marked alike."""
 
 
 class PlannedDeclaration(Protocol):
@@ -100,34 +106,68 @@ def plan_metadata(
     if plan.lines:
         lines = {line.name: line for line in before.lines} if before else {}
         metadata["lines"] = _preview_lines(plan, lines)
-    if plan.curves:
-        from assets.planning.charts import draw_curve
     for curve in plan.curves:
-        metadata[curve.title] = picture(draw_curve(curve), _describe_curve(curve))
+        marked = "".join(f" {name}: {y:.4g} at {x:.4g}." for name, x, y in curve.marks[:_MARKS_IN_WORDS])
+        words = f"{curve.y} against {curve.x}, as {len(curve.series)} lines: {'; '.join(curve.series)}.{marked}"
+        metadata[curve.title] = picture(draw_curve(curve), words)
     metadata |= dict(plan.facts)
     metadata |= {title: preview(*cells) for title, cells in plan.tables.items()}
     return metadata | {"defs.yaml": one_click_away(f"```yaml\n{planned.text}```")}
 
 
 def format_total(plan: Plan) -> str:
-    """The charge of a plan, as a reader sees it."""
     if plan.loss is None:
         return "nothing, or not known without the records; see below"
     return f"{'at most ' if plan.is_bound else ''}{format_exactly(plan.loss)}"
 
 
 def format_lines(plan: Plan) -> Cells:
-    """The lines, as a reader sees them."""
     return ["line", "budget", "σ", "90% margin"], [
         [line.name, f"{float(line.budget):.6g}", f"{line.standard_error:,.2f}", f"±{line.margin:,.6g}"]
         for line in plan.lines
     ]
 
 
-def _describe_curve(curve: Curve) -> str:
-    """A curve for those who do not see it."""
-    marked = "".join(f" {name}: {y:.4g} at {x:.4g}." for name, x, y in curve.marks[:_MARKS_IN_WORDS])
-    return f"{curve.y} against {curve.x}, as {len(curve.series)} lines: {'; '.join(curve.series)}.{marked}"
+def draw_curve(curve: Curve) -> bytes:
+    """Draw a curve: a line for each series, and diamonds for what is planned.
+
+    Returns:
+        PNG bytes, 1080 pixels wide.
+    """
+    from matplotlib.ticker import NullFormatter
+
+    many = len(curve.series) > _MOST_SERIES_WITHIN
+    figure, axes = blank(curve.title, "Diamonds: what is planned." if curve.marks else "", height=6.0 if many else 5.0)
+    axes.set_xscale("log" if curve.log_x else "linear")
+    axes.set_yscale("log" if curve.log_y else "linear")
+    colors = SERIES if len(curve.series) <= len(SERIES) else shades(len(curve.series))
+    for (name, points), color in zip(curve.series.items(), colors, strict=False):
+        x, y = [point[0] for point in points], [point[1] for point in points]
+        axes.plot(x, y, color=color, linewidth=1.8, label=fill(name, _LEGEND_LETTERS))
+    for number, (name, x_mark, y_mark) in enumerate(curve.marks):
+        axes.plot(
+            x_mark,
+            y_mark,
+            marker="D",
+            markersize=6,
+            color=VERMILION,
+            markeredgecolor="white",
+            linestyle="none",
+            label=name if len(curve.marks) <= _MARKS_IN_LEGEND else "planned" if number == 0 else None,
+            zorder=4,
+        )
+    for logarithmic, axis in ((curve.log_x, axes.xaxis), (curve.log_y, axes.yaxis)):
+        if logarithmic:
+            axis.set_minor_formatter(NullFormatter())
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    axes.set_xlabel(curve.x)
+    axes.set_ylabel(curve.y)
+    look: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "labelcolor": INK}
+    if many:
+        figure.legend(loc="outside lower left", ncols=2, fontsize=9, **look)
+    else:
+        axes.legend(loc="best", fontsize=10, **look)
+    return png(figure)
 
 
 def _preview_lines(plan: Plan, declared: Mapping[str, Line]) -> dg.MetadataValue:

@@ -7,12 +7,11 @@ The number of confidential records is not public, so nothing here looks at the r
 size of a dataset follows from the parameters of a generated one, and else from the planner.
 """
 
-import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from assets.cef.generated import GeneratedDeclaration
 from assets.cef.readers import MA1940_SIZES
@@ -65,6 +65,7 @@ class Machine:
 
     Attributes:
         cores: the cores that this process may use.
+        memory: the bytes of the machine, or of the container if that is less.
         reference_seconds: the duration of the reference work.
         free_home: the bytes that are free where the databases lie; without a bound if they are in a lake.
         free_published: the bytes that are free where the publications lie.
@@ -116,7 +117,6 @@ class Slopes:
 
     @property
     def largest(self) -> int:
-        """The records of the largest job."""
         return self.memory[-1][0]
 
     def memory_at(self, records: int) -> float:
@@ -135,15 +135,11 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a job is expected to take on a machine.
+    """What a job is expected to take on a machine, measured as in `Slopes`.
 
     Attributes:
         records: the records of the CEF.
         numbers: the numbers that are measured with noise.
-        seconds: the duration.
-        memory: bytes of all processes together at their peak.
-        warehouse: the most bytes of the databases and of what is spilled.
-        published: the bytes of the publication.
         memory_is_least: whether no job with so many records was measured, so that it may take more memory.
         warnings: what the machine has too little of, and what is uncertain, as sentences.
     """
@@ -214,7 +210,7 @@ def expectation(
         measured.published.at(size.records, numbers),
         memory_is_least=size.records > measured.largest,
     )
-    return replace(expected, warnings=tuple(_warnings(expected, machine, measured)))
+    return replace(expected, warnings=tuple(_warn(expected, machine, measured)))
 
 
 def format_expectation(method: Method[Any, Any, Any], records: int | None, machine: Machine) -> dict[str, str]:
@@ -225,10 +221,9 @@ def format_expectation(method: Method[Any, Any, Any], records: int | None, machi
         return {"expected time": str(error)}
 
 
-def _warnings(expected: Expectation, machine: Machine, slopes: Slopes) -> Sequence[str]:
-    warnings = []
+def _warn(expected: Expectation, machine: Machine, slopes: Slopes) -> Iterator[str]:
     if expected.memory > machine.memory:
-        warnings.append(
+        yield (
             f"This machine has {in_bytes(machine.memory)} of memory, which is less than the "
             f"{in_bytes(expected.memory)} expected."
         )
@@ -238,32 +233,22 @@ def _warnings(expected: Expectation, machine: Machine, slopes: Slopes) -> Sequen
     ]
     if machine.one_disk:
         disks = [("the warehouse and the publications", machine.free_home, expected.warehouse + expected.published)]
-    warnings += [
-        f"The disk of {place} has {in_bytes(free)} left, which is less than the {in_bytes(needed)} expected."
-        for place, free, needed in disks
-        if needed > free
-    ]
+    for place, free, needed in disks:
+        if needed > free:
+            yield f"The disk of {place} has {in_bytes(free)} left, which is less than the {in_bytes(needed)} expected."
     if machine.cores < slopes.cores:
-        warnings.append(f"The times were measured on {slopes.cores} cores, and this machine has {machine.cores}.")
+        yield f"The times were measured on {slopes.cores} cores, and this machine has {machine.cores}."
     if expected.records > _FAR * slopes.largest:
-        warnings.append(
+        yield (
             f"This is {expected.records / slopes.largest:,.0f} times the {slopes.largest:,} records of the largest job "
             "that was measured."
         )
-    return warnings
 
 
 @cache
 def measured_slopes() -> Mapping[str, Slopes]:
     """The slopes in `slopes.json`, by mechanism."""
-    return {name: read_slopes(record) for name, record in json.loads(SLOPES.read_text("utf-8")).items()}
-
-
-def read_slopes(record: Mapping[str, Any]) -> Slopes:
-    """The slopes of one kind of release, as the file has them."""
-    memory = tuple((records, float(peak)) for records, peak in record["memory"])
-    slopes = {name: Slope(**record[name]) for name in ("seconds", "warehouse", "published")}
-    return Slopes(record["cores"], record["reference_seconds"], memory=memory, in_pieces=record["in_pieces"], **slopes)
+    return TypeAdapter(dict[str, Slopes]).validate_json(SLOPES.read_bytes())
 
 
 def in_time(seconds: float) -> str:
@@ -310,11 +295,7 @@ def expected_size(dataset: DatasetDeclaration, records: int | None = None) -> Si
 
 
 def like_2020(persons: int) -> Size:
-    """The size of a census in which there are as many housing units and places for each person as in 2020.
-
-    Args:
-        persons: the number of persons, at least 1.
-    """
+    """The size of a census of 1 or more persons, with as many housing units and places for each person as in 2020."""
 
     def share(number: int) -> int:
         return max(1, -(-number * persons // _PERSONS_2020))
@@ -323,17 +304,19 @@ def like_2020(persons: int) -> Size:
 
 
 def this_machine(home: Path, published: Path, *, in_lake: bool = False) -> Machine:
-    """This machine.
+    """This machine, with the folders of the databases and of the publications, which need not exist yet.
 
     Args:
-        home: the folder of the databases; it need not exist yet.
-        published: the same of the publications.
         in_lake: whether the databases are in a lake, and not in that folder.
     """
     home, published = _nearest_existing(home), _nearest_existing(published)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # Without a limit, the file of a container has the word max; elsewhere there is no such file.
+    with suppress(OSError, ValueError):
+        memory = min(memory, int(_LIMIT_OF_CONTAINER.read_text()))
     return Machine(
-        _cores(),
-        _memory(),
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory,
         reference_seconds(),
         sys.maxsize if in_lake else shutil.disk_usage(home).free,
         shutil.disk_usage(published).free,
@@ -348,12 +331,9 @@ def reference_seconds() -> float:
     It sorts, hashes and loops, for a tenth of a second. What other programs use at the time is not counted, and the
     least of several times is taken, because they slow it down all the same.
     """
-    return min(_durations())
-
-
-def _durations() -> Iterator[float]:
     numbers = np.arange(_SORTED, dtype=np.int64) * 2_654_435_761 % (2**31 - 1)
     text = bytes(_HASHED)
+    durations = []
     for _ in range(_REPEATED):
         started = time.thread_time()
         np.sort(numbers)
@@ -361,21 +341,9 @@ def _durations() -> Iterator[float]:
         sums: dict[int, int] = {}
         for number in range(_LOOPED):
             sums[number & 1023] = sums.get(number & 1023, 0) + number
-        yield time.thread_time() - started
+        durations.append(time.thread_time() - started)
+    return min(durations)
 
 
 def _nearest_existing(folder: Path) -> Path:
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _memory() -> int:
-    """The memory of the machine, or of the container if that is less."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    # Without a limit, the file has the word max; elsewhere there is no such file.
-    with suppress(OSError, ValueError):
-        memory = min(memory, int(_LIMIT_OF_CONTAINER.read_text()))
-    return memory

@@ -1,19 +1,34 @@
-"""The exact counts of SafeTab's population groups, and the regions in which they are.
+"""The exact counts of SafeTab's population groups, and the asset `regions`: where there is a unit, as is published.
 
 Records are aggregated step by step, so that no step handles a record once for each of its groups. Each distinct
 combination of codes is mapped to iterations once, and combinations with the same iterations are one set. Records are
 counted by area, set and finest cell. Only these counts are added up to regions and iterations. Numbers stand for codes
 and regions until the end.
+
+Every group of every region is measured, whether anyone lives there or not. So a release of SafeTab-P declares its list
+of regions exact and public.
 """
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import dagster as dg
 import pyarrow as pa
 
 from assets.cef.census import BLOCK
-from assets.safetab.records import AREA_COLUMNS, ETHNICITY_CODE, identify_records
-from assets.safetab.release import SafeTabRelease
+from assets.conventions import StageKind, preview, public_table_metadata
+from assets.release.dataset import CEF
+from assets.release.stage import build_stage
+from assets.safetab.release import (
+    AREA_COLUMNS,
+    COLUMNS_OF_GROUPS,
+    ETHNICITY_CODE,
+    REGIONS,
+    SafeTabPRelease,
+    SafeTabRelease,
+    identify_records,
+)
 from mechanisms.refusal import RefusedError
 from mechanisms.safetab.lists import CODES_FILE, CodeLists, format_count
 from mechanisms.safetab.regions import RegionType
@@ -22,20 +37,19 @@ from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
 
 _REGION_TYPES = SQL("safetab/region_types", "SELECT DISTINCT region_type FROM {{ counts }}")
+_OTHERS = SQL("safetab/other_states", "SELECT count(*) FROM {{ units }} WHERE TABBLKST NOT IN (SELECT unnest($states))")
+_IN_ORDER = SQL("safetab/in_order", "SELECT region_type, region_id FROM {{ regions }} ORDER BY region_type, number")
 
 COUNT_COLUMNS = {
-    "region_type": "Type of the region, such as TRACT",
-    "level": "1 for regional groups, 2 for detailed ones",
-    "region_id": "The region",
-    "iteration_code": "Race or ethnicity iteration",
+    **COLUMNS_OF_GROUPS,
     "cell": "Finest cell, from 0: sex by age, or type of household by tenure",
     "count": "Count",
 }
 
 REGION_COLUMNS = {
-    "region_type": "Type of the region, such as TRACT",
+    "region_type": COLUMNS_OF_GROUPS["region_type"],
     "number": "Number of the region within its type, from 0",
-    "region_id": "The region",
+    "region_id": COLUMNS_OF_GROUPS["region_id"],
 }
 
 
@@ -68,10 +82,9 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
     areas, area_regions, regions = _stage_regions(session, release)
     answers = session.stage("answers", "safetab/answers", **read)
     races = [code for code in read["codes"] if code != ETHNICITY_CODE]
-    answer_members = session.stage(
-        "answer_members", "safetab/answer_members", answers=answers, races=races, memberships=memberships
+    answer_sets = session.stage(
+        "answer_sets", "safetab/answer_sets", answers=answers, races=races, memberships=memberships
     )
-    answer_sets = session.stage("answer_sets", "safetab/answer_sets", answer_members=answer_members)
     sets = session.stage("sets", "safetab/sets", answer_sets=answer_sets)
     names = {"regions": regions, "members": members, "area_regions": area_regions, "sets": sets, "groups": groups}
     of_areas = {"areas": areas, "key": dataset.units.key, "columns": AREA_COLUMNS}
@@ -104,11 +117,54 @@ def regions_recipe(session: Session, release: SafeTabRelease) -> Recipe:
     `region_id`; the others are VARCHAR. Rows are in the order of the draw.
     """
     _, area_regions, _ = _stage_regions(session, release)
-    return (
-        "safetab/regions",
-        {"region_types": [str(region_type) for region_type in _levels(release)]},
-        {"area_regions": area_regions},
+    types = {"region_types": [str(region_type) for region_type in _levels(release)]}
+    return "safetab/regions", types, {"area_regions": area_regions}
+
+
+def build_regions(release: SafeTabPRelease) -> dg.AssetsDefinition:
+    table = release.public(REGIONS)
+
+    def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:
+        iterations: Counter[RegionType] = Counter()
+        for line in release.design.measured:
+            iterations[line.region_type] += len(release.universe_of(line))
+        rows = [
+            (region_type.value, f"{len(regions):,}", f"{len(regions) * iterations[region_type]:,}")
+            for region_type, regions in read_regions(session, release).items()
+        ]
+        shown = {"regions by type": preview(["region type", "regions", "groups"], rows)}
+        return {**public_table_metadata(session, table), **shown}
+
+    return build_stage(
+        release,
+        REGIONS,
+        StageKind.INVARIANTS,
+        "The regions of every measured type in which there is at least one unit, housing unit or group quarters. The "
+        "list is an invariant of every SafeTab release: it is published exactly.",
+        [CEF],
+        lambda session: {table: regions_recipe(session, release)},
+        REGION_COLUMNS,
+        metadata=describe,
+        sealed=[table],
     )
+
+
+def read_regions(session: Session, release: SafeTabPRelease) -> dict[RegionType, list[str]]:
+    """The regions of each measured type in order, from the public table."""
+    region_ids: dict[RegionType, list[str]] = {region_type: [] for region_type, _ in release.pairs}
+    for region_type, region_id in session.rows(_IN_ORDER, regions=release.public(REGIONS)):
+        region_ids[RegionType(region_type)].append(region_id)
+    return region_ids
+
+
+def require_regions(session: Session, release: SafeTabPRelease) -> None:
+    """Refuse (`RecordsError`) a run without any region, such as one of Puerto Rico with files of a state."""
+    region_types = [region_type for region_type, regions in read_regions(session, release).items() if regions]
+    if run := find_empty_run(release, region_types):
+        raise RecordsError(
+            f"{release.schema}: states: {release.dataset.name} has no unit in a state of the {run} run, so that "
+            "nothing would be measured there; check the states, the budgets and the files of the dataset"
+        )
 
 
 def require_countable_records(session: Session, release: SafeTabRelease) -> None:
@@ -132,7 +188,7 @@ def require_countable_records(session: Session, release: SafeTabRelease) -> None
     ]
     within_us = [state for state in release.design.states if state != PUERTO_RICO]
     if dataset.units.key == BLOCK and within_us:
-        (blocks,) = session.row("safetab/other_states", {"states": [*within_us, PUERTO_RICO]}, units=read["units"])
+        (blocks,) = session.row(_OTHERS, {"states": [*within_us, PUERTO_RICO]}, units=read["units"])
         if blocks:
             problems.append(
                 f"units: TABBLKST: a block lies in none of the declared states: {format_count(blocks, 'block')}"
@@ -171,11 +227,8 @@ def _levels(release: SafeTabRelease) -> Mapping[RegionType, list[int]]:
 
 def _stage_regions(session: Session, release: SafeTabRelease) -> tuple[Fragment, Fragment, Fragment]:
     """The areas of the units, the regions that each area lies in, and the regions with their numbers."""
-    types, states = (
-        {"region_types": [str(region_type) for region_type in _levels(release)]},
-        {"states": list(release.design.states)},
-    )
-    units = release.dataset.cef_tables()[0]
+    types = {"region_types": [str(region_type) for region_type in _levels(release)]}
+    states, units = {"states": list(release.design.states)}, release.dataset.cef_tables()[0]
     areas = session.stage("areas", "safetab/areas", states, units=units, columns=AREA_COLUMNS)
     area_regions = session.stage("area_regions", "safetab/area_regions", types, areas=areas)
     return areas, area_regions, session.stage("regions", "safetab/regions", types, area_regions=area_regions)

@@ -6,11 +6,11 @@ What a design must satisfy is in `mechanisms.safetab.design`; what it must satis
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field, StrictInt, Tag
 
-from assets.measurement.declaration import Definition, State
+from assets.measurement.declaration import PRODUCTION_OR_OWN, Definition, Production, State
 from assets.release.dataset import DatasetDeclaration
 from assets.release.names import ReleaseName, SourcePath
 from assets.release.numbers import Budget, Delta, Margin, Share
@@ -31,16 +31,8 @@ from mechanisms.safetab.production import (
     ZERO_SUPPRESSION_CHANCE,
 )
 
-Threshold = Annotated[int, Field(strict=True)]
-
-
-def _kind(value: object) -> str:
-    return "own" if isinstance(value, Mapping) else "production"
-
-
-Production = Annotated[Literal["production"], Tag("production")]
-Budgets = Annotated[Production | Annotated[dict[str, Budget], Tag("own")], Discriminator(_kind)]
-Thresholds = Annotated[Production | Annotated[dict[str, list[Threshold]], Tag("own")], Discriminator(_kind)]
+Budgets = Annotated[Production | Annotated[dict[str, Budget], Tag("own")], PRODUCTION_OR_OWN]
+Thresholds = Annotated[Production | Annotated[dict[str, list[StrictInt]], Tag("own")], PRODUCTION_OR_OWN]
 
 _BUDGETS = (
     "production: those of the 2020 Census. Otherwise by line, such as {example}: ρ, or ε with noise: pure, for one "

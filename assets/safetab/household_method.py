@@ -1,41 +1,77 @@
-"""SafeTab-H as a method: how it fills in the hooks of charge, draw, gates and publication."""
+"""SafeTab-H as a method: how it fills in the hooks of charge, draw, gates and publication; and the groups it measures.
+
+A group has tables of households if SafeTab-P published a total of persons for it, and the total says in what detail.
+The totals are read from the publication, as everyone reads them, after its signature was verified. Nothing is spent on
+them.
+
+Which cells there are follows from the published groups alone. They are measured line by line, household types before
+tenures, group by group.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import dagster as dg
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from assets.measurement.batches import Batch
-from assets.measurement.method import MEASUREMENTS, build_counts, parameters_gate
+from assets.conventions import StageKind, preview, public_table_metadata, table_schema
+from assets.gates.shared import count_problem, differing_table
+from assets.measurement.method import MEASUREMENTS, Batch, GridError, build_counts, parameters_gate
+from assets.publication.asset import publication_problems
+from assets.publication.signature import identity
+from assets.release.contents import read_basis
 from assets.release.dataset import CEF
-from assets.release.draw import Draw, Inputs
-from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN, release_hook, session_hook
+from assets.release.gate import Gate, ReleaseContext
+from assets.release.method import CHARGE, PLAN, PUBLICATION, release_hook
 from assets.release.release import Release
-from assets.release.statement import Statement
-from assets.safetab.counting import COUNT_COLUMNS, require_households_in_groups
-from assets.safetab.gates import find_farthest
-from assets.safetab.groups import build_groups, groups_gate
-from assets.safetab.households import (
-    COLUMNS,
-    build_household_tables,
-    complete_gate,
-    household_table_recipes,
-    read_exact_batches,
-    read_stored_batches,
-    write_measurements,
-)
-from assets.safetab.method import SafeTabMethod
+from assets.release.seal import SealError, seal_stage
+from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage
+from assets.safetab.counting import COUNT_COLUMNS, counts_recipe, require_households_in_groups
+from assets.safetab.method import SafeTabMethod, SafeTabPMethod, find_farthest
 from assets.safetab.published import column_descriptions, household_products
-from assets.safetab.release import COUNTS, GROUPS, SafeTabHRelease
-from assets.safetab.statement import household_statement
+from assets.safetab.release import COLUMNS_OF_GROUPS, COUNTS, GROUPS, SafeTabHRelease
+from assets.safetab.tables import T1, build_household_tables, household_table_recipes, measured_tables, name_product
 from assets.tabulation.asset import TABLES, tables_gate
-from mechanisms.safetab.design import MECHANISM_H
+from mechanisms.refusal import RefusedError
+from mechanisms.safetab.design import MECHANISM_H, MeasuredTable
+from mechanisms.safetab.details import HOUSEHOLD_CELLS, HOUSEHOLD_TABLES
 from mechanisms.sampling.quantiles import Uncapped
 from resources.custody import Custody
-from resources.statements import Table, Zone
-from resources.warehouse import Session
+from resources.ledger import Ledger
+from resources.statements import Zone
+from resources.warehouse import Recipe, Session, Warehouse
+
+COLUMNS = {
+    **COLUMNS_OF_GROUPS,
+    "table_name": "Table, T03001 to T04002",
+    "data_cell": "Measured cell of the table",
+    "count": "Noisy count",
+}
+
+GROUP_COLUMNS = {
+    "number": "Number of the group in the order of the draw",
+    **COLUMNS_OF_GROUPS,
+    "total": "Published total of persons",
+    "t3": "Detail of household types: 0 to 3",
+    "t4": "Detail of tenure: 0 or 1",
+}
+
+_UNIVERSES = pa.schema(
+    [
+        ("place", pa.int64()),
+        ("region_type", pa.string()),
+        ("level", pa.int64()),
+        ("iteration_code", pa.string()),
+        *((family.lower(), pa.list_(pa.int64())) for family in HOUSEHOLD_TABLES),
+    ]
+)
+
+
+class DetailError(RefusedError, ValueError):
+    """The publication that says which groups there are is missing, or is not of the current records."""
 
 
 class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
@@ -45,8 +81,6 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     draw_follows = (GROUPS, COUNTS)
     drawn_columns = COLUMNS
     counted_in = GROUPS
-    exact = session_hook(read_exact_batches)
-    stored = session_hook(read_stored_batches)
     tables = release_hook(household_products)
 
     @property
@@ -68,9 +102,8 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
             build_household_tables(release, column_descriptions(household_products(release))),
         ]
 
-    @property
-    def groups(self) -> Table:
-        return self.release.public(GROUPS)
+    def counts_recipe(self, session: Session) -> Recipe:
+        return counts_recipe(session, self.release, self.release.public(GROUPS))
 
     def require_countable(self, session: Session, custody: Custody) -> None:
         super().require_countable(session, custody)
@@ -79,8 +112,55 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     def distributions(self) -> Mapping[str, Uncapped]:
         return {line.label: line.noise for line in self.release.design.measured}
 
+    def exact(self, session: Session) -> Iterator[Batch]:
+        finest = np.eye(HOUSEHOLD_CELLS, dtype=np.int64)
+        for line in self.release.design.measured:
+            parts = [
+                {"detail": table.detail, "place": place, "finest": cell}
+                for table in HOUSEHOLD_TABLES[line.family]
+                for cell, place in zip(*np.nonzero(table.fold(finest)), strict=True)
+            ]
+            counts = session.arrow(
+                "safetab/households_exact",
+                line.region_and_level,
+                parts=session.register("parts", pa.Table.from_pylist(parts)),
+                counts=self.counts_table,
+                **self._identify_cells(session, line),
+            )
+            yield Batch(line.label, counts["count"].to_numpy())
+
+    def stored(self, session: Session) -> Iterator[Batch]:
+        table, schema, total = self.release.public(MEASUREMENTS), self.release.schema, 0
+        if list(session.columns(table)) != list(COLUMNS):
+            raise GridError(f"{schema}: the columns are not {', '.join(COLUMNS)}")
+        for line in self.release.design.measured:
+            names = self._identify_cells(session, line)
+            stored = session.arrow("safetab/households_stored", line.region_and_level, measurements=table, **names)
+            order = stored["draw_order"].to_numpy()
+            if stored["count"].null_count or not np.array_equal(order, np.arange(len(order))):
+                raise GridError(f"{schema}: {line.label}: not every cell is measured exactly once")
+            total += len(stored)
+            yield Batch(line.label, stored["count"].to_numpy())
+        if total != session.count(table):
+            raise GridError(f"{schema}: measurements of other groups or cells than those declared")
+
     def store(self, session: Session, batches: Iterator[Batch]) -> None:
-        write_measurements(session, self.release, batches)
+        table = self.release.public(MEASUREMENTS)
+        session.create(table, "safetab/no_measurements", households=True)
+        for line, batch in zip(self.release.design.measured, batches, strict=True):
+            rows = pa.table({"draw_order": np.arange(len(batch.values)), "count": batch.values})
+            names = self._identify_cells(session, line) | {"table": table, "rows": session.register("rows", rows)}
+            session.run("safetab/households_append", line.region_and_level, **names)
+
+    def _identify_cells(self, session: Session, line: MeasuredTable) -> dict[str, Any]:
+        """Identifiers of `safetab/household_cells`: the groups, and the measured cells of each detail."""
+        cells = [
+            {"detail": table.detail, "table_name": table.name, "place": place, "data_cell": data_cell}
+            for table in HOUSEHOLD_TABLES[line.family]
+            for place, data_cell in enumerate(table.basis)
+        ]
+        registered = session.register("cells", pa.Table.from_pylist(cells))
+        return {"groups": self.release.public(GROUPS), "cells": registered, "family": line.family.lower()}
 
     def perturb(self, session: Session, key: bytes) -> Iterator[Batch]:
         for batch in super().perturb(session, key):
@@ -88,17 +168,30 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
 
     def unlikely(self, pairs: Iterable[tuple[Batch, Batch]]) -> list[str]:
         """Clipped numbers say less about their noise, so that only cells far above 0 are tested then."""
-        distributions = self.distributions()
-        return super().unlikely(
-            pairs
-            if self.release.design.negative_counts
-            else (_far_above_zero(exact, noisy, find_farthest(distributions[exact.query])) for exact, noisy in pairs)
-        )
+        if self.release.design.negative_counts:
+            return super().unlikely(pairs)
+        farthest = {query: find_farthest(noise) for query, noise in self.distributions().items()}
+
+        def far_above_zero() -> Iterator[tuple[Batch, Batch]]:
+            for exact, noisy in pairs:
+                far = exact.values >= farthest[exact.query]
+                yield replace(exact, values=exact.values[far]), replace(noisy, values=noisy.values[far])
+
+        return super().unlikely(far_above_zero())
 
     def further_gates(self) -> Sequence[Gate[SafeTabHRelease]]:
         release = self.release
-        recipes = tables_gate(lambda session: household_table_recipes(session, release))
-        return [parameters_gate(), groups_gate(), recipes, complete_gate()]
+        return [
+            parameters_gate(),
+            Gate(
+                "groups_as_published",
+                GROUPS,
+                "The groups are exactly the published totals of measured iterations, in the detail that they allow.",
+                _find_other_groups,
+            ),
+            tables_gate(lambda session: household_table_recipes(session, release)),
+            Gate("groups_complete", TABLES, "Every group is in exactly one table of each family.", _find_incomplete),
+        ]
 
     def charge_description(self) -> str:
         design = self.release.design
@@ -111,10 +204,103 @@ and cost nothing here."""
         return """For every published group, the exact count of every measured cell of its table of household types and
 of its table of tenures, plus independent noise; empty cells and groups without households too."""
 
-    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
-        return household_statement(self.release, draw.inputs, output_version)
+
+def _find_incomplete(context: ReleaseContext[SafeTabHRelease]) -> list[str]:
+    release, problems = context.release, []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for family, tables in measured_tables(release).items():
+            measured = [line.region_and_level for line in release.design.measured if line.family == family]
+            (groups,) = session.row(
+                "safetab/groups_not_once",
+                measured=session.register(f"measured_{family}", pa.Table.from_pylist(measured)),
+                groups=release.public(GROUPS),
+                tables=[release.public(name_product(table)) for table in tables],
+            )
+            problems += count_problem(int(groups), f"{family}: groups that are not in exactly one table")
+    return problems
 
 
-def _far_above_zero(exact: Batch, noisy: Batch, least: int) -> tuple[Batch, Batch]:
-    chosen = exact.values >= least
-    return replace(exact, values=exact.values[chosen]), replace(noisy, values=noisy.values[chosen])
+def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
+    @release_stage(
+        release,
+        GROUPS,
+        StageKind.POSTPROCESSING,
+        f"The groups with a published total in {release.dataset.name}/{release.detail.name}, and the detail that this "
+        "total allows. Read from the signed publication, so nothing is spent on them.",
+        [release.detail.key(PUBLICATION)],
+        kinds={"duckdb", "parquet"},
+    )
+    def population_groups(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
+        table = release.public(GROUPS)
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            totals = read_published_totals(session, release, custody, ledger)
+            recipe = groups_recipe(session, release, totals)
+            with session.transaction():
+                create_tables(session, {table: recipe})
+                counted = read_basis(session, custody, release.dataset, release.counted_with)
+                seal_stage(session, custody, release.schema, GROUPS, [table], counted)
+            rows = [
+                (kind, level, f"T3: {t3}, T4: {t4}", f"{groups:,}")
+                for kind, level, t3, t4, groups in session.rows("safetab/groups_by_detail", table=table)
+            ]
+            metadata = {
+                **public_table_metadata(session, table),
+                "groups": preview(["region type", "level", "detail", "groups"], rows),
+                COLUMN_SCHEMA: table_schema(session.columns(table), GROUP_COLUMNS),
+            }
+            version = dg.DataVersion(session.content_version([table]))
+        return dg.MaterializeResult(data_version=version, metadata=metadata)
+
+    return population_groups
+
+
+def read_published_totals(session: Session, release: SafeTabHRelease, custody: Custody, ledger: Ledger) -> pa.Table:
+    """T1 as the release by SafeTab-P published it, from the current records.
+
+    Raises:
+        DetailError: if the publication is missing or was altered, or is of other records or of another declaration.
+    """
+    persons = release.detail
+    name, job = f"{persons.dataset.name}/{persons.name}", persons.schema
+    launch = f"launch the job {job}, and then this one again"
+    if not persons.folder.exists():
+        raise DetailError(f"{release.schema}: {name} is not published yet; {launch}")
+    if problems := publication_problems(persons.published, persons.dataset.name, persons.name, custody, ledger):
+        raise DetailError(f"{release.schema}: the publication of {name} cannot be believed: {'; '.join(problems)}")
+    try:
+        current = SafeTabPMethod(persons).describe(session, custody).draw_id
+    except SealError:
+        # Its counts are of other records, or were made with other parameters.
+        current = None
+    if identity(persons.folder).draw_id != current:
+        raise DetailError(f"{release.schema}: {name} is published from other records or another declaration; {launch}")
+    return pq.read_table(persons.folder / f"{T1}.parquet")
+
+
+def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) -> Recipe:
+    """The recipe of the measured groups, in the order of the draw, from T1 in the production layout."""
+    thresholds = {line.key: list(line.thresholds) for line in release.design.measured}
+    universes = [
+        {
+            "place": place,
+            "region_type": region_type.value,
+            "level": level,
+            "iteration_code": iteration.code,
+            # A family that is not measured has no thresholds, whatever is declared: the groups would be others.
+            **{family.lower(): thresholds.get((region_type, level, family), []) for family in HOUSEHOLD_TABLES},
+        }
+        for place, (region_type, level) in enumerate(release.pairs)
+        for iteration in release.lists.universe(region_type, level)
+    ]
+    names = {
+        "totals": session.register("published_totals", totals),
+        "universes": session.register("universes", pa.Table.from_pylist(universes, _UNIVERSES)),
+    }
+    return "safetab/groups", {}, names
+
+
+def _find_other_groups(context: ReleaseContext[SafeTabHRelease]) -> list[str]:
+    release = context.release
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        totals = read_published_totals(session, release, context.custody, context.ledger)
+        return differing_table(session, release.public(GROUPS), groups_recipe(session, release, totals))

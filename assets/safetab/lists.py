@@ -82,9 +82,16 @@ def _iteration(code: str, name: str, level: str, *flags: str) -> Iteration:
 
 def _read_rows(folder: Path, file: str) -> list[list[str]]:
     """The rows of a file in order, without the header; every value keeps its rule."""
-    fields = FIELDS[file]
-    lines = _read_lines(folder / file, file)
-    if not lines or lines[0] != "|".join(fields):
+    fields, path = FIELDS[file], folder / file
+    if path.stat().st_size > LARGEST:
+        raise ListsError(f"{file}: the file has at most {LARGEST:,} bytes")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ListsError(f"{file}: the file is not UTF-8 text") from None
+    # Only these two end a line; a name may contain any other separator of Unicode.
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    if lines[0] != "|".join(fields):
         raise ListsError(f"{file}: the first line must be {'|'.join(fields)}")
     rows = [line.split("|") for line in lines[1:]]
     if not rows:
@@ -98,15 +105,3 @@ def _read_rows(folder: Path, file: str) -> list[list[str]]:
         if wrong:
             raise ListsError(f"{file}: {field}: {rule}: {format_count(wrong, 'row')}")
     return rows
-
-
-def _read_lines(path: Path, file: str) -> list[str]:
-    if path.stat().st_size > LARGEST:
-        raise ListsError(f"{file}: the file has at most {LARGEST:,} bytes")
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ListsError(f"{file}: the file is not UTF-8 text") from None
-    # Only these two end a line; a name may contain any other separator of Unicode.
-    lines = text.replace("\r\n", "\n").split("\n")
-    return lines[:-1] if lines[-1] == "" else lines

@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.measurement.batches import Batch
-from assets.measurement.method import MEASUREMENTS, GridError
-from assets.safetab.regions import read_regions
-from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease
+from assets.measurement.method import MEASUREMENTS, Batch, GridError
+from assets.safetab.counting import read_regions
+from assets.safetab.release import COLUMNS_OF_GROUPS, COUNTS, REGIONS, SafeTabPRelease
 from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
 from mechanisms.safetab.design import Measured
 from mechanisms.safetab.details import DETAILS, FINEST, cells, fold
@@ -36,13 +35,6 @@ numbers instead."""
 
 MOST_NUMBERS = 10**9
 """The largest number of published numbers of empty groups that is expected. More could hardly be stored."""
-
-COLUMNS_OF_GROUPS = {
-    "region_type": "Type of the region",
-    "level": "Level of the iteration: 1 regional, 2 detailed",
-    "region_id": "Code of the region",
-    "iteration_code": "Characteristic iteration",
-}
 
 COLUMNS = {
     **COLUMNS_OF_GROUPS,

@@ -1,50 +1,54 @@
 """SafeTab-P as a method, and what it shares with SafeTab-H: how they fill in the hooks of charge, draw, gates and
 publication."""
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, TypeVar
+from math import log
+from typing import Any, ClassVar, TypeVar
 
 import dagster as dg
+import numpy as np
 
 from assets.conventions import preview
-from assets.measurement.batches import Batch, BatchedCounts
-from assets.measurement.method import MEASUREMENTS, budget_facts, build_counts
+from assets.gates.shared import count_problem, differing_table
+from assets.measurement.method import MEASUREMENTS, Batch, BatchedCounts, budget_facts, build_counts, parameters_gate
 from assets.planning.lines import budgets_for_margins
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
+from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
 from assets.release.statement import Statement
-from assets.safetab.counting import COUNT_COLUMNS, counts_recipe, require_countable_records
-from assets.safetab.gates import find_unlikely_noise, person_gates
-from assets.safetab.measurements import (
-    COLUMNS,
-    KeptCells,
-    measure_batches,
-    read_exact_batches,
-    read_stored_batches,
-    require_storable,
-    write_measurements,
+from assets.safetab import measurements
+from assets.safetab.counting import (
+    COUNT_COLUMNS,
+    build_regions,
+    counts_recipe,
+    regions_recipe,
+    require_countable_records,
+    require_regions,
 )
+from assets.safetab.measurements import KeptCells
 from assets.safetab.plan import parameter_tables, planned_lines, safetab_plan
 from assets.safetab.published import column_descriptions, person_products
-from assets.safetab.records import AREA_COLUMNS
-from assets.safetab.regions import build_regions, require_regions
-from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease, SafeTabRelease
-from assets.safetab.statement import person_statement
-from assets.safetab.tables import build_person_tables
-from assets.tabulation.asset import TABLES
+from assets.safetab.release import AREA_COLUMNS, COUNTS, REGIONS, SafeTabPRelease, SafeTabRelease
+from assets.safetab.statement import safetab_statement
+from assets.safetab.tables import T1, T2, build_person_tables, person_table_recipes
+from assets.tabulation.asset import TABLES, tables_gate
 from mechanisms.design import LARGEST_BUDGET
 from mechanisms.safetab.adaptive import StreamedNoise
-from mechanisms.safetab.design import MECHANISM_P, VERSION
+from mechanisms.safetab.design import MECHANISM_P, VERSION, Measured
+from mechanisms.sampling.goodness import FALSE_ALARM, BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.noise import Distribution
+from mechanisms.sampling.quantiles import Uncapped, quantile
 from resources.custody import Custody
-from resources.statements import Table
+from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session
 
 _REGION_COLUMNS = dict(zip(("STATE", "COUNTY", "TRACT", "PLACE", "AIANNH"), AREA_COLUMNS, strict=True))
 """By type of regions, the column that identifies them. The nation is one region."""
+
+IMPOSSIBLE = Fraction(1, 10**31)
+"""A probability that counts as none."""
 
 R = TypeVar("R", bound=SafeTabRelease)
 B = TypeVar("B", bound=Batch)
@@ -54,6 +58,8 @@ class SafeTabMethod(BatchedCounts[R, B]):
     """A method that counts records by detailed race and ethnicity, in regions or groups that are public."""
 
     version = VERSION
+    counted_in: ClassVar[str]
+    """The stage, and its public table, that says where records are counted."""
     plan = release_hook(safetab_plan)
     plan_tables = release_hook(parameter_tables)
 
@@ -63,16 +69,6 @@ class SafeTabMethod(BatchedCounts[R, B]):
 
     def scale_budgets(self, factor: Fraction) -> Mapping[str, Any]:
         return {"budgets": {line.name: factor * line.budget for line in planned_lines(self.release)}, "moe": None}
-
-    @property
-    @abstractmethod
-    def counted_in(self) -> str:
-        """The stage, and its public table, that says where records are counted."""
-
-    @property
-    def groups(self) -> Table | None:
-        """The groups that are counted; None for all."""
-        return None
 
     def numbers(self, size: Size) -> int:
         """The population groups of all regions; Puerto Rico is among the places of the shared name."""
@@ -87,7 +83,7 @@ class SafeTabMethod(BatchedCounts[R, B]):
         )
 
     def counts_recipe(self, session: Session) -> Recipe:
-        return counts_recipe(session, self.release, self.groups)
+        return counts_recipe(session, self.release)
 
     def counts_version(self, session: Session, custody: Custody) -> str:
         return session.sorted_version(self.counts_table, self.release.version_key(custody))
@@ -106,17 +102,19 @@ class SafeTabMethod(BatchedCounts[R, B]):
         design = self.release.design
         return budget_facts(design, len(design.lines), "one record", "one record", "lines of the charge")
 
+    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
+        return safetab_statement(self.release, draw.inputs, output_version)
+
 
 class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
     mechanism = MECHANISM_P
     stages = (PLAN, REGIONS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PLAN, REGIONS)
     draw_follows = (REGIONS, COUNTS)
-    drawn_columns = COLUMNS
+    drawn_columns = measurements.COLUMNS
     counted_in = REGIONS
-    exact = session_hook(read_exact_batches)
-    stored = session_hook(read_stored_batches)
-    further_gates = release_hook(person_gates)
+    exact = session_hook(measurements.read_exact_batches)
+    stored = session_hook(measurements.read_stored_batches)
     tables = release_hook(person_products)
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
@@ -136,7 +134,7 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
         """Refuse, before the charge, a run without regions, and more numbers than can be stored."""
         if session.columns(self.release.public(REGIONS)):
             require_regions(session, self.release)
-            require_storable(session, self.release)
+            measurements.require_storable(session, self.release)
 
     def query_names(self) -> Sequence[str]:
         return [line.label for line in self.release.design.measured]
@@ -146,13 +144,113 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
         return {}
 
     def store(self, session: Session, batches: Iterator[KeptCells]) -> None:
-        write_measurements(session, self.release, batches)
+        measurements.write_measurements(session, self.release, batches)
 
     def perturb(self, session: Session, key: bytes) -> Iterator[KeptCells]:
-        return measure_batches(session, self.release, StreamedNoise(self.release.design.measured, key))
+        return measurements.measure_batches(session, self.release, StreamedNoise(self.release.design.measured, key))
 
     def unlikely(self, pairs: Iterable[tuple[KeptCells, KeptCells]]) -> list[str]:
-        return find_unlikely_noise(self.release, pairs)
+        """The region types and levels whose noise does not fit the declared distributions, by chi-square tests.
+
+        A total that suppression might have left out, and a number that clipping might have changed, says less about its
+        noise than its distribution does. Only cells whose counts are far above both take part.
+        """
+        draws: dict[str, BinCounts] = {}
+        for exact, noisy in pairs:
+            measured, total_only = noisy.measured, noisy.of_totals_only(self.release)
+            for noise, rows, name in (
+                (measured.total_only, total_only, "totals only"),
+                (measured.stage_2, ~total_only, "stage 2"),
+            ):
+                least = _find_least_tested(self.release, measured, noise, noisy.values[:, 2])
+                chosen = rows & (exact.values[:, 4] >= least)
+                differences = noisy.values[chosen, 4] - exact.values[chosen, 4]
+                draws[f"{measured.label}, {name}"] = bin_draws(differences, noise)
+        return find_misfits(draws)
+
+    def further_gates(self) -> Sequence[Gate[SafeTabPRelease]]:
+        """The gates of SafeTab-P, which hold whether a draw can be replayed or not.
+
+        Its stage-1 totals are stored nowhere. So these gates compare what is stored with the exact counts, and notice a
+        draw that chose details or left out totals by another rule than the declared one.
+        """
+        release = self.release
+        return [
+            parameters_gate(),
+            Gate(
+                "regions_of_the_cef",
+                REGIONS,
+                "The stored regions are those of the current CEF.",
+                self._find_other_regions,
+            ),
+            Gate(
+                "detail_as_declared",
+                MEASUREMENTS,
+                "The detail of every group is one that its count and the noise of its first total make possible.",
+                self._find_impossible_details,
+            ),
+            Gate(
+                "suppression_as_declared",
+                MEASUREMENTS,
+                "No group whose count is far above the cut-off is missing, and as many empty groups were kept as the "
+                "noise makes expect.",
+                self._find_other_suppression,
+            ),
+            tables_gate(lambda session: person_table_recipes(session, release)),
+            Gate(
+                "margins_agree",
+                TABLES,
+                "The total of every group in T1 is the sum of its cells in T2.",
+                self._find_other_margins,
+            ),
+        ]
+
+    def _find_other_regions(self, context: ReleaseContext[SafeTabPRelease]) -> list[str]:
+        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            return differing_table(session, self.release.public(REGIONS), regions_recipe(session, self.release))
+
+    def _find_impossible_details(self, context: ReleaseContext[SafeTabPRelease]) -> list[str]:
+        impossible = 0
+        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            for exact in self.exact(session):
+                measured = exact.measured
+                _, _, detail, cell, count = exact.values.T
+                starts = np.flatnonzero(cell == 0)
+                totals = np.add.reduceat(count, starts) if len(starts) else count
+                adaptive = ~exact.of_totals_only(self.release)[starts]
+                most_noise, ends = find_farthest(measured.stage_1), np.array([-np.inf, *measured.thresholds, np.inf])
+                least, most = ends[detail[starts]] - totals, ends[detail[starts] + 1] - totals
+                impossible += int(np.count_nonzero(adaptive & ((least > most_noise) | (most <= -most_noise))))
+        return count_problem(impossible, "groups in another detail than their counts and the thresholds allow")
+
+    def _find_other_suppression(self, context: ReleaseContext[SafeTabPRelease]) -> list[str]:
+        release, problems = self.release, []
+        suppressed = [measured for measured in release.design.measured if measured.cut_off is not None]
+        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            for measured in suppressed:
+                assert measured.cut_off is not None
+                missing, empty, kept = session.row(
+                    "safetab/kept_and_left_out",
+                    measured.region_and_level
+                    | {
+                        "iterations": len(release.universe_of(measured)),
+                        "least": measured.cut_off + find_farthest(measured.stage_2),
+                    },
+                    counts=self.counts_table,
+                    measurements=release.public(MEASUREMENTS),
+                    regions=release.public(REGIONS),
+                )
+                label = measured.label
+                problems += count_problem(missing, f"{label}: groups far above the cut-off that are missing")
+                if not _is_binomial(kept, empty, _chances_of_empty(measured), FALSE_ALARM / len(suppressed)):
+                    problems.append(f"{label}: more or fewer empty groups were kept than the noise makes expect")
+        return problems
+
+    def _find_other_margins(self, context: ReleaseContext[SafeTabPRelease]) -> list[str]:
+        t1, t2 = self.release.public(T1), self.release.public(T2)
+        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            (groups,) = session.row("safetab/disagreeing_margins", t1=t1, t2=t2)
+        return count_problem(int(groups), "groups whose total is not the sum of their cells, or of their sexes")
 
     def charge_description(self) -> str:
         symbol = self.release.design.noise.symbol
@@ -176,5 +274,44 @@ totals that are hardly above zero are left out."""
             )
         }
 
-    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
-        return person_statement(self.release, draw.inputs, output_version)
+
+def _find_least_tested(release: SafeTabPRelease, measured: Measured, noise: Uncapped, detail: np.ndarray) -> np.ndarray:
+    """By cell, the least exact count whose noise was neither cut off nor clipped."""
+    noisiest = find_farthest(noise)
+    least = np.full(len(detail), 0 if release.design.negative_counts else noisiest)
+    if measured.cut_off is not None:
+        least[detail == 0] = np.maximum(least[detail == 0], measured.cut_off + noisiest)
+    return least
+
+
+def find_farthest(noise: Uncapped) -> int:
+    """The least value that the noise reaches with a probability of at most `IMPOSSIBLE`.
+
+    It follows from the distribution and not from σ: the discrete Laplace is beyond 12σ with 4 · 10^-8, and of many
+    groups some are.
+    """
+    return quantile(noise, 1 - IMPOSSIBLE) + 1
+
+
+def _chances_of_empty(measured: Measured) -> tuple[float, float]:
+    """The probabilities that an empty group's total is above the cut-off, and that it is not."""
+    assert measured.cut_off is not None
+    noise, most = measured.stage_2, find_farthest(measured.stage_2)
+    above, below = np.arange(measured.cut_off + 1, most), np.arange(-most + 1, measured.cut_off + 1)
+    return float(noise.probabilities(above).sum()), float(noise.probabilities(below).sum())
+
+
+def _is_binomial(successes: int, trials: int, probabilities: tuple[float, float], false_alarm: float) -> bool:
+    """Whether a binomial number is no further from its mean than happens with some probability (Chernoff's bound).
+
+    Args:
+        probabilities: of a success and of a failure. Each is given, because either may be tiny.
+        false_alarm: the probability that a true binomial number is further away.
+    """
+    if trials <= 0:
+        return successes == 0
+    counts = (successes, trials - successes)
+    terms = [(count / trials, expected) for count, expected in zip(counts, probabilities, strict=True) if count]
+    if not all(expected for _, expected in terms):
+        return False
+    return trials * sum(share * log(share / expected) for share, expected in terms) <= log(2 / false_alarm)

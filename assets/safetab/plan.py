@@ -153,7 +153,6 @@ def _curve(release: SafeTabRelease) -> Curve:
 
 
 def parameter_tables(release: SafeTabRelease) -> dict[Table, pa.Table]:
-    """The content of the table, from the declaration alone."""
     schema = pa.schema([(name, kind) for name, (_, _, kind, _) in PARAMETER_COLUMNS.items()])
     return {release.public(PARAMETERS): pa.Table.from_pylist(list(parameters(release)), schema)}
 

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from assets.release.published import PublishedColumn, PublishedTable, error_columns
-from assets.safetab.households import IN_WORDS, measured_tables, name_cell_column, name_product
 from assets.safetab.plan import PARAMETER_COLUMNS
 from assets.safetab.release import PARAMETERS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
-from assets.safetab.tables import SEX_BY_AGE, T1, T2, TOTALS
+from assets.safetab.tables import IN_WORDS, SEX_BY_AGE, T1, T2, TOTALS, measured_tables, name_cell_column, name_product
 from mechanisms.safetab.details import DATA_CELLS
 from mechanisms.safetab.regions import RegionType
 
@@ -35,7 +34,6 @@ _AGES = "10, 20 or 48 rows a group: two sexes by 4, 9 or 23 age groups, each sex
 
 
 def person_products(release: SafeTabPRelease) -> tuple[PublishedTable, ...]:
-    """T1 and T2 in the production layout and in words, the regions and the parameters."""
     suppression = _SUPPRESSED if any(line.cut_off is not None for line in release.design.measured) else ""
     independence = _independence(release)
     sex = PublishedColumn("sex", "string", "Sex", {"1": "Male", "2": "Female"})
@@ -83,7 +81,6 @@ def person_products(release: SafeTabPRelease) -> tuple[PublishedTable, ...]:
 
 
 def household_products(release: SafeTabHRelease) -> tuple[PublishedTable, ...]:
-    """T3 and T4 in the production layout and in words, and the parameters."""
     words, layout = [], []
     for family, tables in measured_tables(release).items():
         words.append(

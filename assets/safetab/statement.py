@@ -3,9 +3,9 @@
 The mathematics is in `mechanisms.safetab` and `mechanisms.accounting`.
 """
 
-from collections.abc import Mapping
 from math import sqrt
 
+from assets.measurement.grid import NOISE_NAMES
 from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
@@ -13,7 +13,7 @@ from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equival
 from assets.safetab.plan import noises
 from assets.safetab.release import GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
 from mechanisms.noise import Noise
-from mechanisms.safetab.design import VERSION
+from mechanisms.safetab.design import VERSION, SafeTabPDesign
 from mechanisms.safetab.lists import LEVELS
 from mechanisms.safetab.planning import COVERAGE
 from mechanisms.sampling.quantiles import half_width
@@ -30,65 +30,50 @@ PAPERS = (
 )
 
 
-def person_statement(release: SafeTabPRelease, inputs: Inputs, output_version: str) -> Statement:
-    """The statement of the certificate of SafeTab-P."""
+def safetab_statement(release: SafeTabRelease, inputs: Inputs, output_version: str) -> Statement:
+    """The statement of the certificate about the mechanism."""
     design = release.design
-    share, chance = design.stage_1_share, design.zero_suppression_chance
-    suppression = Parameter("Suppression", "None")
-    if chance:
-        empty = f"{float(100 * chance):g}% of the empty groups below the states"
-        suppression = Parameter("Suppression", empty, PROSE("Suppression"), (str(chance),))
-    return _statement(
-        release,
-        "persons",
-        (Parameter("Detail", f"{float(share):g} of each budget", PROSE("Detail"), (str(share),)), suppression),
-        "totals that were left out",
-        DataVersion("regions", inputs.versions[REGIONS], keyed=True),
-        inputs,
-        output_version,
-    )
-
-
-def household_statement(release: SafeTabHRelease, inputs: Inputs, output_version: str) -> Statement:
-    """The statement of the certificate of SafeTab-H."""
-    return _statement(
-        release,
-        "households",
-        (Parameter("Detail", f"The published totals of {release.dataset.name}/{release.detail.name}"),),
-        "groups without a published total of persons",
-        DataVersion("published groups", inputs.versions[GROUPS], keyed=True),
-        inputs,
-        output_version,
-    )
-
-
-def _statement(
-    release: SafeTabRelease,
-    counted: str,
-    parameters: tuple[Parameter, ...],
-    not_covered: str,
-    counted_in: DataVersion,
-    inputs: Inputs,
-    output_version: str,
-) -> Statement:
-    noise = release.design.noise
+    if isinstance(release, SafeTabHRelease):
+        not_covered = "groups without a published total of persons"
+        counted_in = DataVersion("published groups", inputs.versions[GROUPS], keyed=True)
+        detail = [Parameter("Detail", f"The published totals of {release.dataset.name}/{release.detail.name}")]
+    else:
+        assert isinstance(release, SafeTabPRelease)
+        not_covered = "totals that were left out"
+        counted_in = DataVersion("regions", inputs.versions[REGIONS], keyed=True)
+        detail = _describe_detail(release.design)
     return Statement(
-        mechanism=PROSE(f"mechanism of {counted}"),
+        mechanism=PROSE(f"mechanism of {release.counted}"),
         mechanism_version=str(VERSION),
-        method=PROSE(f"method of {counted}"),
-        parameters=(*_parameters(release), *parameters),
-        loss_source=PROSE(f"loss source, {noise.value}"),
+        method=PROSE(f"method of {release.counted}"),
+        parameters=(
+            Parameter("States", tuple(STATES[state] for state in design.states)),
+            Parameter("Noise", NOISE_NAMES[design.noise], PROSE("Noise")),
+            Parameter("Iterations", _iterations(release), PROSE("Iterations")),
+            Parameter("Groups of one record", _stabilities(release), PROSE("Groups of one record", design=design)),
+            *detail,
+        ),
+        loss_source=PROSE(f"loss source, {design.noise.value}"),
         accuracy=_accuracy(release, not_covered),
         data_versions=(
             DataVersion("exact counts", inputs.versions[COUNTS], keyed=True),
             counted_in,
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
-        remark=PROSE(f"remark on {counted}"),
-        delta=release.declaration.delta if noise is Noise.GAUSSIAN else None,
+        remark=PROSE(f"remark on {release.counted}"),
+        delta=release.declaration.delta if design.noise is Noise.GAUSSIAN else None,
         equivalents=_equivalents(release),
         papers=PAPERS,
     )
+
+
+def _describe_detail(design: SafeTabPDesign) -> list[Parameter]:
+    share, chance = design.stage_1_share, design.zero_suppression_chance
+    suppression = Parameter("Suppression", "None")
+    if chance:
+        empty = f"{float(100 * chance):g}% of the empty groups below the states"
+        suppression = Parameter("Suppression", empty, PROSE("Suppression"), (str(chance),))
+    return [Parameter("Detail", f"{float(share):g} of each budget", PROSE("Detail"), (str(share),)), suppression]
 
 
 def _equivalents(release: SafeTabRelease) -> tuple[Equivalent, ...]:
@@ -125,17 +110,6 @@ def _accuracy(release: SafeTabRelease, not_covered: str) -> Accuracy:
 
 
 _LEVEL_WORDS = dict(zip(LEVELS, ("regional", "detailed"), strict=True))
-
-
-def _parameters(release: SafeTabRelease) -> tuple[Parameter, ...]:
-    design = release.design
-    names: Mapping[Noise, str] = {Noise.GAUSSIAN: "Discrete Gaussian", Noise.LAPLACE: "Discrete Laplace"}
-    return (
-        Parameter("States", tuple(STATES[state] for state in design.states)),
-        Parameter("Noise", names[design.noise], PROSE("Noise")),
-        Parameter("Iterations", _iterations(release), PROSE("Iterations")),
-        Parameter("Groups of one record", _stabilities(release), PROSE("Groups of one record", design=design)),
-    )
 
 
 def _iterations(release: SafeTabRelease) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The published tables: T1 and T2 of SafeTab-P and what all tables share.
+"""The published tables: T1 and T2 of SafeTab-P, T3 and T4 of SafeTab-H, and the stages that make them.
 
 All are post-processing of the measurements: in the production layout, and in words, with standard errors and 90%
 intervals. A published number is the sum of one or more measured cells.
@@ -17,10 +17,10 @@ from assets.cef.census import CensusDeclaration
 from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS
 from assets.release.dataset import DatasetDeclaration
-from assets.safetab.release import REGIONS, SafeTabPRelease, SafeTabRelease
+from assets.safetab.release import GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
 from assets.tabulation.asset import build_tables
 from mechanisms.safetab.design import MeasuredLine
-from mechanisms.safetab.details import AGES, DETAILS, SEXES, cells
+from mechanisms.safetab.details import AGES, DATA_CELLS, DETAILS, HOUSEHOLD_TABLES, SEXES, HouseholdTable, cells
 from mechanisms.safetab.regions import RegionType
 from mechanisms.sampling.quantiles import Uncapped, half_width
 from mechanisms.states import STATES
@@ -28,6 +28,9 @@ from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 T1, T2, TOTALS, SEX_BY_AGE = "t1", "t2", "total_population", "sex_by_age"
+IN_WORDS = {"T3": "household_type", "T4": "tenure"}
+"""By family, the name of its tables in words."""
+
 NATION = "United States"
 FIRST_ROWS = 12
 """How many groups the asset's page shows."""
@@ -155,4 +158,59 @@ def list_errors(
             "half_width": half_width(noise, added, COVERAGE),
         }
         for added in sorted(sums)
+    ]
+
+
+def measured_tables(release: SafeTabHRelease) -> dict[str, tuple[HouseholdTable, ...]]:
+    families = {line.family for line in release.design.measured}
+    return {family: tables for family, tables in HOUSEHOLD_TABLES.items() if family in families}
+
+
+def name_product(table: HouseholdTable) -> str:
+    return table.name.lower()
+
+
+def name_cell_column(table: HouseholdTable) -> str:
+    return f"{table.family}_DATA_CELL"
+
+
+def build_household_tables(release: SafeTabHRelease, columns: Mapping[str, str]) -> dg.AssetsDefinition:
+    return build_tables(
+        release,
+        [GROUPS, MEASUREMENTS],
+        "T3, household type, and T4, tenure: in the production layout, and in words with standard errors and 90% "
+        "intervals. Made from public data only.",
+        lambda session: household_table_recipes(session, release),
+        columns,
+    )
+
+
+def household_table_recipes(session: Session, release: SafeTabHRelease) -> dict[Table, Recipe]:
+    in_words: dict[Table, Recipe] = {}
+    in_layout: dict[Table, Recipe] = {}
+    for family, tables in measured_tables(release).items():
+        cells = [row for table in tables for row in _list_published_cells(table)]
+        sums = {len(parts) for table in tables for parts in table.data_cells.values()}
+        lines = [line for line in release.design.measured if line.family == family]
+        errors = [row for line in lines for row in list_errors(line, line.noise, sums)]
+        of_cells = {
+            "measurements": release.public(MEASUREMENTS),
+            "cells": session.register(f"cells_{family}", pa.Table.from_pylist(cells)),
+            "measured": ("table_name", "data_cell"),
+        }
+        names = of_cells | register_words(session, release, f"errors_{family}", errors)
+        in_words[release.public(IN_WORDS[family])] = ("safetab/in_words", {}, names | {"columns": ("cell", "label")})
+        for table in tables:
+            cells_of_table = session.register(f"cells_{table.name}", pa.Table.from_pylist(_list_published_cells(table)))
+            names = of_cells | {"cells": cells_of_table, "columns": {name_cell_column(table): "cell"}}
+            in_layout[release.public(name_product(table))] = ("safetab/in_layout", {}, names)
+    return in_words | in_layout
+
+
+def _list_published_cells(table: HouseholdTable) -> list[dict[str, Any]]:
+    """The cells of a table, each with the measured cells that add up to it."""
+    return [
+        {"table_name": table.name, "cell": cell, "data_cell": part, "label": DATA_CELLS[table.family][cell]}
+        for cell, parts in table.data_cells.items()
+        for part in parts
     ]

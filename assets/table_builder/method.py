@@ -8,9 +8,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.measurement.batches import Batch
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS, build_counts
+from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, build_counts
 from assets.release.contents import read_cef_version
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from assets.measurement.batches import Batch
+from assets.measurement.method import Batch
 from assets.table_builder.counting import add_up_cells, describe_records
 from assets.table_builder.declaration import Amount
 from assets.table_builder.release import HypercubeRelease

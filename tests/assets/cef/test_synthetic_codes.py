@@ -25,7 +25,7 @@ from assets.cef.synthetic import RACE_CODES_2020, SyntheticPopulation, synthetic
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
 from assets.safetab.counting import counts_recipe, regions_recipe
 from assets.safetab.lists import read_lists
-from assets.safetab.records import Counted
+from assets.safetab.release import Counted
 from mechanisms.races import RACE_COMBINATIONS, SIX_RACES
 from mechanisms.safetab.regions import RegionType
 from resources.statements import Zone

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
-from assets.phsafe.grid import counts_recipe, list_cells
-from assets.phsafe.join import join_recipe, report_recipe
+from assets.phsafe.counts import counts_recipe, join_recipe, list_cells, report_recipe
 from assets.phsafe.release import PHSafeRelease
 from mechanisms.phsafe.runs import RUNS, Geography, Iterated, Level
 from resources.statements import Table, Zone

@@ -16,10 +16,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.measurement.batches import BatchedCounts
-from assets.measurement.grid import in_order
-from assets.measurement.method import COUNTS
-from assets.phsafe.join import JOINED, REPORT
+from assets.measurement.grid import IN_ORDER
+from assets.measurement.method import COUNTS, BatchedCounts
+from assets.phsafe.counts import JOINED, REPORT
 from assets.phsafe.release import PHSafeRelease
 from resources.custody import canonicalize
 from resources.statements import Zone
@@ -102,7 +101,7 @@ def guesses(deployment: PHSafeDeployment, version_keys: Sequence[bytes | None]) 
             yield session.content_version(tables, key)
             yield from (session.content_version([table], key) for table in tables)
         yield method.version_of(method.describe(session, custody), method.exact(session))
-        counts = in_order(session, release.confidential(COUNTS))
+        counts = session.arrow(IN_ORDER, table=release.confidential(COUNTS))
     values = counts["count"].to_numpy()
     yield from plainly_hashed(values.tobytes())
     for content in (

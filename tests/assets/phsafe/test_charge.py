@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from assets.charge import drawing
-from assets.measurement import batches as measuring
+from assets.measurement import method as measuring
 from assets.phsafe.release import PHSafeRelease
 from assets.release.release import DeclarationError
 from mechanisms.accounting.losses import ConcentratedLoss

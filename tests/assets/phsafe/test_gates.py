@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from assets.charge import drawing
 from assets.gates.shared import all_gates
-from assets.measurement.batches import Batch
-from assets.measurement.grid import GridCounts, in_order
-from assets.phsafe import join
+from assets.measurement.grid import IN_ORDER, GridCounts
+from assets.measurement.method import Batch
+from assets.phsafe import counts
 from assets.phsafe import method as phsafe_method
 from assets.phsafe.method import PHSafeMethod
 from assets.phsafe.release import PHSafeRelease
@@ -388,7 +388,7 @@ right_store = GridCounts.store
 def store_one_variance(method: PHSafeMethod, session: Session, batches: Iterator[Batch]) -> None:
     """All measurements state the variance of the first."""
     right_store(method, session, batches)
-    table = in_order(session, method.measurements_table)
+    table = session.arrow(IN_ORDER, table=method.measurements_table)
     place = table.schema.get_field_index("variance")
     table = table.set_column(place, "variance", pa.chunked_array([pa.repeat(table["variance"][0], len(table))]))
     session.create(method.measurements_table, "warehouse/all", source=session.register("wrong", table))
@@ -420,13 +420,13 @@ def test_a_join_without_truncation_is_stopped_before_it_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stage joins wrongly; the gate joins as it should."""
-    right = join.join_recipe
+    right = counts.join_recipe
 
     def untruncated(session: Session, release: PHSafeRelease) -> Recipe:
         runs = {name: replace(run, truncation=run.truncation and 99_999) for name, run in release.design.runs.items()}
         return right(session, replace(release, design=replace(release.design, runs=runs)))
 
-    monkeypatch.setattr(join, "join_recipe", untruncated)
+    monkeypatch.setattr(counts, "join_recipe", untruncated)
     deployment = phsafe_deployment(tmp_path, runs=FEW)
     stopped(deployment, "truncated_join", {"join_of_the_cef"})
     assert deployment.ledger == ()

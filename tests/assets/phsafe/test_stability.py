@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import pytest
 from jinja2 import ChoiceLoader, DictLoader
 
-from assets.phsafe.join import join_recipe
+from assets.phsafe.counts import join_recipe
 from mechanisms.phsafe.runs import RUN, RUNS
 from resources import statements
 from resources.statements import SQL_FOLDER, Zone

@@ -12,8 +12,7 @@ import yaml
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.conventions import ZONE
 from assets.phsafe.declaration import PHSafeDeclaration
-from assets.planning.asset import build_plan, plan_metadata
-from assets.planning.charts import draw_curve
+from assets.planning.asset import build_plan, draw_curve, plan_metadata
 from assets.planning.expectation import Machine
 from assets.release.plan import Curve, PlanRequest
 from orchestration.components import PHSafe

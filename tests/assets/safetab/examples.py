@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from assets.cef.census import RACE_CODES, CensusDeclaration, census_persons, census_units, detailed_files
 from assets.release.dataset import DatasetDeclaration
-from assets.safetab.records import Counted
-from assets.safetab.release import SafeTabRelease
+from assets.safetab.release import Counted, SafeTabRelease
 from mechanisms.safetab.design import Pair
 from mechanisms.safetab.lists import CodeLists
 from mechanisms.safetab.lists import Iteration as ListedIteration

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assets.measurement.batches import Batch
+from assets.measurement.method import Batch
 from assets.safetab.household_method import SafeTabHMethod
 from assets.safetab.release import SafeTabHRelease
 from tests.assets.safetab import examples

@@ -19,8 +19,7 @@ from assets.safetab.counting import (
     require_households_in_groups,
 )
 from assets.safetab.lists import PRODUCTION
-from assets.safetab.records import Counted, columns_read
-from assets.safetab.release import SafeTabRelease
+from assets.safetab.release import Counted, SafeTabRelease, columns_read
 from mechanisms.safetab.design import Pair
 from mechanisms.safetab.regions import RegionType
 from resources.statements import Table, Zone

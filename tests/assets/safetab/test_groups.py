@@ -7,10 +7,9 @@ import pyarrow as pa
 import pytest
 
 from assets.release.release import DeclarationError
-from assets.safetab.counting import RecordsError
-from assets.safetab.groups import groups_recipe
+from assets.safetab.counting import RecordsError, require_regions
+from assets.safetab.household_method import groups_recipe
 from assets.safetab.measurements import require_storable
-from assets.safetab.regions import require_regions
 from assets.safetab.release import GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assets.safetab.gates import FALSE_ALARM, _chances_of_empty, _is_binomial, _least_tested, find_farthest
+from assets.safetab.method import FALSE_ALARM, _chances_of_empty, _find_least_tested, _is_binomial, find_farthest
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Measured, SafeTabPDesign
 from mechanisms.safetab.regions import RegionType
@@ -78,5 +78,5 @@ def test_clipped_totals_are_not_tested_whatever_the_cut_off_is() -> None:
     assert each.cut_off is not None
     assert each.cut_off < 0
     release: Any = SimpleNamespace(design=SimpleNamespace(negative_counts=False))
-    least = _least_tested(release, each, each.stage_2, np.array([0, 1]))
+    least = _find_least_tested(release, each, each.stage_2, np.array([0, 1]))
     assert (least >= find_farthest(each.stage_2)).all()

@@ -19,15 +19,14 @@ from numpy.typing import NDArray
 from assets.publication.package import write_data_files
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import Release
-from assets.safetab import households, measurements
+from assets.safetab import measurements
 from assets.safetab.counting import regions_recipe
 from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
-from assets.safetab.groups import groups_recipe
-from assets.safetab.household_method import SafeTabHMethod
+from assets.safetab.household_method import SafeTabHMethod, groups_recipe
 from assets.safetab.method import SafeTabPMethod
 from assets.safetab.published import household_products, person_products
 from assets.safetab.release import COUNTS, GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease
-from assets.safetab.tables import person_table_recipes
+from assets.safetab.tables import household_table_recipes, person_table_recipes
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lists import CodeLists
@@ -156,12 +155,13 @@ def check_whole(
         totals = session.arrow("warehouse/all", source=p.public("t1"))
         make(session, {h.public(GROUPS): groups_recipe(session, h, totals)})
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-        make(session, {h.confidential(COUNTS): SafeTabHMethod(h).counts_recipe(session)})
+        method = SafeTabHMethod(h)
+        make(session, {h.confidential(COUNTS): method.counts_recipe(session)})
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC, folder=folder) as session:
-        households.write_measurements(session, h, households.read_exact_batches(session, h))
-        exact = [batch.values.tolist() for batch in households.read_exact_batches(session, h)]
-        assert [batch.values.tolist() for batch in households.read_stored_batches(session, h)] == exact
-        make(session, households.household_table_recipes(session, h))
+        method.store(session, method.exact(session))
+        exact = [batch.values.tolist() for batch in method.exact(session)]
+        assert [batch.values.tolist() for batch in method.stored(session)] == exact
+        make(session, household_table_recipes(session, h))
         found = dict(files_of(session, folder, household_products(h)))
         of_h = oracle.safetab_h(of_households, blocks, lists, configuration, expected["t1"])
         assert found == {name.lower(): oracle.text(name, rows) for name, rows in of_h.items() if name.lower() in found}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets.measurement.declared import DeclaredCounts, DeclaredTable
+from assets.measurement.grid import DeclaredCounts, DeclaredTable
 from assets.measurement.method import COUNTS, MEASUREMENTS, build_counts
 from assets.planning.lines import plan_line
 from assets.release.columns import describe_columns

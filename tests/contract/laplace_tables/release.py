@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from assets.measurement.declared import DeclaredTable
+from assets.measurement.grid import DeclaredTable
 from assets.release.columns import Column
 from assets.release.release import Release
 from tests.contract.laplace_tables.declaration import LaplaceDeclaration

@@ -1,19 +1,21 @@
-"""The asset `truncated_join` of a PHSafe release: counts of each run's records, and what truncation leaves out.
+"""The counts of a PHSafe release: the asset `truncated_join`, which reads the records, and the cells made from it.
 
-Everything that reads the records is here. The join is Algorithm 3 of Sexton et al., written in
-`sql/phsafe/truncated_join.sql`. `grid` adds its counts up to population groups.
+The join is Algorithm 3 of Sexton et al., written in `sql/phsafe/truncated_join.sql`. The cells and their order, which
+is that of the draw, follow from the declaration alone.
 """
 
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 
 from assets.conventions import StageKind, preview
 from assets.phsafe.release import PERSON_COLUMNS, UNIT_COLUMNS, PHSafeRelease
 from assets.release.dataset import CEF
 from assets.release.stage import build_stage
+from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.runs import RUNS, Iterated
-from resources.statements import Table
+from resources.statements import SQL, Table
 from resources.warehouse import Recipe, Session
 
 JOINED, REPORT = "truncated_join", "truncation_report"
@@ -23,6 +25,38 @@ _CODES = {
     Iterated.PERSON: ("CENRACE", "CENHISP"),
     Iterated.NOBODY: (),
 }
+
+_REPEATED = SQL("phsafe/repeated_units", "{% include 'phsafe/units_by_key.sql' %} HAVING count(*) > 1")
+"""The keys shared by several units of the states, with the number of such units in each run's universe."""
+
+_CELLS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("run", "level", "region_id", "region_type", "iteration_code")),
+        ("data_cell", pa.int32()),
+    ]
+)
+
+
+def list_cells(design: PHSafeDesign) -> pa.Table:
+    """The cells that a design releases, in the order of the draw: by run, level, region, iteration and cell."""
+    cells = [
+        (run.name, level.name, region, level.geography.region_type, code, cell)
+        for run, level, _ in design.released
+        for region in level.regions(design.states)
+        for code in sorted(level.iterations.codes)
+        for cell in run.cells
+    ]
+    return pa.table(list(zip(*cells, strict=True)), schema=_CELLS)
+
+
+def counts_recipe(session: Session, joined: Table, cells: pa.Table) -> Recipe:
+    """The recipe of the exact counts of cells, zeros included.
+
+    Args:
+        joined: the counts of the truncated join.
+        cells: the columns of `list_cells`, and `draw_order`, in which the counts are stored.
+    """
+    return "phsafe/exact_counts", {}, {"joined": joined, "grid": session.register("grid", cells)}
 
 
 def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
@@ -47,7 +81,7 @@ def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
     }
     if names["truncation"]:
         names["crowded"] = session.stage("crowded_units", "phsafe/crowded_units", **names)
-        names["repeated"] = session.stage("repeated_units", "phsafe/repeated_units", states, **names)
+        names["repeated"] = session.stage("repeated_units", _REPEATED, states, **names)
     return "phsafe/joined_counts", states, names
 
 
