@@ -36,7 +36,7 @@ from assets.safetab.statement import person_statement
 from assets.safetab.tables import build_person_tables
 from assets.tabulation.asset import TABLES
 from mechanisms.design import LARGEST_BUDGET
-from mechanisms.safetab.adaptive import StreamedNoise
+from mechanisms.safetab.adaptive import GroupNoise
 from mechanisms.safetab.design import MECHANISM_P, VERSION
 from mechanisms.sampling.noise import Distribution
 from resources.custody import Custody
@@ -149,7 +149,7 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
         write_measurements(session, self.release, batches)
 
     def perturb(self, session: Session, key: bytes) -> Iterator[KeptCells]:
-        return measure_batches(session, self.release, StreamedNoise(self.release.design.measured, key))
+        return measure_batches(session, self.release, GroupNoise(self.release.design.measured, key))
 
     def unlikely(self, pairs: Iterable[tuple[KeptCells, KeptCells]]) -> list[str]:
         return find_unlikely_noise(self.release, pairs)

@@ -24,7 +24,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.noise import Noise
-from mechanisms.safetab.adaptive import ExactCells, GroupNoise, Kept, draw_block
+from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
 from mechanisms.safetab.design import Measured, SafeTabPDesign
 from mechanisms.safetab.details import FINEST, cells, fold
 from mechanisms.safetab.lists import Iteration
@@ -35,6 +35,7 @@ from tests.depth import deep_but
 from tests.mechanisms.sampling.exact_noise import reference
 
 Integers = NDArray[np.int64]
+ExactCells = Callable[[Integers, Integers], Integers]
 Draw = Callable[[Measured, Sequence[str], Sequence[Iteration], Integers, ExactCells, GroupNoise], Sequence[Kept]]
 Outcome = tuple[int, ...]
 Masses = Mapping[Outcome, float]
