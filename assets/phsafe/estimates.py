@@ -18,8 +18,8 @@ from assets.measurement.grid import GridCounts, Query
 from assets.phsafe.release import PHSafeRelease
 from assets.release.published import ERRORS, ESTIMATE, LOWER, STANDARD_ERROR, UPPER
 from mechanisms.phsafe.averages import estimate_averages
+from mechanisms.phsafe.design import Z
 from mechanisms.phsafe.estimation import estimate_counts
-from mechanisms.phsafe.margins import Z
 from mechanisms.phsafe.runs import LEVELS, Level, Run
 from mechanisms.phsafe.tables import SHELL, Cell, Part, Shell
 from resources.warehouse import Session

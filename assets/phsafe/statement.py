@@ -12,8 +12,7 @@ from assets.release.draw import Inputs
 from assets.release.prose import Prose
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from mechanisms.noise import Noise
-from mechanisms.phsafe.design import MECHANISM, VERSION, PHSafeDesign
-from mechanisms.phsafe.margins import Z
+from mechanisms.phsafe.design import MECHANISM, VERSION, PHSafeDesign, Z
 from mechanisms.phsafe.runs import LEVELS, RUN, Geography, Iterations, Level
 from mechanisms.phsafe.tables import SHELL, Part, Shell
 from mechanisms.states import STATES

@@ -28,7 +28,7 @@ class GroupNoise(Noise):
     def __init__(self, measured: Sequence[Measured], key: bytes) -> None:
         of_next = {query: distribution for line in measured for query, distribution in line.distributions.items()}
         super().__init__(MECHANISM_P, of_next, key)
-        self._of_cells = {line.query_cells: line.stage_2 for line in measured}
+        self._of_cells = {line.query("cells"): line.stage_2 for line in measured}
         self._key = key
 
     def of_group(self, query: str, region_id: str, iteration_code: str, count: int) -> Counts:
@@ -79,17 +79,17 @@ def draw_block(
     only, adaptive = np.flatnonzero(is_only), np.flatnonzero(~is_only)
 
     exact = totals[:, only].ravel()
-    alone = noise.of_next(measured.query_total_only, exact.size) + exact
+    alone = noise.of_next(measured.query("total only"), exact.size) + exact
     at_once = _places(np.arange(exact.size), only)
 
     exact = (totals[:, adaptive] if len(only) else totals).ravel()
-    stage_1 = noise.of_next(measured.query_stage_1, exact.size)
+    stage_1 = noise.of_next(measured.query("stage 1"), exact.size)
     stage_1 += exact
     large = np.flatnonzero(stage_1 >= measured.thresholds[0])
     details = find_details(stage_1[large], measured.thresholds)
     del stage_1
 
-    stage_2 = noise.of_next(measured.query_total, exact.size)
+    stage_2 = noise.of_next(measured.query("total"), exact.size)
     stage_2 += exact
     stays = np.ones(exact.size, dtype=bool) if measured.cut_off is None else stage_2 > measured.cut_off
     stays[large] = False
@@ -103,7 +103,7 @@ def draw_block(
         counts = fold(detail, exact_cells(regions, columns)) if regions.size else np.empty((0, cells(detail)), np.int64)
         for place, (region, column) in enumerate(zip(regions, columns, strict=True)):
             of_group = (region_ids[region], iterations[column].code)
-            counts[place] += noise.of_group(measured.query_cells, *of_group, cells(detail))
+            counts[place] += noise.of_group(measured.query("cells"), *of_group, cells(detail))
         kept.append(Kept(detail, regions, columns, counts))
     if measured.negative_counts:
         return tuple(kept)

@@ -1,4 +1,4 @@
-"""Planning: the margin of error that a budget gives, the budget that a margin requires, and the detail to expect.
+"""Planning: the budget that a margin of error requires, and the detail to expect.
 
 A declaration gives some lines, by their names, budgets and others margins of error; both become the budgets of a design
 here. The margin is that of one published measurement: a total or a cell of SafeTab-P's stage 2, or a basis cell of
@@ -21,7 +21,7 @@ from mechanisms.noise import Noise
 from mechanisms.safetab.design import LARGEST_VARIANCE, Key, Measured, Pair, format_label, noise_of_measurement
 from mechanisms.safetab.details import cells
 from mechanisms.safetab.regions import RegionType
-from mechanisms.sampling.quantiles import Uncapped, half_width, laplace_budget, noise_sum
+from mechanisms.sampling.quantiles import Uncapped, laplace_budget, noise_sum
 
 Z = Fraction(196, 100)
 """The normal distribution's 97.5% quantile, to two decimals."""
@@ -35,19 +35,6 @@ PLACES = 6
 _LINE = re.compile(r"(?P<region_type>[A-Z-]+) (?P<level>[12])(?: (?P<family>T[34]))?")
 
 V = TypeVar("V")
-
-
-def margin_of_error(noise: Noise, stability: int, budget: Fraction, stage_1_share: Fraction = Fraction(0)) -> float:
-    """The 95% margin of error of a published measurement: z·√(Δ/2b), or the exact one of the discrete Laplace.
-
-    Args:
-        budget: ρ or ε of the region type and level, greater than 0.
-        stage_1_share: γ, for SafeTab-P; b is the rest of the budget.
-    """
-    part = (1 - stage_1_share) * budget
-    if noise is Noise.GAUSSIAN:
-        return math.sqrt(Z**2 * stability / (2 * part))
-    return float(half_width(noise_of_measurement(noise, stability, part), 1, COVERAGE))
 
 
 def budget_for_margin(

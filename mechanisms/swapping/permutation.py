@@ -17,8 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mechanisms.sampling.derangements import FINISHED, derange
-from mechanisms.sampling.integers import TOP_WORD, Coin
-from mechanisms.sampling.stream import RandomStream
+from mechanisms.sampling.stream import TOP_WORD, Coin, RandomStream
 from mechanisms.swapping.loss import EXEMPT, Stir
 from mechanisms.swapping.response import Response, respond
 

@@ -1,6 +1,6 @@
 """What TopDown counts: histograms over named attributes, and marginals of them.
 
-`production` or a release's declaration says which marginals are measured, and how precisely. Queries are never
+`allocation` or a release's declaration says which marginals are measured, and how precisely. Queries are never
 matrices: a marginal is an array that gives the marginal cell of each cell.
 """
 

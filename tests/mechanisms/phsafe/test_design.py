@@ -21,10 +21,11 @@ from mechanisms.phsafe.design import (
     LARGEST_TRUNCATION,
     PHSafeDesign,
     RunDesign,
+    budget_for_margin,
     design_run,
+    margin_of_error,
     production,
 )
-from mechanisms.phsafe.margins import budget_for_margin, margin_of_error
 from mechanisms.phsafe.runs import LEVELS, RUN, RUNS
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.states import PUERTO_RICO, STATES

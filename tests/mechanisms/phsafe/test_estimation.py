@@ -32,7 +32,7 @@ from mechanisms.phsafe.estimation import (
     estimate_counts,
 )
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
-from mechanisms.sampling.noise_sums import FINEST, NoiseSum
+from mechanisms.sampling.quantiles import FINEST, NoiseSum
 from tests.depth import deep_but, deep_cases, examples
 
 LEAST, MOST = 0.86, 0.95

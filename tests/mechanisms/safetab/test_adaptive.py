@@ -177,15 +177,15 @@ def test_every_stage_and_every_groups_cells_have_noise_of_their_own() -> None:
     noise = GroupNoise([same, replace(same, level=1)], KEY)
     drawn = [noise.of_next(query, 60) for level in (1, 2) for query in replace(same, level=level).distributions]
     drawn += [
-        noise.of_group(replace(same, level=level).query_cells, region, code, 60)
+        noise.of_group(replace(same, level=level).query("cells"), region, code, 60)
         for level in (1, 2)
         for region in ("01", "02")
         for code in ("1001", "1002")
     ]
     assert len({tuple(each.tolist()) for each in drawn}) == len(drawn) == 14
-    again = [noise.of_group(same.query_cells, "01", "1001", 60) for _ in range(2)]
+    again = [noise.of_group(same.query("cells"), "01", "1001", 60) for _ in range(2)]
     assert again[0].tolist() == again[1].tolist()
-    assert noise.of_next(same.query_total, 60).tolist() != drawn[5].tolist()
+    assert noise.of_next(same.query("total"), 60).tolist() != drawn[5].tolist()
 
 
 def test_totals_of_another_shape_are_refused() -> None:

@@ -232,7 +232,7 @@ def chooses_the_detail_by_the_exact_count(each, region_ids, iterations, totals, 
 def publishes_the_total_of_stage_1(each, region_ids, iterations, totals, exact_cells, noise):  # type: ignore[no-untyped-def]
     """At detail 0, the total that chose the detail is published instead of a fresh one."""
     first, *rest = draw_block(replace(each, cut_off=None), region_ids, iterations, totals, exact_cells, noise)
-    stage_1 = totals + noise.of_next(each.query_stage_1, totals.size).reshape(totals.shape)
+    stage_1 = totals + noise.of_next(each.query("stage 1"), totals.size).reshape(totals.shape)
     cells_of_first = stage_1[first.regions, first.iterations][:, np.newaxis]
     stays = cells_of_first[:, 0] > each.cut_off
     return [Kept(0, first.regions[stays], first.iterations[stays], cells_of_first[stays]), *rest]

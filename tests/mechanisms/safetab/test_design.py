@@ -193,10 +193,10 @@ def test_the_draw_goes_through_region_types_in_order_and_levels_within() -> None
         *("USA 1 T3", "USA 1 T4", "USA 2 T3", "USA 2 T4", "STATE 1 T3"),
     ]
     measured = production_p(("01",), NINE).measured
-    queries = [query for each in measured for query in (*each.distributions, each.query_cells)]
+    queries = [query for each in measured for query in (*each.distributions, each.query("cells"))]
     assert len(queries) == len(set(queries)) == 4 * len(measured)
-    assert (measured[3].query_total_only, measured[3].query_stage_1) == ("STATE 2 total only", "STATE 2 stage 1")
-    assert (measured[3].query_total, measured[3].query_cells) == ("STATE 2 total", "STATE 2 cells")
+    assert (measured[3].query("total only"), measured[3].query("stage 1")) == ("STATE 2 total only", "STATE 2 stage 1")
+    assert (measured[3].query("total"), measured[3].query("cells")) == ("STATE 2 total", "STATE 2 cells")
 
 
 BUDGETS = st.dictionaries(st.sampled_from(PAIRS), st.fractions(0, 10, max_denominator=1000), min_size=1)

@@ -17,7 +17,6 @@ from mechanisms.safetab.planning import (
     budget_for_margin,
     chances,
     expect_numbers_of_empty_group,
-    margin_of_error,
 )
 from mechanisms.safetab.production import (
     BUDGETS_H,
@@ -29,7 +28,7 @@ from mechanisms.safetab.production import (
 from mechanisms.safetab.regions import RegionType
 from mechanisms.sampling.quantiles import Uncapped, half_width
 from tests.depth import deep_but
-from tests.mechanisms.safetab.designs import PLACES_H, PLACES_P, production_p
+from tests.mechanisms.safetab.designs import PLACES_H, PLACES_P, margin_of_error, production_p
 from tests.mechanisms.sampling.exact_noise import reference
 
 NINE = dict.fromkeys(PAIRS, 9)
