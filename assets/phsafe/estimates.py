@@ -20,8 +20,7 @@ from assets.release.published import ERRORS, ESTIMATE, LOWER, STANDARD_ERROR, UP
 from mechanisms.phsafe.averages import estimate_averages
 from mechanisms.phsafe.design import Z
 from mechanisms.phsafe.estimation import estimate_counts
-from mechanisms.phsafe.runs import LEVELS, Level, Run
-from mechanisms.phsafe.tables import SHELL, Cell, Part, Shell
+from mechanisms.phsafe.runs import LEVELS, SHELL, Cell, Level, Part, Run, Shell
 from resources.warehouse import Session
 
 _HUNDREDTHS = pa.decimal128(18, 2)

@@ -16,8 +16,7 @@ import pyarrow as pa
 from assets.phsafe.release import PHSafeRelease
 from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_cell, margins_by_budget, plan_line
 from assets.release.plan import Cells, Curve, Line, Plan
-from mechanisms.accounting.composition import compose_approximate
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke, compose_approximate
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.rounding import format_decimal, round_up
 from mechanisms.design import LARGEST_BUDGET

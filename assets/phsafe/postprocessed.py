@@ -1,6 +1,6 @@
 """The assets `postprocessed` and `tables` of a PHSafe release, and `exact_measurements` of one without a draw.
 
-`estimates` computes the estimates, and `tables` defines the tables.
+`estimates` computes the estimates, and `mechanisms.phsafe.runs` defines the tables.
 """
 
 import dagster as dg
@@ -20,8 +20,7 @@ from assets.phsafe.tables import (
 )
 from assets.release.stage import build_stage, store_rows
 from assets.tabulation.asset import build_tables
-from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
-from mechanisms.phsafe.tables import SHELL
+from mechanisms.phsafe.runs import ITERATIONS, NATION_ID, SHELL
 from mechanisms.states import STATES
 from resources.statements import Zone
 from resources.warehouse import Session

@@ -5,8 +5,7 @@ import pyarrow as pa
 from assets.measurement.method import MEASUREMENTS
 from assets.phsafe.release import PHSafeRelease
 from mechanisms.phsafe.design import PHSafeDesign
-from mechanisms.phsafe.runs import FILES, ITERATIONS
-from mechanisms.phsafe.tables import SHELL
+from mechanisms.phsafe.runs import FILES, ITERATIONS, SHELL
 from mechanisms.states import STATES
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session

@@ -29,9 +29,8 @@ from typing import Any, NamedTuple
 from mechanisms.design import DesignError, LinesDesign
 from mechanisms.noise import Noise
 from mechanisms.phsafe.runs import RUN, RUNS, Geography, Iterations, Level, Run
-from mechanisms.sampling.margins import LARGEST_SEARCHED_VARIANCE
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
-from mechanisms.sampling.quantiles import Uncapped, half_width, laplace_budget
+from mechanisms.sampling.quantiles import LARGEST_SEARCHED_VARIANCE, Uncapped, half_width, laplace_budget
 from mechanisms.states import PUERTO_RICO, STATES
 
 LARGEST_VARIANCE = 10**18

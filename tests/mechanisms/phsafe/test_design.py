@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from mechanisms.accounting.specification import DELTA, Specification
 from mechanisms.design import DesignError

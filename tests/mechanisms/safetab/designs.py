@@ -10,14 +10,15 @@ from typing import Any
 
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign, find_runs, noise_of_measurement
-from mechanisms.safetab.planning import COVERAGE, Z
-from mechanisms.safetab.production import (
+from mechanisms.safetab.planning import (
     BUDGETS_H,
     BUDGETS_P,
+    COVERAGE,
     STAGE_1_SHARE,
     THRESHOLDS_H,
     THRESHOLDS_P,
     ZERO_SUPPRESSION_CHANCE,
+    Z,
 )
 from mechanisms.sampling.quantiles import half_width
 

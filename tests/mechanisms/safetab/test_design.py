@@ -20,7 +20,7 @@ from mechanisms.accounting.specification import Specification
 from mechanisms.design import DesignError
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Key, Measured, Pair, SafeTabHDesign, SafeTabPDesign
-from mechanisms.safetab.production import (
+from mechanisms.safetab.planning import (
     BUDGETS_H,
     BUDGETS_P,
     PAIRS,

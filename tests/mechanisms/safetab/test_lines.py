@@ -8,8 +8,7 @@ import pytest
 from mechanisms.design import DesignError
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Key, SafeTabPDesign
-from mechanisms.safetab.planning import complete_budgets, read_lines
-from mechanisms.safetab.production import MARGINS, PAIRS
+from mechanisms.safetab.planning import MARGINS, PAIRS, complete_budgets, read_lines
 from mechanisms.safetab.regions import RegionType
 from tests.mechanisms.safetab.designs import margin_of_error, production_h, production_p
 

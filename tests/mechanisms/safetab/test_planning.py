@@ -13,17 +13,15 @@ from hypothesis import strategies as st
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Measured, SafeTabPDesign, noise_of_measurement
 from mechanisms.safetab.planning import (
-    COVERAGE,
-    budget_for_margin,
-    chances,
-    expect_numbers_of_empty_group,
-)
-from mechanisms.safetab.production import (
     BUDGETS_H,
     BUDGETS_P,
+    COVERAGE,
     MARGINS,
     PAIRS,
     STAGE_1_SHARE,
+    budget_for_margin,
+    chances,
+    expect_numbers_of_empty_group,
 )
 from mechanisms.safetab.regions import RegionType
 from mechanisms.sampling.quantiles import Uncapped, half_width

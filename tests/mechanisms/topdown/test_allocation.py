@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.topdown.allocation import Allocation, AllocationError
 

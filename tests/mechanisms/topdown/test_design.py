@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms.accounting.composition import compose_concentrated
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke, compose_concentrated
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.specification import compose
 from mechanisms.design import DesignError
