@@ -21,8 +21,8 @@ from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from assets.topdown.declaration import PRODUCTION_ALLOCATIONS, PRODUCTION_SPINE, TopDownDeclaration
 from benchmarks.harness import launch
 from mechanisms.safetab.design import Key, format_label
+from mechanisms.safetab.lists import RegionType
 from mechanisms.safetab.planning import BUDGETS_H, BUDGETS_P
-from mechanisms.safetab.regions import RegionType
 from mechanisms.states import PUERTO_RICO
 from mechanisms.states import STATES as NATION
 from mechanisms.topdown.allocation import Allocation

@@ -25,7 +25,7 @@ from benchmarks.harness import Result, open_deployment, run_step, temporary_home
 from benchmarks.jobs import DETAILED, EIGHT_STATES, Case
 from mechanisms.safetab.adaptive import GroupNoise, draw_block
 from mechanisms.safetab.details import FINEST
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import RegionType
 from resources.statements import SQL, Zone
 from resources.warehouse import Session
 

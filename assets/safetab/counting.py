@@ -15,8 +15,7 @@ from assets.cef.detailed_files import BLOCK
 from assets.safetab.records import AREA_COLUMNS, ETHNICITY_CODE, identify_records
 from assets.safetab.release import SafeTabRelease
 from mechanisms.refusal import RefusedError
-from mechanisms.safetab.lists import CODES_FILE, CodeLists, format_count
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import CODES_FILE, CodeLists, RegionType, format_count
 from mechanisms.states import PUERTO_RICO
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session

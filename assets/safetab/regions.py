@@ -14,7 +14,7 @@ from assets.release.dataset import CEF
 from assets.release.stage import build_stage
 from assets.safetab.counting import REGION_COLUMNS, RecordsError, find_empty_run, regions_recipe
 from assets.safetab.release import REGIONS, SafeTabPRelease
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import RegionType
 from resources.statements import Table
 from resources.warehouse import Session
 

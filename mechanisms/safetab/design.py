@@ -31,8 +31,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from mechanisms.design import LARGEST_DENOMINATOR, DesignError, LinesDesign
 from mechanisms.noise import Noise
 from mechanisms.safetab.details import DETAILS, HOUSEHOLD_TABLES
-from mechanisms.safetab.lists import LEVELS, MOST_RACE_CODES
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import LEVELS, MOST_RACE_CODES, RegionType
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.quantiles import Uncapped, quantile
 from mechanisms.states import PUERTO_RICO, STATES

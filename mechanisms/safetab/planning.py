@@ -23,8 +23,7 @@ from mechanisms.design import LARGEST_BUDGET, DesignError
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import LARGEST_VARIANCE, Key, Measured, Pair, format_label, noise_of_measurement
 from mechanisms.safetab.details import HOUSEHOLD_TABLES, cells
-from mechanisms.safetab.lists import LEVELS
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import LEVELS, RegionType
 from mechanisms.sampling.quantiles import Uncapped, laplace_budget, noise_sum
 
 Z = Fraction(196, 100)

@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-Words: TypeAlias = NDArray[np.uint64]
+Words = NDArray[np.uint64]
 
 TOP_WORD = np.uint64(2**64 - 1)
 """The greatest word. Tests use smaller ones and try every word."""

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
 
 import numpy as np
 from numba import njit
@@ -27,8 +26,8 @@ VERSION = 2
 It is 2 since codes number the values of variables in alphabetical order, whatever the order of declarations.
 """
 
-Codes: TypeAlias = NDArray[np.int32]
-Counts: TypeAlias = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Counts = NDArray[np.int64]
 
 _WORDS_AT_A_TIME = 1 << 18
 _CELLS_AT_A_TIME = 1 << 20

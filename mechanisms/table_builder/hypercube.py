@@ -312,7 +312,7 @@ class Hypercube:
         budget = self.budget_of(table)
         if self.p_table is not None:
             judgment = judge(self.p_table, PureLoss(budget))
-            return _with_delta(judgment.changed_epsilon, judgment.changed_delta)
+            return _with_delta(judgment.epsilon.of_group(2), 2 * judgment.delta)
         if self.cap is not None:
             return ApproximateLoss(PureLoss(2 * budget), self._far(table, lambda one: 2 * one))
         if self.noise is NoiseFamily.LAPLACE:

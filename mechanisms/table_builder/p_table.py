@@ -194,14 +194,14 @@ class PTable:
         The cell key is the sum of the record keys in a cell, modulo the number of keys, which is the sum of each row's
         weights. It raises ValueError if these sums differ or exceed 2^32, but for rows with one interval.
         """
-        from mechanisms.table_builder.kernels import find_changes
+        from mechanisms.sampling.kernels import find_changes
 
         keys, ends = self._keys_and_ends
         arrays = self._arrays
         return counts + find_changes(self.row_numbers(counts), key_sums % keys, arrays.starts, ends, arrays.changes)
 
     def _look_up(self, words: Words, numbers: NDArray[np.int64], changes: NDArray[np.int64], word_bits: int) -> int:
-        from mechanisms.table_builder.kernels import decide_words
+        from mechanisms.sampling.kernels import decide_words
 
         arrays = self._arrays if word_bits == WORD_BITS else _tabulate(self.rows, word_bits)
         return int(decide_words(words, numbers, *arrays, changes))

@@ -19,9 +19,8 @@ from assets.release.dataset import DatasetDeclaration
 from assets.safetab.records import Counted
 from assets.safetab.release import SafeTabRelease
 from mechanisms.safetab.design import Pair
-from mechanisms.safetab.lists import CodeLists
+from mechanisms.safetab.lists import CodeLists, RegionType
 from mechanisms.safetab.lists import Iteration as ListedIteration
-from mechanisms.safetab.regions import RegionType
 from resources.statements import Table, Zone
 from resources.warehouse import Session
 from tests.assets.safetab.oracle import (

@@ -22,7 +22,7 @@ from assets.safetab.lists import PRODUCTION
 from assets.safetab.records import Counted, columns_read
 from assets.safetab.release import SafeTabRelease
 from mechanisms.safetab.design import Pair
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import RegionType
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 from tests.assets.safetab import examples, oracle

@@ -15,8 +15,7 @@ from mechanisms.noise import Noise
 from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
 from mechanisms.safetab.design import Measured, SafeTabPDesign
 from mechanisms.safetab.details import AGES, FINEST, cells
-from mechanisms.safetab.lists import Iteration
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import Iteration, RegionType
 from mechanisms.sampling.stream import RandomStream
 from tests.depth import examples
 

@@ -27,8 +27,7 @@ from mechanisms.noise import Noise
 from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
 from mechanisms.safetab.design import Measured, SafeTabPDesign
 from mechanisms.safetab.details import FINEST, cells, fold
-from mechanisms.safetab.lists import Iteration
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import Iteration, RegionType
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.quantiles import Uncapped
 from tests.depth import deep_but

@@ -20,6 +20,7 @@ from mechanisms.accounting.specification import Specification
 from mechanisms.design import DesignError
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Key, Measured, Pair, SafeTabHDesign, SafeTabPDesign
+from mechanisms.safetab.lists import RegionType
 from mechanisms.safetab.planning import (
     BUDGETS_H,
     BUDGETS_P,
@@ -27,7 +28,6 @@ from mechanisms.safetab.planning import (
     THRESHOLDS_H,
     THRESHOLDS_P,
 )
-from mechanisms.safetab.regions import RegionType
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.states import PUERTO_RICO, STATES
 from tests.mechanisms.safetab.designs import PUBLISHED_BOUNDED_H, PUBLISHED_BOUNDED_P, production_h, production_p

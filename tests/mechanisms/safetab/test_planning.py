@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Measured, SafeTabPDesign, noise_of_measurement
+from mechanisms.safetab.lists import RegionType
 from mechanisms.safetab.planning import (
     BUDGETS_H,
     BUDGETS_P,
@@ -23,7 +24,6 @@ from mechanisms.safetab.planning import (
     chances,
     expect_numbers_of_empty_group,
 )
-from mechanisms.safetab.regions import RegionType
 from mechanisms.sampling.quantiles import Uncapped, half_width
 from tests.depth import deep_but
 from tests.mechanisms.safetab.designs import PLACES_H, PLACES_P, margin_of_error, production_p
