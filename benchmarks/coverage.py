@@ -22,9 +22,8 @@ from assets.conventions import PROJECT
 from assets.pictures import BLUE, GRID, QUIET, VERMILION, blank, png
 from mechanisms.noise import Noise
 from mechanisms.phsafe.averages import MOST_PERSONS, estimate_averages, log_on_ray
-from mechanisms.phsafe.design import production_margin
+from mechanisms.phsafe.design import budget_for_margin, noise_of_count, production_margin
 from mechanisms.phsafe.estimation import Estimates, Interval, estimate_counts
-from mechanisms.phsafe.margins import budget_for_margin, noise_of_count
 from mechanisms.phsafe.runs import RUNS
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 

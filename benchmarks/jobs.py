@@ -20,12 +20,12 @@ from assets.release.method import PUBLICATION
 from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from assets.topdown.declaration import PRODUCTION_ALLOCATIONS, PRODUCTION_SPINE, TopDownDeclaration
 from benchmarks.harness import launch
-from mechanisms.accounting.semantics import Allocation
 from mechanisms.safetab.design import Key, format_label
-from mechanisms.safetab.production import BUDGETS_H, BUDGETS_P
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import RegionType
+from mechanisms.safetab.planning import BUDGETS_H, BUDGETS_P
 from mechanisms.states import PUERTO_RICO
 from mechanisms.states import STATES as NATION
+from mechanisms.topdown.allocation import Allocation
 from orchestration import components
 from orchestration.components import SafeTabH, SafeTabP, TopDown
 from orchestration.components.release import ReleaseComponent, releases_of

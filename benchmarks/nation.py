@@ -23,9 +23,9 @@ from assets.topdown.spine import count_places
 from benchmarks import swap_stage
 from benchmarks.harness import Result, open_deployment, run_step, temporary_home, time_with_memory, write_cef
 from benchmarks.jobs import DETAILED, EIGHT_STATES, Case
-from mechanisms.safetab.adaptive import StreamedNoise, draw_block
+from mechanisms.safetab.adaptive import GroupNoise, draw_block
 from mechanisms.safetab.details import FINEST
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import RegionType
 from resources.statements import SQL, Zone
 from resources.warehouse import Session
 
@@ -173,7 +173,7 @@ def draw_empty_groups() -> tuple[int, float]:
     }
     tracts = -(-EMPTY_GROUPS // sum(map(len, universes.values())))
     started = time.perf_counter()
-    noise = StreamedNoise(release.design.measured, bytes(32))
+    noise = GroupNoise(release.design.measured, bytes(32))
     groups = 0
     for line, universe in universes.items():
         size = GROUPS_AT_A_TIME // len(universe)

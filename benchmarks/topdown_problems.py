@@ -13,11 +13,10 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from mechanisms.topdown.design import compute_variances
+from mechanisms.topdown.allocation import PERSON_ALLOCATION, compute_variances
 from mechanisms.topdown.estimation import Measurement
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.least_squares import Constraints, Query
-from mechanisms.topdown.production import PERSON_ALLOCATION
 from mechanisms.topdown.schema import PERSONS, Schema
 
 

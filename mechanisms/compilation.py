@@ -22,7 +22,7 @@ from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, count_cells, permute
 from mechanisms.table_builder.p_table import PTable, Row
 from mechanisms.topdown.least_squares import Constraints, Query, solve
-from mechanisms.topdown.network import cheapest_flow
+from mechanisms.topdown.rounding import cheapest_flow
 
 
 def compile_kernels() -> None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from mechanisms.accounting.composition import Loss
-from mechanisms.accounting.specification import BOUNDED, UNBOUNDED, Flavor, Line, Specification
+from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.noise import Noise
 from mechanisms.states import PUERTO_RICO, STATES
 
@@ -77,17 +77,9 @@ class LinesDesign(ABC):
             raise DesignError(f"{field}: a budget's denominator is at most a trillion")
 
     @property
-    def unbounded_lines(self) -> tuple[Line, ...]:
-        """The losses for one record added or removed."""
-        return self._lines(1)
-
-    @property
     def lines(self) -> tuple[Line, ...]:
         """The losses for one record changed, which are charged."""
-        return self._lines(BOUNDED_FACTOR)
-
-    def _lines(self, factor: int) -> tuple[Line, ...]:
-        return tuple(Line(label, self.noise.loss(factor * budget)) for label, budget in self.budgets_by_line)
+        return tuple(Line(label, self.noise.loss(BOUNDED_FACTOR * budget)) for label, budget in self.budgets_by_line)
 
     @cached_property
     def unbounded(self) -> Loss:
@@ -105,18 +97,11 @@ class LinesDesign(ABC):
 
     def specification(self, dataset: str) -> Specification:
         """The DP specification that is charged: for bounded neighbors, with all lines."""
-        return Specification(self._flavor(dataset, BOUNDED), self.bounded, self.lines)
-
-    def unbounded_specification(self, dataset: str) -> Specification:
-        """The same guarantee, stated for one record added or removed."""
-        return Specification(self._flavor(dataset, UNBOUNDED), self.unbounded, self.unbounded_lines)
-
-    def _flavor(self, dataset: str, neighbors: str) -> Flavor:
-        return Flavor(
+        flavor = Flavor(
             domain=self.domain(dataset),
             multiverse=self.multiverse,
             unit=self.unit,
             changes_per_person=self.changes_per_unit,
             output_premetric=self.bounded.output_premetric,
-            neighbors=neighbors,
         )
+        return Specification(flavor, self.bounded, self.lines)

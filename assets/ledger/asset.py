@@ -19,7 +19,7 @@ from assets.ledger.page import describe_composition, describe_ledger, read_last_
 from assets.ledger.population import Population
 from assets.ledger.view import Budget
 from assets.stages import stage, stage_check
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss, Loss, format_loss
 from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import DELTA, Total

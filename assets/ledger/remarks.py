@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from assets.conventions import join_names
 from assets.ledger.comparison import Comparison, find_conversion
 from assets.ledger.view import list_counted
-from mechanisms.accounting.composition import compose_concentrated
-from mechanisms.accounting.conversions import canonne_kamath_steinke
+from mechanisms.accounting.composition import canonne_kamath_steinke, compose_concentrated
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss, format_loss
 from mechanisms.accounting.rounding import DECIMALS, format_decimal
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, RECORDS_OF_OTHERS

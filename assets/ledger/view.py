@@ -12,8 +12,14 @@ from typing import Any
 from assets.conventions import join_names, shorten_digest
 from assets.ledger.comparison import Charge, Comparison, Share, list_charges
 from assets.ledger.population import Population
-from mechanisms.accounting.composition import DoesNotCompose, drop_infinite, fits, warn_of_infinite
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import (
+    DoesNotCompose,
+    bun_steinke,
+    canonne_kamath_steinke,
+    drop_infinite,
+    fits,
+    warn_of_infinite,
+)
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss, format_number
 from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import DELTA

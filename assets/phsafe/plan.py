@@ -16,15 +16,14 @@ import pyarrow as pa
 from assets.phsafe.release import PHSafeRelease
 from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_cell, margins_by_budget, plan_line
 from assets.release.plan import Cells, Curve, Line, Plan
-from mechanisms.accounting.composition import compose_approximate
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke, compose_approximate
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.rounding import format_decimal, round_up
 from mechanisms.design import LARGEST_BUDGET
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import PHSafeDesign
-from mechanisms.phsafe.margins import PLACES, budget_for_margin, exact_margin, noise_of_count
-from mechanisms.phsafe.margins import margin_of_error as planned_margin
+from mechanisms.phsafe.design import PLACES, budget_for_margin, exact_margin, noise_of_count
+from mechanisms.phsafe.design import margin_of_error as planned_margin
 from resources.statements import Table
 
 PARAMETERS, PLANNING = "parameters", "planning"

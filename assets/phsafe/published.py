@@ -11,8 +11,7 @@ from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import finished_table, list_measured_files, measured_table
 from assets.release.published import STANDARD_ERROR, PublishedColumn, PublishedTable, error_columns
 from mechanisms.phsafe.estimation import Interval
-from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
-from mechanisms.phsafe.tables import SHELL, Shell, list_measured_labels
+from mechanisms.phsafe.runs import ITERATIONS, NATION_ID, SHELL, Shell, list_measured_labels
 from mechanisms.states import STATES
 
 _NOT_ADDING_UP = (

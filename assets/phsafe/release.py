@@ -10,8 +10,7 @@ from assets.measurement.declaration import require_known_states
 from assets.phsafe.declaration import PHSafeDeclaration
 from assets.release.release import Release
 from mechanisms.phsafe.design import PHSafeDesign
-from mechanisms.phsafe.runs import RUN
-from mechanisms.phsafe.tables import SHELL, SHELLS, Shell
+from mechanisms.phsafe.runs import RUN, SHELL, SHELLS, Shell
 
 UNIT_COLUMNS = ("MAFID", "RTYPE", "HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPLT", "TABBLKST")
 """The columns of `units` that the runs read."""

@@ -12,10 +12,8 @@ from assets.release.draw import Inputs
 from assets.release.prose import Prose
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from mechanisms.noise import Noise
-from mechanisms.phsafe.design import MECHANISM, VERSION, PHSafeDesign
-from mechanisms.phsafe.margins import Z
-from mechanisms.phsafe.runs import LEVELS, RUN, Geography, Iterations, Level
-from mechanisms.phsafe.tables import SHELL, Part, Shell
+from mechanisms.phsafe.design import MECHANISM, VERSION, PHSafeDesign, Z
+from mechanisms.phsafe.runs import LEVELS, RUN, SHELL, Geography, Iterations, Level, Part, Shell
 from mechanisms.states import STATES
 
 PROSE = Prose(__file__)

@@ -24,9 +24,9 @@ from assets.tabulation.asset import build_tables
 from mechanisms.phsafe.averages import estimate_averages
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.estimation import estimate_counts
-from mechanisms.phsafe.margins import Z
+from mechanisms.phsafe.design import Z
 from mechanisms.phsafe.runs import FILES, ITERATIONS, LEVELS, NATION_ID, Level, Run
-from mechanisms.phsafe.tables import SHELL, Cell, Part, Shell
+from mechanisms.phsafe.runs import SHELL, Cell, Part, Shell
 from mechanisms.states import STATES
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe, Session

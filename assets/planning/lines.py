@@ -1,6 +1,6 @@
 """Planned lines of noise, and the budgets and charts that follow from them, for the plans of all mechanisms.
 
-A mechanism's `plan` module says which lines there are. `mechanisms.sampling.margins` searches for one budget.
+A mechanism's `plan` module says which lines there are. `mechanisms.sampling.quantiles` searches for one budget.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,8 +11,7 @@ import numpy as np
 
 from assets.release.plan import Curve, Line
 from mechanisms.accounting.losses import Loss, format_loss
-from mechanisms.sampling.margins import MILLION, least_budget, margin_of_error, rounded_up, unit_of
-from mechanisms.sampling.quantiles import Uncapped
+from mechanisms.sampling.quantiles import MILLION, Uncapped, least_budget, margin_of_error, rounded_up, unit_of
 
 LEAST_MARGIN = 0.5
 """Where a margin of 0 is drawn, because it has no logarithm."""

@@ -27,7 +27,7 @@ from assets.publication.package import DataFile
 from assets.publication.record import PROSE, SCHEMA, Check, Delta, Edition, LedgerReference, Randomness, Record
 from assets.release.publisher import Publisher
 from assets.release.statement import Statement
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import (
     INFINITY,
     ApproximateLoss,

@@ -30,8 +30,7 @@ from assets.safetab.release import (
     identify_records,
 )
 from mechanisms.refusal import RefusedError
-from mechanisms.safetab.lists import CODES_FILE, CodeLists, format_count
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import CODES_FILE, CodeLists, RegionType, format_count
 from mechanisms.states import PUERTO_RICO
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session

@@ -19,8 +19,7 @@ from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
 from mechanisms.safetab.design import Key, Pair, SafeTabHDesign, SafeTabPDesign, find_runs, format_label
 from mechanisms.safetab.lists import CodeLists
-from mechanisms.safetab.planning import complete_budgets, read_lines
-from mechanisms.safetab.production import (
+from mechanisms.safetab.planning import (
     BUDGETS_H,
     BUDGETS_P,
     MARGINS,
@@ -29,6 +28,8 @@ from mechanisms.safetab.production import (
     THRESHOLDS_H,
     THRESHOLDS_P,
     ZERO_SUPPRESSION_CHANCE,
+    complete_budgets,
+    read_lines,
 )
 
 Budgets = Annotated[Production | Annotated[dict[str, Budget], Tag("own")], PRODUCTION_OR_OWN]

@@ -35,7 +35,7 @@ from assets.safetab.statement import safetab_statement
 from assets.safetab.tables import T1, T2, build_person_tables, person_table_recipes
 from assets.tabulation.asset import TABLES, tables_gate
 from mechanisms.design import LARGEST_BUDGET
-from mechanisms.safetab.adaptive import StreamedNoise
+from mechanisms.safetab.adaptive import GroupNoise
 from mechanisms.safetab.design import MECHANISM_P, VERSION, Measured
 from mechanisms.sampling.goodness import FALSE_ALARM, BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.noise import Distribution
@@ -147,7 +147,7 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
         measurements.write_measurements(session, self.release, batches)
 
     def perturb(self, session: Session, key: bytes) -> Iterator[KeptCells]:
-        return measurements.measure_batches(session, self.release, StreamedNoise(self.release.design.measured, key))
+        return measurements.measure_batches(session, self.release, GroupNoise(self.release.design.measured, key))
 
     def unlikely(self, pairs: Iterable[tuple[KeptCells, KeptCells]]) -> list[str]:
         """The region types and levels whose noise does not fit the declared distributions, by chi-square tests.

@@ -20,9 +20,8 @@ from mechanisms.accounting.losses import format_loss
 from mechanisms.safetab.design import Measured, MeasuredTable, SafeTabPDesign, noise_of_measurement
 from mechanisms.safetab.details import DETAILS, cells
 from mechanisms.safetab.planning import Z, chances
-from mechanisms.sampling.margins import QUANTILE
 from mechanisms.sampling.noise import DiscreteGaussian
-from mechanisms.sampling.quantiles import Uncapped
+from mechanisms.sampling.quantiles import QUANTILE, Uncapped
 from resources.statements import Table
 
 TOTALS_ONLY, ADAPTIVE = "totals only", "totals and details"

@@ -8,7 +8,7 @@ from assets.safetab.plan import PARAMETER_COLUMNS
 from assets.safetab.release import PARAMETERS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
 from assets.safetab.tables import IN_WORDS, SEX_BY_AGE, T1, T2, TOTALS, measured_tables, name_cell_column, name_product
 from mechanisms.safetab.details import DATA_CELLS
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import RegionType
 
 _PRODUCTION = "The columns and their order are those of the production system."
 

@@ -21,7 +21,7 @@ from assets.safetab.release import GROUPS, REGIONS, SafeTabHRelease, SafeTabPRel
 from assets.tabulation.asset import build_tables
 from mechanisms.safetab.design import MeasuredLine
 from mechanisms.safetab.details import AGES, DATA_CELLS, DETAILS, HOUSEHOLD_TABLES, SEXES, HouseholdTable, cells
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import RegionType
 from mechanisms.sampling.quantiles import Uncapped, half_width
 from mechanisms.states import STATES
 from resources.statements import Table

@@ -27,8 +27,8 @@ from assets.swapping.unique import UniqueRecords, count_strata, stored_unique
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.design import SwapLosses
-from mechanisms.swapping.moved import Moved, moved
 from mechanisms.swapping.permutation import Contingency, find_firsts, permute, stir
+from mechanisms.swapping.uncertainty import Moved, moved
 from resources.custody import Custody
 from resources.statements import Fragment, Table
 from resources.warehouse import Session

@@ -19,7 +19,7 @@ from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import RECORDS_OF_OTHERS
 from mechanisms.swapping import loss, permutation
 from mechanisms.swapping.design import Case, SwapLosses, SwappingDesign
-from mechanisms.swapping.moved import Moved
+from mechanisms.swapping.uncertainty import Moved
 
 PROSE = Prose(__file__)
 

@@ -18,10 +18,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.table_builder.release import BETWEEN, NUMBER
-from mechanisms.table_builder.asking import Answer, Question, QuestionError
+from mechanisms.table_builder.asking import Answer, Question, QuestionError, means
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
-from mechanisms.table_builder.means import means
 from mechanisms.table_builder.p_table import PTable
 
 if TYPE_CHECKING:

@@ -16,11 +16,10 @@ from assets.release.declaration import Part
 from assets.release.names import require_distinct_products
 from assets.release.numbers import Delta, Rho, Share
 from assets.release.release import ReleaseDeclaration
-from mechanisms.accounting.semantics import Allocation, AllocationError
 from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign, allocate
-from mechanisms.topdown.production import PERSON_ALLOCATION, UNIT_ALLOCATION
+from mechanisms.topdown.allocation import PERSON_ALLOCATION, UNIT_ALLOCATION, Allocation, AllocationError, allocate
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
 from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError
 
 FEWEST_REPLICATES, MOST_REPLICATES = 2, 200

@@ -12,11 +12,10 @@ from typing import Any
 from assets.planning.lines import LEAST_MARGIN, budgets_for_margins, format_exactly, plan_line
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.topdown.release import TopDownRelease
-from mechanisms.accounting.conversions import canonne_kamath_steinke
+from mechanisms.accounting.composition import canonne_kamath_steinke
 from mechanisms.accounting.losses import format_loss
 from mechanisms.accounting.rounding import format_decimal
-from mechanisms.design import LARGEST_BUDGET
-from mechanisms.sampling.margins import LARGEST_DENOMINATOR
+from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.topdown.design import SCHEMAS, Measured, TopDownDesign, words
 

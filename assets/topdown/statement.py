@@ -17,7 +17,7 @@ from assets.topdown.release import PLACES as PLACES_INPUT
 from assets.topdown.release import TopDownRelease
 from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.accounting.semantics import Allocation
+from mechanisms.topdown.allocation import Allocation
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MECHANISM, VERSION, words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL
 

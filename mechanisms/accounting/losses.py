@@ -1,6 +1,6 @@
 """Protection losses as exact values: pure DP (ε), zCDP (ρ), approximate DP (ε, δ), and none that is finite (ε = ∞).
 
-`composition` adds losses of several kinds, and `conversions` computes an ε for a ρ and a δ.
+`composition` adds losses of several kinds, and computes an ε for a ρ and a δ.
 
 Swapping's ε is the logarithm of a rational number and a cap is rational, so ε is stored as a rational number plus the
 logarithm of one. Sums are then exact, and every comparison is decided.

@@ -98,7 +98,11 @@ class Specification:
 
     def protects_like(self, other: "Specification") -> bool:
         """Whether both have the same loss, lines and unit, whatever their wording."""
-        return _measured(self) == _measured(other)
+        own, others = (
+            (stated.loss, stated.lines, stated.flavor.unit, stated.flavor.changes_per_person, stated.flavor.neighbors)
+            for stated in (self, other)
+        )
+        return own == others
 
     def as_record(self) -> dict[str, Any]:
         flavor = asdict(self.flavor) | {"multiverse": list(self.flavor.multiverse)}
@@ -111,11 +115,6 @@ class Specification:
         kind = _LOSSES[flavor["output_premetric"]]
         lines = tuple(Line(line["label"], kind.from_record(line["loss"])) for line in record.get("lines", []))
         return cls(Flavor(**flavor), kind.from_record(record["loss"]), lines)
-
-
-def _measured(specification: Specification) -> tuple[Loss, tuple[Line, ...], str, int | None, str]:
-    flavor = specification.flavor
-    return specification.loss, specification.lines, flavor.unit, flavor.changes_per_person, flavor.neighbors
 
 
 @dataclass(frozen=True)

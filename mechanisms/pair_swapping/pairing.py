@@ -11,7 +11,6 @@ on the draw's words, one for each household.
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 from numba import njit
@@ -23,8 +22,8 @@ from mechanisms.sampling.stream import RandomStream, Words
 VERSION = 1
 """The mechanism's version. Increase it only when the same stream would give another result."""
 
-Codes: TypeAlias = NDArray[np.int32]
-Risks: TypeAlias = NDArray[np.int8]
+Codes = NDArray[np.int32]
+Risks = NDArray[np.int8]
 
 LEVELS = 4
 """The places within a state, from the nearest: block group, tract and county, and then the state itself."""

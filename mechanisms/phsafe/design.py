@@ -1,8 +1,7 @@
 """A PHSafe design: which runs are released, with which truncation and budgets, and the guarantee that results.
 
-This module defines a design's rules; `mechanisms.design`, its losses line by line and its DP specification. `margins`
-converts between margins of error and budgets; `runs` defines what the runs count. Source: Sexton et al., Section 5 and
-Table 10.
+This module defines a design's rules; `mechanisms.design`, its losses line by line and its DP specification; `runs`,
+what the runs count. Source: Sexton et al., Section 5 and Table 10.
 
 Budgets are for unbounded neighbors (one person added or removed). The charge is the loss for bounded neighbors (one
 person's record changed in any way). It is twice the budget, and not four times as in general, for this reason. A
@@ -12,8 +11,15 @@ Let the vectors a and b count the records that leave and enter each cell; no ent
 at most 2τ. The squared L2 distance is |b − a|² = |a|² + |b|² − 2a·b <= |a|² + |b|² <= 2(2τ)² < 2Δ², whichever cells the
 records are in: two changes never add up in one cell to 4Δ². For units it is 2·2² = 2Δ². So bounded ρ is 2ρ (Theorems 3
 and 4). The L1 distance is at most 4τ < 2Δ, and for units 4 = 2Δ, so bounded ε is 2ε, as group privacy of two also says.
+
+A margin of error m of a noisy count means that the noise is beyond ±m in at most one draw in ten. For the discrete
+Gaussian, the planned margin is m = z·σ with σ² = Δ²/2ρ, as for the continuous one; the exact margin is an integer near
+it. The factor z is 1.645, which the table of production budgets uses (Table 10). The formula printed in the paper
+(Corollary 2) has 1.64, which gives budgets 0.6% smaller. For the discrete Laplace of scale Δ/ε, margins and budgets
+both follow from the exact distribution.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -22,9 +28,9 @@ from typing import Any, NamedTuple
 
 from mechanisms.design import DesignError, LinesDesign
 from mechanisms.noise import Noise
-from mechanisms.phsafe.margins import budget_for_margin, noise_of_count
 from mechanisms.phsafe.runs import RUN, RUNS, Geography, Iterations, Level, Run
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
+from mechanisms.sampling.quantiles import LARGEST_SEARCHED_VARIANCE, Uncapped, half_width, laplace_budget
 from mechanisms.states import PUERTO_RICO, STATES
 
 LARGEST_VARIANCE = 10**18
@@ -37,6 +43,19 @@ MECHANISM = "PHSafe"
 
 VERSION = 2
 """The mechanism's version. Increase it when the same key would give other noise, as an old draw cannot be replayed."""
+
+Z = Fraction(1645, 1000)
+"""The normal distribution's 95% quantile, to the three decimals that production used."""
+
+BEYOND = Fraction(1, 10)
+"""The share of draws beyond a margin of error."""
+
+PLACES = 6
+"""Decimals of a budget that is computed from a margin, as in Sexton et al., Table 10."""
+
+_UNIT = Fraction(1, 10**PLACES)
+
+_PR = STATES[PUERTO_RICO]
 
 
 class Released(NamedTuple):
@@ -139,7 +158,7 @@ class PHSafeDesign(LinesDesign):
         """Δ of a run: the most records of its query that adding or removing one person can change."""
         return run.stability(self.truncation(run))
 
-    def noise_of(self, run: Run, level: Level) -> DiscreteGaussian | DiscreteLaplace:
+    def noise_of(self, run: Run, level: Level) -> Uncapped:
         """The noise of every count of a run at a level: σ² = Δ²/2ρ, or scale Δ/ε. A KeyError if it is not released."""
         return noise_of_count(self.noise, self.stability(run), self._budgets[run.name, level.name])
 
@@ -188,7 +207,47 @@ class PHSafeDesign(LinesDesign):
         }
 
 
-_PR = STATES[PUERTO_RICO]
+def noise_of_count(noise: Noise, stability: int, budget: Fraction) -> Uncapped:
+    """The noise of one count: of variance Δ²/2ρ, or of scale Δ/ε, where Δ is the stability of its run."""
+    if noise is Noise.GAUSSIAN:
+        return DiscreteGaussian(Fraction(stability**2) / (2 * budget))
+    return DiscreteLaplace(Fraction(stability) / budget)
+
+
+def margin_of_error(noise: Noise, stability: int, budget: Fraction) -> float:
+    """The 90% margin of error that a budget gives: z·Δ/√(2ρ), or the exact one of the discrete Laplace."""
+    if noise is Noise.GAUSSIAN:
+        return math.sqrt(Z**2 * stability**2 / (2 * budget))
+    return float(half_width(noise_of_count(noise, stability, budget), 1, 1 - BEYOND))
+
+
+def budget_for_margin(noise: Noise, stability: int, margin: Fraction) -> Fraction:
+    """The budget that a 90% margin of error requires, in millionths.
+
+    ρ = (z²/2)·Δ²/m², to the nearest millionth (half to even), which reproduces every row of the production table.
+    ε is the least number of millionths for which the exact margin is not above m.
+
+    Raises:
+        ValueError: if the margin is not positive, or ρ would round to 0.
+    """
+    if margin <= 0:
+        raise ValueError("a margin of error must be greater than 0")
+    if noise is Noise.LAPLACE:
+        return laplace_budget(stability, math.floor(margin), 1 - BEYOND, _UNIT)
+    budget = round(Z**2 / 2 * stability**2 / margin**2 / _UNIT) * _UNIT
+    if not budget:
+        raise ValueError(
+            f"a margin of {float(margin):g} takes a ρ that rounds to 0 at {PLACES} decimals; "
+            "ask for a smaller margin, or give the budget itself"
+        )
+    return budget
+
+
+def exact_margin(noise: Uncapped) -> int | None:
+    """The least m with P(|X| <= m) >= 0.9, exactly; None for a discrete Gaussian of too large a variance."""
+    if isinstance(noise, DiscreteGaussian) and noise.variance > LARGEST_SEARCHED_VARIANCE:
+        return None
+    return half_width(noise, 1, 1 - BEYOND)
 
 
 def require_truncation(run: Run, truncation: int | None) -> None:

@@ -1,7 +1,7 @@
 """Statistical post-processing of counts: an estimate and a 90% credible interval from a noisy count.
 
-This module estimates counts. `averages` estimates averages, and `noise_sums` tabulates the noise of a sum of counts.
-All inputs are published: the noisy counts, the distribution of the noise, and its variance.
+This module estimates counts. `averages` estimates averages, and `sampling.quantiles` tabulates the noise of sums. All
+inputs are published: the noisy counts, the distribution of the noise, and its variance.
 
 **The posterior.** A true count y is an integer and not negative. Under a flat prior on 0, 1, 2, … the posterior given a
 noisy count m is P(y | m) ∝ P(noise = m − y), which for the discrete Gaussian is exp(−(m − y)²/2σ²). Its rounded mean is
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.noise import Noise
-from mechanisms.sampling.noise_sums import Integers, NoiseSum
+from mechanisms.sampling.quantiles import Integers, NoiseSum
 
 LARGEST_COUNT = 2**60
 

@@ -10,9 +10,8 @@ as a total only takes a number from stage 1 and one from stage 2's totals, whate
 comes from a stream of the group's own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -20,37 +19,20 @@ from mechanisms.safetab.design import MECHANISM_P, Measured
 from mechanisms.safetab.details import DETAILS, Counts, cells, find_details, fold
 from mechanisms.safetab.lists import Iteration
 from mechanisms.sampling.noise import Noise
-from mechanisms.sampling.quantiles import Uncapped
 from mechanisms.sampling.stream import RandomStream
 
-ExactCells = Callable[[Counts, Counts], Counts]
-"""The 46 finest exact counts of some groups: from their places among the block's regions and iterations, each of shape
-(groups,), to shape (groups, 46)."""
 
-
-class GroupNoise(Protocol):
-    """The noise of a draw of SafeTab-P."""
-
-    def of_next(self, query: str, count: int) -> Counts:
-        """The noise of the next `count` groups of a query, shape (count,), as a new array."""
-
-    def of_group(self, query: str, region_id: str, iteration_code: str, count: int) -> Counts:
-        """The noise of a group's cells, shape (count,), from a stream of its own."""
-
-
-class StreamedNoise:
+class GroupNoise(Noise):
     """The noise of a draw of SafeTab-P, from the draw's key: 32 bytes, secret."""
 
     def __init__(self, measured: Sequence[Measured], key: bytes) -> None:
         of_next = {query: distribution for line in measured for query, distribution in line.distributions.items()}
-        self._noise = Noise(MECHANISM_P, of_next, key)
-        self._of_cells: Mapping[str, Uncapped] = {line.query_cells: line.stage_2 for line in measured}
+        super().__init__(MECHANISM_P, of_next, key)
+        self._of_cells = {line.query("cells"): line.stage_2 for line in measured}
         self._key = key
 
-    def of_next(self, query: str, count: int) -> Counts:
-        return self._noise.of_next(query, count)
-
     def of_group(self, query: str, region_id: str, iteration_code: str, count: int) -> Counts:
+        """The noise of a group's cells, shape (count,), from a stream of its own."""
         stream = RandomStream(self._key, f"{MECHANISM_P} {query} {region_id} {iteration_code}")
         return self._of_cells[query].sample(count, stream)
 
@@ -76,7 +58,7 @@ def draw_block(
     region_ids: Sequence[str],
     iterations: Sequence[Iteration],
     totals: Counts,
-    exact_cells: ExactCells,
+    exact_cells: Callable[[Counts, Counts], Counts],
     noise: GroupNoise,
 ) -> tuple[Kept, ...]:
     """Measure all groups of some regions, and keep what is published of them in each detail, 0 to 3.
@@ -85,7 +67,8 @@ def draw_block(
         region_ids: of the regions. Consecutive blocks of a region type and level continue the same streams.
         iterations: the universe of the region type and level, in the order of codes.
         totals: the exact totals of all groups, shape (regions, iterations). They are not changed.
-        exact_cells: gives the exact cells of the groups that have a detail above 0.
+        exact_cells: gives the exact finest counts, shape (groups, 46), of the groups that have a detail above 0: from
+            their places among the block's regions and iterations, each of shape (groups,).
 
     Raises:
         ValueError: if the totals have another shape.
@@ -96,17 +79,17 @@ def draw_block(
     only, adaptive = np.flatnonzero(is_only), np.flatnonzero(~is_only)
 
     exact = totals[:, only].ravel()
-    alone = noise.of_next(measured.query_total_only, exact.size) + exact
+    alone = noise.of_next(measured.query("total only"), exact.size) + exact
     at_once = _places(np.arange(exact.size), only)
 
     exact = (totals[:, adaptive] if len(only) else totals).ravel()
-    stage_1 = noise.of_next(measured.query_stage_1, exact.size)
+    stage_1 = noise.of_next(measured.query("stage 1"), exact.size)
     stage_1 += exact
     large = np.flatnonzero(stage_1 >= measured.thresholds[0])
     details = find_details(stage_1[large], measured.thresholds)
     del stage_1
 
-    stage_2 = noise.of_next(measured.query_total, exact.size)
+    stage_2 = noise.of_next(measured.query("total"), exact.size)
     stage_2 += exact
     stays = np.ones(exact.size, dtype=bool) if measured.cut_off is None else stage_2 > measured.cut_off
     stays[large] = False
@@ -120,7 +103,7 @@ def draw_block(
         counts = fold(detail, exact_cells(regions, columns)) if regions.size else np.empty((0, cells(detail)), np.int64)
         for place, (region, column) in enumerate(zip(regions, columns, strict=True)):
             of_group = (region_ids[region], iterations[column].code)
-            counts[place] += noise.of_group(measured.query_cells, *of_group, cells(detail))
+            counts[place] += noise.of_group(measured.query("cells"), *of_group, cells(detail))
         kept.append(Kept(detail, regions, columns, counts))
     if measured.negative_counts:
         return tuple(kept)

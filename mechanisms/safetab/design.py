@@ -31,8 +31,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from mechanisms.design import LARGEST_DENOMINATOR, DesignError, LinesDesign
 from mechanisms.noise import Noise
 from mechanisms.safetab.details import DETAILS, HOUSEHOLD_TABLES
-from mechanisms.safetab.lists import LEVELS, MOST_RACE_CODES
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import LEVELS, MOST_RACE_CODES, RegionType
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.quantiles import Uncapped, quantile
 from mechanisms.states import PUERTO_RICO, STATES
@@ -110,32 +109,17 @@ class Measured(MeasuredLine):
     stage_2: Uncapped
     cut_off: int | None
 
-    @property
-    def query_total_only(self) -> str:
-        return f"{self.label} total only"
-
-    @property
-    def query_stage_1(self) -> str:
-        return f"{self.label} stage 1"
-
-    @property
-    def query_total(self) -> str:
-        """The name of the stream of stage 2's totals. Every group takes one number from it, whatever its detail."""
-        return f"{self.label} total"
-
-    @property
-    def query_cells(self) -> str:
-        """What the name of the stream of a group's cells begins with; its region and iteration follow."""
-        return f"{self.label} cells"
+    def query(self, part: str) -> str:
+        """The name of a stream: of `total only`, of `stage 1`, or of `total`, the totals of stage 2, from which every
+        group takes one number, whatever its detail. With `cells`, a group's region and iteration follow.
+        """
+        return f"{self.label} {part}"
 
     @property
     def distributions(self) -> Mapping[str, Uncapped]:
         """The distribution of each query whose groups follow one another; the noise of cells is that of `stage_2`."""
-        return {
-            self.query_total_only: self.total_only,
-            self.query_stage_1: self.stage_1,
-            self.query_total: self.stage_2,
-        }
+        by_part = {"total only": self.total_only, "stage 1": self.stage_1, "total": self.stage_2}
+        return {self.query(part): noise for part, noise in by_part.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +208,8 @@ class _Design(LinesDesign, Generic[L]):
             raise DesignError(f"{field}: there are no groups: Δ, the most that a person is in, is missing")
 
     def _check_thresholds(self, key: Key) -> None:
-        field, thresholds, count = f"thresholds: {format_label(key)}", self.thresholds.get(key, ()), self._details(key)
+        field, thresholds = f"thresholds: {format_label(key)}", self.thresholds.get(key, ())
+        count = len(HOUSEHOLD_TABLES[key[2]] if len(key) == 3 else DETAILS) - 1
         if len(thresholds) != count:
             needed = "one threshold is" if count == 1 else f"{count} thresholds are"
             raise DesignError(f"{field}: {needed} needed, and there are {len(thresholds)}")
@@ -232,10 +217,6 @@ class _Design(LinesDesign, Generic[L]):
             raise DesignError(f"{field}: thresholds do not decrease")
         if any(abs(threshold) > LARGEST_THRESHOLD for threshold in thresholds):
             raise DesignError(f"{field}: a threshold lies between −{LARGEST_THRESHOLD:,} and {LARGEST_THRESHOLD:,}")
-
-    @abstractmethod
-    def _details(self, key: Any) -> int:
-        """The number of details above 0."""
 
     @abstractmethod
     def _noises(self, key: Any) -> tuple[Uncapped, ...]:
@@ -326,9 +307,6 @@ class SafeTabPDesign(_Design[Measured]):
         _check_number("zero_suppression_chance", self.zero_suppression_chance, strictly=False)
         super().__post_init__()
 
-    def _details(self, key: Key) -> int:
-        return len(DETAILS) - 1
-
     def _noises(self, key: Pair) -> tuple[Uncapped, Uncapped, Uncapped]:
         """Of totals only, of stage 1, and of stage 2."""
         budget, share = self.budgets[key], self.stage_1_share
@@ -357,9 +335,6 @@ class SafeTabHDesign(_Design[MeasuredTable]):
     unit = "household"
     changes_per_unit = 1
     protected = "households"
-
-    def _details(self, key: Any) -> int:
-        return len(HOUSEHOLD_TABLES[key[2]]) - 1
 
     def _noises(self, key: Key) -> tuple[Uncapped, ...]:
         return (self._noise(key, self.budgets[key]),)

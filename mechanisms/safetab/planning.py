@@ -1,4 +1,4 @@
-"""Planning: the margin of error that a budget gives, the budget that a margin requires, and the detail to expect.
+"""Planning: the budgets of the 2020 Census, the budget that a margin of error requires, and the detail to expect.
 
 A declaration gives some lines, by their names, budgets and others margins of error; both become the budgets of a design
 here. The margin is that of one published measurement: a total or a cell of SafeTab-P's stage 2, or a basis cell of
@@ -7,6 +7,9 @@ SafeTab-H.
 A margin m means that the noise is beyond ±m in at most one draw in twenty. For the discrete Gaussian, the planned
 margin is m = z·σ with z = 1.96 and σ² = Δ/2b, as for the continuous one; the exact margin is an integer near it. For
 the discrete Laplace, margins and budgets follow from the exact distribution. Source: SafeTab-H's error report.
+
+Sources of budgets and thresholds: the production configurations of SafeTab-P 5.0.0 (`NMFv7-2020`) and SafeTab-H 3.0.0
+(`NMFv5`), and their published losses: Bailie, Gong and Meng, Table 4.
 """
 
 import math
@@ -19,9 +22,9 @@ from typing import NamedTuple, TypeVar
 from mechanisms.design import LARGEST_BUDGET, DesignError
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import LARGEST_VARIANCE, Key, Measured, Pair, format_label, noise_of_measurement
-from mechanisms.safetab.details import cells
-from mechanisms.safetab.regions import RegionType
-from mechanisms.sampling.quantiles import Uncapped, half_width, laplace_budget, noise_sum
+from mechanisms.safetab.details import HOUSEHOLD_TABLES, cells
+from mechanisms.safetab.lists import LEVELS, RegionType
+from mechanisms.sampling.quantiles import Uncapped, laplace_budget, noise_sum
 
 Z = Fraction(196, 100)
 """The normal distribution's 97.5% quantile, to two decimals."""
@@ -35,19 +38,6 @@ PLACES = 6
 _LINE = re.compile(r"(?P<region_type>[A-Z-]+) (?P<level>[12])(?: (?P<family>T[34]))?")
 
 V = TypeVar("V")
-
-
-def margin_of_error(noise: Noise, stability: int, budget: Fraction, stage_1_share: Fraction = Fraction(0)) -> float:
-    """The 95% margin of error of a published measurement: z·√(Δ/2b), or the exact one of the discrete Laplace.
-
-    Args:
-        budget: ρ or ε of the region type and level, greater than 0.
-        stage_1_share: γ, for SafeTab-P; b is the rest of the budget.
-    """
-    part = (1 - stage_1_share) * budget
-    if noise is Noise.GAUSSIAN:
-        return math.sqrt(Z**2 * stability / (2 * part))
-    return float(half_width(noise_of_measurement(noise, stability, part), 1, COVERAGE))
 
 
 def budget_for_margin(
@@ -182,3 +172,58 @@ def _at_most(noise: Uncapped, value: int) -> float:
     if abs(value) > table.reach:
         return float(value > 0)
     return float(table.cumulative[value + table.reach] / table.cumulative[-1])
+
+
+ZERO_SUPPRESSION_CHANCE = Fraction(9999, 10_000)
+"""The chance with which the total of an empty group below the state is suppressed."""
+
+STAGE_1_SHARE = Fraction(1, 10)
+"""γ, the part of a budget that chooses the detail."""
+
+PAIRS: tuple[Pair, ...] = tuple((region_type, level) for region_type in RegionType for level in LEVELS)
+
+
+def _budget(pair: Pair, level_1: str, level_2: str, level_2_below: str) -> Fraction:
+    """The budget of level 1, which AIANNH areas have none of, or of level 2 for the nation and states, or below."""
+    region_type, level = pair
+    if level == 2:
+        return Fraction(level_2 if region_type.detailed else level_2_below)
+    return Fraction(0 if region_type is RegionType.AIANNH else level_1)
+
+
+BUDGETS_P: Mapping[Key, Fraction] = {pair: _budget(pair, "0.008", "2.134", "0.159") for pair in PAIRS}
+"""ρ of SafeTab-P for unbounded neighbors."""
+
+BUDGETS_H: Mapping[Key, Fraction] = {
+    (*pair, family): _budget(pair, "0.006915", "1.9208", "0.142869") for family in HOUSEHOLD_TABLES for pair in PAIRS
+}
+"""ρ of SafeTab-H for unbounded neighbors."""
+
+_LEVEL_2_BELOW = (971, 4971, 19_971)
+
+
+def _thresholds_p(pair: Pair) -> tuple[int, ...]:
+    if pair[1] == 1:
+        return (4971, 19_971, 149_971)
+    return (471, 971, 6971) if pair[0].detailed else _LEVEL_2_BELOW
+
+
+def _thresholds_t3(pair: Pair) -> tuple[int, ...]:
+    region_type, level = pair
+    if level == 2 or region_type.detailed:
+        return _thresholds_p(pair)
+    # 149,970 instead of 149,971 is so in the configuration.
+    return _LEVEL_2_BELOW if region_type is RegionType.AIANNH else (4971, 19_971, 149_970)
+
+
+THRESHOLDS_P: Mapping[Key, tuple[int, ...]] = {pair: _thresholds_p(pair) for pair in PAIRS}
+
+THRESHOLDS_H: Mapping[Key, tuple[int, ...]] = {
+    (*pair, family): _thresholds_t3(pair)[: len(tables) - 1]
+    for family, tables in HOUSEHOLD_TABLES.items()
+    for pair in PAIRS
+}
+"""The thresholds of SafeTab-H, on totals of T1: three of T3, and of T4 the first of these."""
+
+MARGINS: Mapping[Pair, int] = {pair: 50 if pair[1] == 1 else 3 if pair[0].detailed else 11 for pair in PAIRS}
+"""The targets for the 95% margin of error of one measurement of stage 2, or of one basis cell."""

@@ -7,9 +7,8 @@ down and the upper bound up. So the bounds hold at every precision, and a greate
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
-from typing import TypeAlias
 
-Bounds: TypeAlias = tuple[int, int]
+Bounds = tuple[int, int]
 
 
 def shift_up(number: int, places: int) -> int:

@@ -1,4 +1,4 @@
-"""The compiled loops of `inversion` and `goodness`, in a module that only draws and gates on draws import."""
+"""The compiled loops of `inversion`, `goodness` and p-tables, in a module that only draws and gates on draws import."""
 
 import numpy as np
 from numba import njit
@@ -28,3 +28,38 @@ def count_by_bin(values, edges, bins):  # type: ignore[no-untyped-def]
             place += edge < value
         counts[place] += 1
     return counts
+
+
+@njit(cache=True, nogil=True)
+def decide_words(words, numbers, starts, floors, exact, changes, drawn):  # type: ignore[no-untyped-def]
+    """Decide words in order, into `drawn`. Returns how many were decided before the first undecided one."""
+    for place in range(words.size):
+        word = words[place]
+        low, high = starts[numbers[place]], starts[numbers[place] + 1] - 1
+        # The first interval whose upper end is above the word; the last interval's upper end is 1.
+        while low < high:
+            middle = (low + high) // 2
+            if floors[middle] > word or (floors[middle] == word and not exact[middle]):
+                high = middle
+            else:
+                low = middle + 1
+        if low < starts[numbers[place] + 1] - 1 and floors[low] == word:
+            return place
+        drawn[place] = changes[low]
+    return words.size
+
+
+@njit(cache=True, nogil=True)
+def find_changes(numbers, keys, starts, ends, changes):  # type: ignore[no-untyped-def]
+    """The change of the first interval of each cell's row whose upper end is above its key."""
+    drawn = np.empty(numbers.size, dtype=np.int64)
+    for place in range(numbers.size):
+        low, high = starts[numbers[place]], starts[numbers[place] + 1] - 1
+        while low < high:
+            middle = (low + high) // 2
+            if ends[middle] > keys[place]:
+                high = middle
+            else:
+                low = middle + 1
+        drawn[place] = changes[low]
+    return drawn

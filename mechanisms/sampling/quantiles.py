@@ -1,23 +1,147 @@
-"""Quantiles of noise, and half-widths of intervals around noisy sums. `noise_sums` tabulates the sums."""
+"""Quantiles of noise and of sums of independent noises, and the margins of error of 90% that budgets give.
 
-from collections.abc import Callable
+The inputs are the noise's distribution and variance, which are published, so any user can compute the same. The plans
+relate budgets to noise.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import count
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.noise import Noise
 from mechanisms.sampling.fixed_point import exponential
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
-from mechanisms.sampling.noise_sums import NoiseSum
 
 Uncapped = DiscreteGaussian | DiscreteLaplace
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+FINEST_DEVIATION = 2**14
+"""The largest σ in steps of the table. Noise with a greater σ is tabulated in steps greater than 1 but below σ/8192."""
+
+DEVIATIONS = 37
+"""How far the table reaches, in σ. exp(−37²/2) is near the least value that a double can hold."""
+
+_NEARLY_CONTINUOUS = 4.0
+_LEAST_WEIGHT = 1e-300
+_LEAST_PARAMETER = 1e-4
 
 _KEPT = 4096
 _PRECISION = 192
 _LEAST_VARIANCE = 1e-200
 """A smaller variance may be 0 as a double. The noise differs from 0 less often than this."""
+
+
+@dataclass(frozen=True)
+class NoiseSum:
+    """The distribution of a sum of independent noises of some basis cells. The variance is that of the sum."""
+
+    noise: Noise
+    variance: float
+    cells: int = 1
+
+    @cached_property
+    def step(self) -> int:
+        """The size of a step of the table: 1 unless σ is above `FINEST_DEVIATION`."""
+        return math.ceil(math.sqrt(self.variance) / FINEST_DEVIATION)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """w(0), w(1), …, proportional to the probabilities of 0, 1, … steps in either direction; all above 0.
+
+        The sum of k discrete Gaussians of parameter s is the discrete Gaussian of parameter ks up to factors
+        1 ± 2·exp(−π²s), which equal 1 in double precision if s >= 4. For smaller s the distributions are convolved. The
+        sum of k discrete Laplaces is the difference of two negative binomials, with P(x) proportional to
+        q^x · C(x + k − 1, k − 1) · F(k, x + k; x + 1; q²) for x >= 0. Pfaff's transformation of Gauss's F makes it a
+        sum of k positive terms.
+        """
+        most = math.ceil(DEVIATIONS * math.sqrt(self.variance) / self.step) + 1
+        places = np.arange(most + 1, dtype=np.float64)
+        with np.errstate(under="ignore"):
+            if self.noise is Noise.LAPLACE:
+                weights = self._laplace(places)
+            elif self.cells == 1 or self._parameter >= _NEARLY_CONTINUOUS:
+                weights = np.exp(-np.square(places) / (2 * self.cells * self._parameter))
+            else:
+                weights = self._convolved_gaussian(most)
+        return weights[weights > _LEAST_WEIGHT * weights[0]]
+
+    @cached_property
+    def reach(self) -> int:
+        return len(self.weights) - 1
+
+    @cached_property
+    def cumulative(self) -> Floats:
+        """Σ w(x) over x <= z, for z = −reach, …, reach: summed from the tail, so that small sums are accurate too."""
+        beyond = np.cumsum(self.weights[::-1])[::-1]
+        total = 2 * beyond[0] - self.weights[0]
+        return np.concatenate([beyond[::-1], total - np.append(beyond[2:], 0.0)[: self.reach]])
+
+    @cached_property
+    def shortfall(self) -> Floats:
+        """−Σ x·w(x) over x <= z, for z = −reach, …, reach. The values for z and −z − 1 are equal."""
+        beyond = np.cumsum((np.arange(self.reach + 1) * self.weights)[::-1])[::-1]
+        return np.concatenate([beyond[::-1], np.append(beyond[2:], 0.0)[: self.reach]])
+
+    @cached_property
+    def central(self) -> Floats:
+        """Σ w(x) over |x| <= k, for k = 0, …, reach."""
+        return 2 * np.cumsum(self.weights) - self.weights[0]
+
+    def fall(self, places: Integers) -> Floats:
+        """−log of w(x + 1) / w(x) at places beyond the table, where the weights fall almost geometrically.
+
+        Over the range of a posterior that far out, the fall changes by less than a thousandth, relative to its value.
+        """
+        if self.noise is Noise.LAPLACE:
+            last = self.weights[-2:] if self.reach else np.array([1.0, _LEAST_WEIGHT])
+            return np.full(places.shape, -math.log(last[1] / last[0]))
+        return np.asarray((2.0 * places + 1) / (2 * self.cells * self._parameter), dtype=np.float64)
+
+    @property
+    def _one(self) -> float:
+        """The variance of one summand, in steps."""
+        return self.variance / self.cells / self.step**2
+
+    @cached_property
+    def _parameter(self) -> float:
+        """σ² of the discrete Gaussian that has the variance of one summand. If small, that variance is less than σ²."""
+        if self._one >= _NEARLY_CONTINUOUS:
+            return self._one
+        low, high = _LEAST_PARAMETER, 2 * _NEARLY_CONTINUOUS
+        while (middle := (low + high) / 2) not in (low, high):
+            low, high = (middle, high) if _gaussian_variance(middle) < self._one else (low, middle)
+        return high
+
+    def _laplace(self, places: Floats) -> Floats:
+        rate = 2 * math.asinh(1 / math.sqrt(2 * self._one))
+        odds = 1 / math.expm1(2 * rate) if rate < DEVIATIONS else math.exp(-2 * rate)
+        binomial, term, terms = np.ones_like(places), np.ones_like(places), np.ones_like(places)
+        for place in range(1, self.cells):
+            binomial *= (places + place) / place
+            term *= (self.cells + place - 1) * (self.cells - place) / place / (places + place) * odds
+            terms += term
+        return np.exp(-rate * places) * binomial * terms
+
+    def _convolved_gaussian(self, most: int) -> Floats:
+        places = np.arange(-most, most + 1, dtype=np.float64)
+        one = np.exp(-np.square(places) / (2 * self._parameter))
+        summed = one
+        for _ in range(self.cells - 1):
+            summed = np.convolve(summed, one)
+        return np.asarray(summed[len(summed) // 2 :][: most + 1], dtype=np.float64)
+
+
+def _gaussian_variance(parameter: float) -> float:
+    places = np.arange(1, math.ceil(DEVIATIONS * math.sqrt(parameter)) + 1, dtype=np.float64)
+    weights = np.exp(-np.square(places) / (2 * parameter))
+    return float(2 * (np.square(places) * weights).sum() / (1 + 2 * weights.sum()))
 
 
 @lru_cache(maxsize=_KEPT)
@@ -105,3 +229,72 @@ def half_width(noise: Uncapped, cells: int, coverage: Fraction) -> int:
         return quantile(noise, (1 + coverage) / 2)
     table = noise_sum(noise, cells)
     return int(np.searchsorted(table.central, float(coverage) * table.central[-1])) * table.step
+
+
+COVERAGE = Fraction(9, 10)
+"""The share of draws in which noise is within its margin of error."""
+
+LARGEST_SEARCHED_VARIANCE = 2**28
+"""Up to this σ², the search for a discrete Gaussian's exact margin takes tenths of a second."""
+
+QUANTILE = 1.6448536269514722
+"""The normal distribution's 95% quantile."""
+
+BILLION = 10**9
+"""The denominator of budgets that are rounded because an exact one could not be declared."""
+
+MILLION = 10**6
+"""The least denominator of a budget that is computed from a margin."""
+
+
+def margin_of_error(noise: Uncapped) -> float:
+    """The least m with P(|X| <= m) >= 0.9, exactly; for a discrete Gaussian with σ² above 2^28, 1.645σ."""
+    if isinstance(noise, DiscreteGaussian) and noise.variance > LARGEST_SEARCHED_VARIANCE:
+        return QUANTILE * math.sqrt(noise.variance)
+    return float(half_width(noise, 1, COVERAGE))
+
+
+def least_budget(
+    margin_of: Callable[[Fraction], float | Fraction], wanted: Fraction, start: Fraction, unit: Fraction, most: Fraction
+) -> Fraction:
+    """The least multiple of a unit, as a budget, with which a margin of error is not above the wanted one.
+
+    Args:
+        margin_of: the margin of error that a budget gives; it does not grow with the budget.
+        start: any budget, from which the search starts.
+
+    Raises:
+        ValueError: if even the largest budget gives a greater margin.
+    """
+
+    def enough(multiple: int) -> bool:
+        return margin_of(multiple * unit) <= wanted
+
+    first = max(1, math.ceil(start / unit))
+    if enough(first):
+        low, high = first // 2, first
+        while low and enough(low):
+            low, high = low // 2, low
+    else:
+        low, high = first, 2 * first
+        while not enough(high):
+            if high * unit > most:
+                raise ValueError(f"a margin of {float(wanted):g} takes a budget above {float(most):g}")
+            low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high * unit
+
+
+def unit_of(parts: Iterable[Fraction]) -> Fraction:
+    """A unit of which every part of a budget is a multiple, of a millionth or less; a billionth if it would be finer.
+
+    With multiples of it, the sum of the parts, their shares of it, and the shares of sums of them can be declared.
+    """
+    denominator = math.lcm(MILLION, *(part.denominator for part in parts))
+    return Fraction(1, denominator if denominator <= BILLION else BILLION)
+
+
+def rounded_up(part: Fraction, unit: Fraction) -> Fraction:
+    return math.ceil(part / unit) * unit

@@ -5,7 +5,6 @@
 from collections.abc import Callable
 from fractions import Fraction
 from math import isqrt
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +13,8 @@ from mechanisms.sampling.inversion import WORD_BITS
 from mechanisms.sampling.stream import WordReader, WordSource
 
 
-class Choices(Protocol):
-    """The two choices that the samplers use."""
-
-    def below(self, bound: int) -> int:
-        """An integer from 0 to bound − 1, uniform."""
-
-    def coin(self, numerator: int, denominator: int) -> bool:
-        """True with probability numerator / denominator."""
-
-
-class WordChoices:
-    """Choices made with random words, which are 0 .. 2^word_bits − 1, equally likely."""
+class Choices:
+    """The two choices that the samplers use, made with random words: 0 .. 2^word_bits − 1, equally likely."""
 
     def __init__(self, reader: WordReader, word_bits: int = WORD_BITS) -> None:
         self._reader = reader
@@ -46,13 +35,14 @@ class WordChoices:
                 return number % bound
 
     def coin(self, numerator: int, denominator: int) -> bool:
+        """True with probability numerator / denominator."""
         return self.below(denominator) < numerator
 
 
 def sample(draw: Callable[[Choices], int], count: int, source: WordSource) -> NDArray[np.int64]:
     """Independent draws, shape (count,), in the order of the words. No word is read after the last draw."""
     reader = WordReader(source)
-    choices = WordChoices(reader)
+    choices = Choices(reader)
     values = np.empty(count, dtype=np.int64)
     for place in range(count):
         reader.ahead(count - place)

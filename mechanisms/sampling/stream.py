@@ -1,9 +1,11 @@
-"""A draw's random stream: AES-256-CTR read as 64-bit words, in blocks, and never too far.
+"""A draw's random stream: AES-256-CTR read as 64-bit words, in blocks, and never too far; and coins shown by words.
 
 `resources.custody` derives the key; samplers turn words into draws.
 """
 
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -11,7 +13,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-Words: TypeAlias = NDArray[np.uint64]
+Words = NDArray[np.uint64]
+
+TOP_WORD = np.uint64(2**64 - 1)
+"""The greatest word. Tests use smaller ones and try every word."""
 
 WORDS_AT_A_TIME = 1 << 15
 
@@ -77,3 +82,25 @@ class WordReader:
         word = int(self.ahead(1)[0])
         self.use(1)
         return word
+
+
+@dataclass(frozen=True)
+class Coin:
+    """A coin of exactly rational bias, shown by whole words, so that no float is compared.
+
+    A word above `last_fair` is rejected. Of the others, those below `heads` show heads.
+    """
+
+    heads: np.uint64
+    last_fair: np.uint64
+
+    @classmethod
+    def of(cls, probability: Fraction, top: int = int(TOP_WORD)) -> "Coin":
+        """The coin for words from 0 to `top`."""
+        if not 0 < probability < 1:
+            raise ValueError("a coin's probability lies strictly between 0 and 1")
+        run = (top + 1) // probability.denominator
+        if run == 0:
+            raise ValueError("the probability's denominator exceeds the number of words")
+        heads, last_fair = run * probability.numerator, run * probability.denominator - 1
+        return cls(np.uint64(heads), np.uint64(last_fair))

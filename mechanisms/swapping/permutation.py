@@ -10,14 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from mechanisms.sampling.derangements import FINISHED, derange
-from mechanisms.sampling.integers import TOP_WORD, Coin
+from mechanisms.sampling.stream import TOP_WORD, Coin
 from mechanisms.sampling.stream import WORDS_AT_A_TIME, RandomStream
 from mechanisms.swapping.loss import EXEMPT, Stir
 from mechanisms.swapping.response import Response, respond
@@ -28,8 +27,8 @@ VERSION = 2
 It is 2 since codes number the values of variables in alphabetical order, whatever the order of declarations.
 """
 
-Codes: TypeAlias = NDArray[np.int32]
-Counts: TypeAlias = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Counts = NDArray[np.int64]
 
 _CELLS_AT_A_TIME = 1 << 20
 _TALLIED = 1 << 24

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.losses import PureLoss
-from mechanisms.sampling.integers import TOP_WORD
-from mechanisms.sampling.stream import RandomStream, Words
+from mechanisms.sampling.stream import TOP_WORD, RandomStream, Words
 
 _RECORDS_AT_A_TIME = 1 << 20
 

@@ -1,4 +1,4 @@
-"""Unbiased estimates of counts before a permutation swap, with their standard errors, from published numbers alone.
+"""Expectations from published numbers alone: counts before a permutation swap, with standard errors, and moved records.
 
 A count is X = Σ f_i g_i over records i: f_i follows from what record i holds (1 if the record is counted, or the number
 of its persons who are), and g_i is 1 if the record's swap values are counted, else 0. A swap gives record i the swap
@@ -21,6 +21,12 @@ a = A - 2 B + 2 C, b = c - A + 4 B - 6 C and e = p̃ / (n - 1) + C. Both (X - FG
 estimates from the swapped data, so the variance has one too. Nothing about the unknown composition is assumed.
 
 All this was derived for this project. The tests compare it with the enumeration of all outcomes of small strata.
+
+A record is *selected* if it takes part in the permutation, and *changed* if it then has other swap values than before.
+A selected record receives the values of another record of its stratum, any of them with the same probability. Among n
+records of a stratum, n_s have the swap values s. On average n p̃ are selected, which is
+n p (1 - (1 - p)^(n - 1)) / (1 - n p (1 - p)^(n - 1)), as a selection of exactly one record is repeated and a stratum of
+one record is left alone; and the same times Σ_s n_s (n - n_s) / (n (n - 1)) are changed.
 """
 
 import math
@@ -32,9 +38,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.swapping.loss import derangement_number
+from mechanisms.swapping.loss import Stir, derangement_number
 
-Numbers: TypeAlias = NDArray[Any]
+Numbers = NDArray[Any]
 """Numbers in arrays: floats, or fractions (as objects) for exact arithmetic."""
 
 MomentsOfStrata: TypeAlias = "np.recarray[Any, Any]"
@@ -219,3 +225,57 @@ def intervals(cells: Estimates) -> tuple[Numbers, Numbers, Numbers]:
     half = HALF_WIDTH * error + cells.greatest_bias
     lower, upper = (np.clip(cells.estimate + side * half, cells.fewest, cells.most) for side in (-1, 1))
     return error, lower, upper
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Expected shares of all records, from 0 to 1.
+
+    Attributes:
+        changed: None if it does not follow from the invariants.
+        again: the share that a second stir selects; None if there is none.
+    """
+
+    selected: float
+    changed: float | None
+    again: float | None = None
+
+
+def moved(
+    records: NDArray[np.int64], squares: NDArray[np.int64], strata: NDArray[np.int64], swap_rate: Fraction
+) -> Moved:
+    """The expected shares of selected and of changed records.
+
+    Args:
+        records, squares, strata: shape (kinds,), of strata of a kind: n, Σ n_s², and how many there are.
+    """
+    rate = float(swap_rate)
+    selected, changed = [], []
+    for size, same, times in zip(records.tolist(), squares.tolist(), strata.tolist(), strict=True):
+        if size < 2:
+            continue
+        others_unselected = (1 - rate) ** (size - 1)
+        number = size * rate * (1 - others_unselected) / (1 - size * rate * others_unselected)
+        selected.append(times * number)
+        changed.append(times * number * (size * size - same) / (size * (size - 1)))
+    every = int((records * strata).sum()) or 1
+    return Moved(math.fsum(selected) / every, math.fsum(changed) / every)
+
+
+def expected_selected(stir: Stir, records: NDArray[np.int64]) -> float:
+    """The share of all records that is selected on average; from the rates and the sizes of groups alone.
+
+    In a stratum, K records are selected independently, anew if K = 1. So the mean is
+    (Σ p - P(K = 1)) / (1 - P(K = 1)), with P(K = 1) = Π (1 - p) Σ o.
+    """
+    if not len(stir.stratum):
+        return 0.0
+    rates = np.array([float(rate) for rate in stir.rates])[stir.rate_class]
+    firsts = np.flatnonzero(np.diff(stir.stratum, prepend=-1))
+    sizes = np.add.reduceat(records, firsts)
+    none = np.exp(np.add.reduceat(records * np.log1p(-rates), firsts))
+    one = none * np.add.reduceat(records * rates / (1 - rates), firsts)
+    mean = np.add.reduceat(records * rates, firsts)
+    stirred = sizes > 1
+    selected = (mean[stirred] - one[stirred]) / (1 - one[stirred])
+    return float(selected.sum() / (records.sum() or 1))

@@ -26,7 +26,7 @@ class GridError(ValueError):
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid with bounds.
+    """A grid with bounds. `least` and `most` are these in steps; a ten-thousandth is `multiplier` / `divisor` steps.
 
     Attributes:
         step: g, exact and greater than 0.
@@ -54,20 +54,16 @@ class Grid:
 
     @property
     def least(self) -> int:
-        """The lower bound in steps."""
         return int(self.lower / self.step)
 
     @property
     def most(self) -> int:
-        """The upper bound in steps."""
         return int(self.upper / self.step)
 
     @property
     def multiplier(self) -> int:
-        """The numerator of a ten-thousandth in steps."""
         return (1 / (10**PLACES * self.step)).numerator
 
     @property
     def divisor(self) -> int:
-        """The denominator of a ten-thousandth in steps."""
         return (1 / (10**PLACES * self.step)).denominator

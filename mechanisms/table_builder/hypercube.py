@@ -256,24 +256,19 @@ class Hypercube:
         return self.p_table.exact_variance if self.p_table else self.distribution(table).exact_variance
 
     @cached_property
-    def unbounded_lines(self) -> tuple[Line, ...]:
-        """By measured table, the loss for one record added or removed; empty if it is infinite."""
-        return self._lines(self._find_unbounded)
-
-    @cached_property
     def lines(self) -> tuple[Line, ...]:
         """By measured table, the loss for one record changed; empty if it is infinite. This loss is charged."""
-        return self._lines(self._find_bounded)
+        return tuple(Line(" × ".join(table), self._find_bounded(table)) for table in self.tables if self.is_bounded)
 
     @cached_property
     def unbounded(self) -> Loss:
         """The loss of all tables together for one record added or removed."""
-        return _total(self.unbounded_lines)
+        return _total([self._find_unbounded(table) for table in self.tables if self.is_bounded])
 
     @cached_property
     def bounded(self) -> Loss:
         """The loss of all tables together for one record changed. This loss is charged."""
-        return _total(self.lines)
+        return _total([line.loss for line in self.lines])
 
     @property
     def bounded_delta(self) -> Fraction | None:
@@ -303,9 +298,6 @@ class Hypercube:
             **({"p_table": self.p_table.version, "consistency": self.consistency.value} if self.p_table else {}),
         }
 
-    def _lines(self, loss: Callable[[Table], Loss]) -> tuple[Line, ...]:
-        return tuple(Line(" × ".join(table), loss(table)) for table in self.tables if self.is_bounded)
-
     def _find_unbounded(self, table: Table) -> Loss:
         budget = self.budget_of(table)
         if self.p_table is not None:
@@ -320,7 +312,7 @@ class Hypercube:
         budget = self.budget_of(table)
         if self.p_table is not None:
             judgment = judge(self.p_table, PureLoss(budget))
-            return _with_delta(judgment.changed_epsilon, judgment.changed_delta)
+            return _with_delta(judgment.epsilon.of_group(2), 2 * judgment.delta)
         if self.cap is not None:
             return ApproximateLoss(PureLoss(2 * budget), self._far(table, lambda one: 2 * one))
         if self.noise is NoiseFamily.LAPLACE:
@@ -336,8 +328,7 @@ class Hypercube:
         return max(of_two(noise.greatest(self.sensitivity)), noise.greatest(self.most - self.least))
 
 
-def _total(lines: tuple[Line, ...]) -> Loss:
-    losses = [line.loss for line in lines]
+def _total(losses: list[Loss]) -> Loss:
     pure = [loss for loss in losses if isinstance(loss, PureLoss)]
     approximate = [loss for loss in losses if isinstance(loss, ApproximateLoss)]
     if approximate:

@@ -68,24 +68,20 @@ class Judgment:
 
     Attributes:
         epsilon, delta: for adding or removing one record; the least δ, exact or rounded up in its 38th digit.
-        changed_epsilon, changed_delta: 2ε and 2δ for changing one record, by basic composition of two cells.
         changed_exactly: the least δ that holds with 2ε for changing one record: the hockey-stick divergence of the
-            product of both cells.
+            product of both cells. It is at most 2δ, by basic composition.
     """
 
     epsilon: PureLoss
     delta: Fraction
-    changed_epsilon: PureLoss
-    changed_delta: Fraction
     changed_exactly: Fraction
 
 
 @lru_cache(maxsize=64)
 def judge(table: PTable, epsilon: PureLoss) -> Judgment:
     """The loss of a p-table at a declared ε. A δ of 0 means pure ε-DP; with 1 or more, nothing is guaranteed."""
-    ratio, twice = ratio_below(epsilon), ratio_below(epsilon.of_group(2))
-    delta = curve(table, [ratio])[0]
-    return Judgment(epsilon, delta, epsilon.of_group(2), 2 * delta, divergence_of_two_cells(table, twice))
+    delta = curve(table, [ratio_below(epsilon)])[0]
+    return Judgment(epsilon, delta, divergence_of_two_cells(table, ratio_below(epsilon.of_group(2))))
 
 
 def curve(table: PTable, ratios: Iterable[Fraction]) -> list[Fraction]:

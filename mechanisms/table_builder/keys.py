@@ -41,7 +41,7 @@ def record_keys(key: bytes, identifiers: Words) -> Words:
 
 
 class KeyedWords:
-    """The words of cells, for `PTable.draw_by_cell`.
+    """The words of cells, for `PTable.draw_by_cell`. A cell's words do not depend on how many another cell uses.
 
     Args:
         key: of the draw, 32 bytes, secret.
@@ -55,6 +55,7 @@ class KeyedWords:
         self._first = self._blocks(0, np.arange(len(keys)))
 
     def words(self, number: int) -> Words:
+        """The word of this number of every cell, shape (cells,)."""
         block, place = divmod(number, _WORDS)
         blocks = self._first if block == 0 else self._blocks(block, np.arange(len(self._keys)))
         return np.ascontiguousarray(blocks[:, place])

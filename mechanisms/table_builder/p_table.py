@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, count
 from math import lcm
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.hashes import SHA256, Hash
@@ -27,17 +27,9 @@ from mechanisms.accounting.rounding import round_up
 from mechanisms.sampling.goodness import BINS, BinCounts
 from mechanisms.sampling.inversion import WORD_BITS
 from mechanisms.sampling.stream import WordReader, Words, WordSource
+from mechanisms.table_builder.keys import KeyedWords
 
 _MOST_KEYS = 1 << 32
-
-
-class CellWords(Protocol):
-    """Words that belong to cells: those of one cell do not depend on how many words another cell uses."""
-
-    def words(self, number: int) -> Words:
-        """The word of this number of every cell, shape (cells,), uint64."""
-
-    def word(self, number: int, cell: int) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -184,7 +176,7 @@ class PTable:
         return counts + changes
 
     def draw_by_cell(
-        self, counts: NDArray[np.int64], source: CellWords, word_bits: int = WORD_BITS
+        self, counts: NDArray[np.int64], source: KeyedWords, word_bits: int = WORD_BITS
     ) -> NDArray[np.int64]:
         """A result for each count, from the words of its cell. Equal counts with equal words have equal results."""
         numbers, words = self.row_numbers(counts), source.words(0)
@@ -202,14 +194,14 @@ class PTable:
         The cell key is the sum of the record keys in a cell, modulo the number of keys, which is the sum of each row's
         weights. It raises ValueError if these sums differ or exceed 2^32, but for rows with one interval.
         """
-        from mechanisms.table_builder.kernels import find_changes
+        from mechanisms.sampling.kernels import find_changes
 
         keys, ends = self._keys_and_ends
         arrays = self._arrays
         return counts + find_changes(self.row_numbers(counts), key_sums % keys, arrays.starts, ends, arrays.changes)
 
     def _look_up(self, words: Words, numbers: NDArray[np.int64], changes: NDArray[np.int64], word_bits: int) -> int:
-        from mechanisms.table_builder.kernels import decide_words
+        from mechanisms.sampling.kernels import decide_words
 
         arrays = self._arrays if word_bits == WORD_BITS else _tabulate(self.rows, word_bits)
         return int(decide_words(words, numbers, *arrays, changes))

@@ -1,7 +1,7 @@
 """A TopDown design: which queries are measured at which levels, what is held exactly, and the guarantee that results.
 
-`schema` defines what is counted; `production` holds the allocations of the 2020 Census. Source: Bailie, Gong and Meng,
-Section 4, Theorem 2 and Appendix H.
+`schema` defines what is counted; `allocation` divides ρ, as the 2020 Census did or otherwise. Source: Bailie, Gong and
+Meng, Section 4, Theorem 2 and Appendix H.
 
 Allocations are for bounded neighbors. Changing one person's record in any way takes one person out of a cell and puts
 one in, so the persons' measurements cost their ρ. The change affects the occupancy of at most two units: the one left
@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR, DesignError
 from mechanisms.sampling.noise import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
+from mechanisms.topdown.allocation import Allocation, compute_variances
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS)}
@@ -49,27 +49,6 @@ MECHANISM = "TopDown"
 
 VERSION = 3
 """Increase it when the same key would give other noise, as an old draw cannot be replayed."""
-
-
-def allocate(
-    schema: Schema, rho: Fraction, levels: Mapping[str, Fraction], queries: Mapping[str, Mapping[str, Fraction]]
-) -> Allocation:
-    """ρ, divided over levels and queries of a histogram.
-
-    Raises QueryError if the histogram cannot answer a query, and AllocationError if shares do not add up to 1.
-    """
-    names = {query for shares in queries.values() for query in shares}
-    involved = {query: schema.marginal(query).involved for query in sorted(names)}
-    return Allocation(ConcentratedLoss(rho), levels, queries, involved)
-
-
-def compute_variances(divided: Allocation, level: str) -> dict[str, Fraction]:
-    """σ² of each query at a level: 1/ρ of the query.
-
-    Replacing one record takes 1 from one marginal cell and adds 1 to another: a squared L2 distance of 2. So discrete
-    Gaussian noise of variance σ² costs ρ = 2/(2σ²) (Canonne, Kamath and Steinke, 2020, Theorem 4).
-    """
-    return {query: 1 / divided.part(level, query).rho for query, share in divided.queries[level].items() if share}
 
 
 class Measured(NamedTuple):

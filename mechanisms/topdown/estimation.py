@@ -126,7 +126,16 @@ def estimate_families(families: Families) -> Children:
     Raises:
         NotSolvedError, NotRoundedError: as `estimate`; the message names the parent.
     """
-    estimates = [_estimate_family(families.between(parent, parent + 1)) for parent in range(len(families.parents))]
+    estimates = []
+    for number, parent in enumerate(families.parents):
+        family = families.between(number, number + 1)
+        above = None if family.histograms is None else family.histograms[0]
+        try:
+            estimates.append(
+                estimate(family.schema, family.measurements, family.limits, above, total_first=family.total_first)
+            )
+        except (NotSolvedError, NotRoundedError) as error:
+            raise type(error)(f"{family.schema.name} of {parent}: {error}") from error
     histograms = np.concatenate([siblings.histograms for siblings in estimates])
     children, cells = np.nonzero(histograms)
     solutions = [solution for siblings in estimates for solution in siblings.solutions]
@@ -138,14 +147,6 @@ def estimate_families(families: Families) -> Children:
         max((0.0, *(solution.gap / max(solution.objective, 1.0) for solution in solutions))),
         max((0.0, *(solution.violation for solution in solutions))),
     )
-
-
-def _estimate_family(family: Families) -> Estimate:
-    parent = None if family.histograms is None else family.histograms[0]
-    try:
-        return estimate(family.schema, family.measurements, family.limits, parent, total_first=family.total_first)
-    except (NotSolvedError, NotRoundedError) as error:
-        raise type(error)(f"{family.schema.name} of {family.parents[0]}: {error}") from error
 
 
 def estimate(

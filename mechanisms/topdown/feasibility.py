@@ -21,7 +21,6 @@ only groups 2 and 3.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,7 +35,7 @@ MOST_GROUPS = 12
 _AT_A_TIME = 2048
 """The units whose functions are computed together, so that those of a whole level are never in memory."""
 
-_Functions: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
+_Functions = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The least and the most of every set of groups, shape (units, 2**groups) each."""
 
 

@@ -105,32 +105,28 @@ def _multiplier_of_group(v, nu, first, last, shift, target):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
-def project_child(v, nu, starts, lower, upper, total, start, mu, x):  # type: ignore[no-untyped-def]
-    """Write one child's x for given ν into `x`, and μ into `mu`. Returns λ, which is 0 if the total is free (NaN)."""
-    fixed = not np.isnan(total)
-    shift = _multiplier_of_total(v, nu, starts, lower, upper, total, start) if fixed else 0.0
-    for g in range(starts.size - 1):
-        first, last = starts[g], starts[g + 1]
-        mu[g] = 0.0
-        if upper[g] == 0.0 or first == last:
-            x[first:last] = 0.0
-            continue
-        group = 0.0
-        for k in range(first, last):
-            x[k] = max(0.0, v[k] + nu[k] + shift)
-            group += x[k]
-        target = min(max(group, lower[g]), upper[g])
-        if target != group:
-            mu[g] = _multiplier_of_group(v, nu, first, last, shift, target)
-            for k in range(first, last):
-                x[k] = max(0.0, v[k] + nu[k] + shift + mu[g])
-    return shift
-
-
-@njit(cache=True, nogil=True)
 def _project_children(v, nu, starts, lower, upper, totals, lam, mu, x):  # type: ignore[no-untyped-def]
+    """Write every child's x for given ν into `x`, its λ, which is 0 if the total is free, into `lam`, and its μ."""
     for c in range(v.shape[0]):
-        lam[c] = project_child(v[c], nu, starts, lower[c], upper[c], totals[c], lam[c], mu[c], x[c])
+        shift = 0.0
+        if not np.isnan(totals[c]):
+            shift = _multiplier_of_total(v[c], nu, starts, lower[c], upper[c], totals[c], lam[c])
+        lam[c] = shift
+        for g in range(starts.size - 1):
+            first, last = starts[g], starts[g + 1]
+            mu[c, g] = 0.0
+            if upper[c, g] == 0.0 or first == last:
+                x[c, first:last] = 0.0
+                continue
+            group = 0.0
+            for k in range(first, last):
+                x[c, k] = max(0.0, v[c, k] + nu[k] + shift)
+                group += x[c, k]
+            target = min(max(group, lower[c, g]), upper[c, g])
+            if target != group:
+                mu[c, g] = _multiplier_of_group(v[c], nu, first, last, shift, target)
+                for k in range(first, last):
+                    x[c, k] = max(0.0, v[c, k] + nu[k] + shift + mu[c, g])
 
 
 @njit(cache=True, nogil=True)

@@ -1,6 +1,6 @@
 """What TopDown counts: histograms over named attributes, and marginals of them.
 
-`production` or a release's declaration says which marginals are measured, and how precisely. Queries are never
+`allocation` or a release's declaration says which marginals are measured, and how precisely. Queries are never
 matrices: a marginal is an array that gives the marginal cell of each cell.
 """
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from math import prod
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Cells: TypeAlias = NDArray[np.int32]
+Cells = NDArray[np.int32]
 Number = TypeVar("Number", np.int64, np.float64)
 
 TOTAL = "total"

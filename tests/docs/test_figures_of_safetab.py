@@ -10,18 +10,17 @@ import pytest
 
 from assets.safetab.lists import read_lists
 from docs.pictures.__main__ import FOLDER
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss, Loss
 from mechanisms.accounting.specification import DELTA, PERSON, Specification, Total, compose
 from mechanisms.phsafe import design as phsafe
 from mechanisms.safetab.design import Measured, SafeTabHDesign, SafeTabPDesign
-from mechanisms.safetab.planning import chances, margin_of_error
-from mechanisms.safetab.production import PAIRS
+from mechanisms.safetab.planning import PAIRS, chances
 from mechanisms.sampling.quantiles import half_width
 from mechanisms.states import PUERTO_RICO, STATES
+from mechanisms.topdown.allocation import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.design import TopDownDesign
-from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
-from tests.mechanisms.safetab.designs import PUBLISHED_BOUNDED_P, production_h, production_p
+from tests.mechanisms.safetab.designs import PUBLISHED_BOUNDED_P, margin_of_error, production_h, production_p
 
 DOCS = FOLDER.parent
 SAFETAB, PRODUCTS = DOCS / "mechanisms" / "safetab.md", DOCS / "explanation" / "products-of-2020.md"

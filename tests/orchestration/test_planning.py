@@ -26,8 +26,8 @@ from assets.swapping.plan import swapping_plan
 from assets.topdown.declaration import TopDownDeclaration
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.phsafe.runs import RUNS
-from mechanisms.sampling.margins import FINEST, MILLION, margin_of_error
 from mechanisms.sampling.noise import DiscreteGaussian
+from mechanisms.sampling.quantiles import BILLION, MILLION, margin_of_error
 from mechanisms.swapping.loss import FINEST as FINEST_RATE
 from mechanisms.swapping.loss import theorem_1
 from mechanisms.table_builder.asking import Question
@@ -290,7 +290,7 @@ def test_a_wanted_margin_is_kept_and_no_smaller_budget_keeps_it(name: str, data:
     assert after[line.name].margin <= wanted
     for each in before.lines:
         if each.name != line.name:
-            assert each.budget <= after[each.name].budget <= each.budget + Fraction(1, FINEST)
+            assert each.budget <= after[each.name].budget <= each.budget + Fraction(1, BILLION)
     # One millionth less, or a billionth where the shares could not be declared otherwise.
     less = after[line.name].budget - Fraction(1, MILLION)
     if less > 0 and name not in ("topdown", "topdown of two levels"):
@@ -318,7 +318,7 @@ def test_a_query_of_topdown_gets_the_least_part_that_keeps_its_margin(two_levels
     kind = topdown(**(TWO_LEVELS if two_levels else {}))
     found = plan_of(kind, margins={"persons Block detailed": 3}).plan
     (line,) = (each for each in found.lines if each.name == "persons Block detailed")
-    unit = Fraction(1, MILLION if two_levels else FINEST)
+    unit = Fraction(1, MILLION if two_levels else BILLION)
     assert (line.budget / unit).denominator == 1
     assert margin_of_error(DiscreteGaussian(1 / line.budget)) <= 3
     assert margin_of_error(DiscreteGaussian(1 / (line.budget - unit))) > 3

@@ -16,7 +16,7 @@ from assets.release.release import DeclarationError
 from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.release import PRODUCTS, Code
 from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
+from mechanisms.topdown.allocation import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
 from orchestration.components.topdown import TopDown
 from tests.deployments import small_dataset
 from tests.topdown_deployments import TWO_LEVELS, topdown_dataset

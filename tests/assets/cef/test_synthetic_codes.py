@@ -27,7 +27,7 @@ from assets.safetab.counting import counts_recipe, regions_recipe
 from assets.safetab.lists import read_lists
 from assets.safetab.release import Counted
 from mechanisms.races import RACE_COMBINATIONS, SIX_RACES
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import RegionType
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.cef.test_synthetic import VERSION_KEY

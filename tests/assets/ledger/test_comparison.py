@@ -26,7 +26,7 @@ from assets.ledger.comparison import Comparison, Share, compare, find_conversion
 from assets.ledger.page import describe_invariants, describe_releases, describe_totals
 from assets.ledger.remarks import write_remarks
 from assets.ledger.view import Budget
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.swapping.design import Rates, SwappingDesign

@@ -12,7 +12,7 @@ import pytest
 from assets.confidentiality import find_leaks
 from assets.phsafe.release import PHSafeRelease
 from assets.swapping.declaration import SwappingDeclaration
-from mechanisms.accounting.conversions import canonne_kamath_steinke
+from mechanisms.accounting.composition import canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from orchestration.components import PermutationSwapping
 from tests.deployments import Deployment

@@ -22,8 +22,7 @@ from assets.phsafe.plan import (
 )
 from assets.phsafe.release import PHSafeRelease
 from mechanisms.noise import Noise
-from mechanisms.phsafe.design import PHSafeDesign, RunDesign, production
-from mechanisms.phsafe.margins import margin_of_error
+from mechanisms.phsafe.design import PHSafeDesign, RunDesign, margin_of_error, production
 from mechanisms.phsafe.runs import RUN
 from mechanisms.states import PUERTO_RICO, STATES
 from orchestration.components.phsafe import PHSafe

@@ -27,7 +27,7 @@ from assets.swapping import statement as swapping
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss
 from mechanisms.accounting.specification import Line, Specification
 from mechanisms.swapping.design import Rates, SwappingDesign
-from mechanisms.swapping.moved import Moved
+from mechanisms.swapping.uncertainty import Moved
 from resources.custody import CustodyMode
 
 B = 264_331

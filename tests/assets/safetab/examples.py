@@ -17,9 +17,8 @@ from assets.cef.census import RACE_CODES, CensusDeclaration, census_persons, cen
 from assets.release.dataset import DatasetDeclaration
 from assets.safetab.release import Counted, SafeTabRelease
 from mechanisms.safetab.design import Pair
-from mechanisms.safetab.lists import CodeLists
+from mechanisms.safetab.lists import CodeLists, RegionType
 from mechanisms.safetab.lists import Iteration as ListedIteration
-from mechanisms.safetab.regions import RegionType
 from resources.statements import Table, Zone
 from resources.warehouse import Session
 from tests.assets.safetab.oracle import (

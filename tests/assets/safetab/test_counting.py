@@ -21,7 +21,7 @@ from assets.safetab.counting import (
 from assets.safetab.lists import PRODUCTION
 from assets.safetab.release import Counted, SafeTabRelease, columns_read
 from mechanisms.safetab.design import Pair
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import RegionType
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 from tests.assets.safetab import examples, oracle

@@ -16,7 +16,7 @@ from assets.release.gate import ReleaseContext
 from assets.safetab.household_method import SafeTabHMethod
 from assets.safetab.measurements import measure_batches, write_measurements
 from assets.safetab.release import SafeTabPRelease
-from mechanisms.safetab.adaptive import StreamedNoise
+from mechanisms.safetab.adaptive import GroupNoise
 from mechanisms.safetab.design import SafeTabPDesign
 from resources.statements import Zone
 from resources.warehouse import Session
@@ -81,7 +81,7 @@ OWN = {"measured_once", "noise_as_declared", "detail_as_declared", "suppression_
 def draw(session: Session, release: SafeTabPRelease, design: SafeTabPDesign) -> None:
     """Store what a program would draw that took this design for the declared one."""
     wrong = replace(release, design=design)
-    batches = list(measure_batches(session, wrong, StreamedNoise(design.measured, KEY)))
+    batches = list(measure_batches(session, wrong, GroupNoise(design.measured, KEY)))
     write_measurements(session, wrong, iter(batches))
 
 

@@ -12,7 +12,7 @@ import pytest
 from assets.safetab.method import FALSE_ALARM, _chances_of_empty, _find_least_tested, _is_binomial, find_farthest
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Measured, SafeTabPDesign
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import RegionType
 from mechanisms.sampling.quantiles import Uncapped
 from tests.mechanisms.sampling.exact_noise import reference
 

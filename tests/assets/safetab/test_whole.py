@@ -29,8 +29,7 @@ from assets.safetab.release import COUNTS, GROUPS, REGIONS, SafeTabHRelease, Saf
 from assets.safetab.tables import household_table_recipes, person_table_recipes
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import SafeTabHDesign, SafeTabPDesign
-from mechanisms.safetab.lists import CodeLists
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import CodeLists, RegionType
 from mechanisms.sampling.quantiles import half_width
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse

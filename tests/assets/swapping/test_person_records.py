@@ -30,7 +30,7 @@ from assets.swapping.release import SwappingRelease
 from assets.swapping.unique import UniqueRecords
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification, compose
-from mechanisms.swapping.moved import Moved
+from mechanisms.swapping.uncertainty import Moved
 from orchestration.components.swapping import PermutationSwapping
 from resources.chain import Entry, make_reservation
 

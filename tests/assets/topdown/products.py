@@ -25,7 +25,8 @@ from assets.topdown.release import (
     SPINE,
     TopDownRelease,
 )
-from mechanisms.topdown.design import SCHEMAS, TopDownDesign, allocate
+from mechanisms.topdown.allocation import allocate
+from mechanisms.topdown.design import SCHEMAS, TopDownDesign
 from mechanisms.topdown.schema import PERSONS, UNITS
 from resources.statements import Table
 from resources.warehouse import Warehouse

@@ -23,7 +23,8 @@ from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import count_places
 from mechanisms.sampling.noise import Noise
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign, allocate
+from mechanisms.topdown.allocation import allocate
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
 from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
 from resources.statements import Zone

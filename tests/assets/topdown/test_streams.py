@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from assets.topdown.measurements import Stream, encode_answers, hash_streams, list_streams
 from assets.topdown.release import level_of_states
-from mechanisms.topdown.design import SCHEMAS, VERSION, TopDownDesign, allocate
+from mechanisms.topdown.allocation import allocate
+from mechanisms.topdown.design import SCHEMAS, VERSION, TopDownDesign
 
 KEY = bytes(range(32))
 PLACES = {"01": (2, 3), "04": (1, 4), "05": (3, 2)}

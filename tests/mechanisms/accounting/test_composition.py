@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from mechanisms.accounting.composition import (
     DoesNotCompose,
+    canonne_kamath_steinke,
     compose_approximate,
     compose_concentrated,
     compose_like,
     compose_pure,
     fits,
 )
-from mechanisms.accounting.conversions import canonne_kamath_steinke
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss, format_loss
 
 DELTA = Fraction(1, 10**10)

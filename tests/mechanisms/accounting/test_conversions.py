@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.conversions import (
+from mechanisms.accounting.composition import (
     bun_steinke,
     bun_steinke_above,
     canonne_kamath_steinke,

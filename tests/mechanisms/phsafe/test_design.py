@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from mechanisms.accounting.specification import DELTA, Specification
 from mechanisms.design import DesignError
@@ -21,10 +21,11 @@ from mechanisms.phsafe.design import (
     LARGEST_TRUNCATION,
     PHSafeDesign,
     RunDesign,
+    budget_for_margin,
     design_run,
+    margin_of_error,
     production,
 )
-from mechanisms.phsafe.margins import budget_for_margin, margin_of_error
 from mechanisms.phsafe.runs import LEVELS, RUN, RUNS
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.states import PUERTO_RICO, STATES
@@ -176,23 +177,20 @@ def test_no_change_of_one_person_reaches_more_than_twice_the_squared_stability(
 def test_a_change_that_lined_up_would_lose_four_times_rho_and_is_not_what_is_charged() -> None:
     one = Fraction(1, 10)
     released = design(PH2=RunDesign(10, {"state_*": one}))
-    general = released.unbounded_specification("made_up").charge
-    assert general == ConcentratedLoss(4 * one)
+    assert released.unbounded.of_group(2) == ConcentratedLoss(4 * one)
     assert released.specification("made_up").charge == ConcentratedLoss(2 * one)
 
 
 @pytest.mark.parametrize("noise", Noise)
 def test_the_specification_says_who_what_and_how_and_survives_the_ledger(noise: Noise) -> None:
     released = production(("01", "06"), noise)
-    charged, unbounded = released.specification("county_file"), released.unbounded_specification("county_file")
+    charged = released.specification("county_file")
     assert (charged.flavor.unit, charged.flavor.changes_per_person) == ("person", None)
-    assert (charged.flavor.neighbors, unbounded.flavor.neighbors) == ("bounded", "unbounded")
+    assert charged.flavor.neighbors == "bounded"
     assert charged.flavor.multiverse == ("whether a block has a housing unit or not",)
     assert "county_file" in charged.flavor.domain
     assert charged.charge == charged.loss_for("person") == released.bounded
-    assert unbounded.loss == released.unbounded
-    for specification in (charged, unbounded):
-        assert Specification.from_record(specification.as_record()) == specification
+    assert Specification.from_record(charged.as_record()) == charged
 
 
 @pytest.mark.parametrize(("states", "nation"), [(("01",), True), (("01", "06", "11"), True), (("72",), False)])

@@ -32,7 +32,7 @@ from mechanisms.phsafe.estimation import (
     estimate_counts,
 )
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
-from mechanisms.sampling.noise_sums import FINEST, NoiseSum
+from mechanisms.sampling.quantiles import FINEST_DEVIATION, NoiseSum
 from tests.depth import deep_but, deep_cases, examples
 
 LEAST, MOST = 0.86, 0.95
@@ -192,7 +192,7 @@ def test_equal_tailed_intervals_cover_a_true_zero_in_one_draw_of_twenty() -> Non
     assert equal_tailed[40:].min() > LEAST
 
 
-@pytest.mark.parametrize("deviation", [FINEST / 2, 3 * FINEST, 1e5, 1e9])
+@pytest.mark.parametrize("deviation", [FINEST_DEVIATION / 2, 3 * FINEST_DEVIATION, 1e5, 1e9])
 def test_great_noise_is_rounded_in_steps_far_below_its_size(deviation: float) -> None:
     shape = np.arange(-5, 12) / 2
     found = estimate_counts((shape * deviation).astype(np.int64), deviation**2)

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mechanisms.noise import Noise
-from mechanisms.phsafe.margins import (
+from mechanisms.phsafe.design import (
     BEYOND,
     LARGEST_SEARCHED_VARIANCE,
     PLACES,

@@ -3,20 +3,24 @@
 A release of the 2020 Census gets the same design from its declaration, with the lists and the states of its dataset.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from mechanisms.noise import Noise
-from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign, find_runs
-from mechanisms.safetab.production import (
+from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign, find_runs, noise_of_measurement
+from mechanisms.safetab.planning import (
     BUDGETS_H,
     BUDGETS_P,
+    COVERAGE,
     STAGE_1_SHARE,
     THRESHOLDS_H,
     THRESHOLDS_P,
     ZERO_SUPPRESSION_CHANCE,
+    Z,
 )
+from mechanisms.sampling.quantiles import half_width
 
 PUBLISHED_BOUNDED_P = Fraction("19.776")
 """ρ of SafeTab-P for bounded neighbors as published: four times the unbounded one, the general conversion."""
@@ -50,6 +54,19 @@ def production_h(states: Sequence[str], stabilities: Mapping[Pair, int]) -> Safe
         budgets=_released(BUDGETS_H, states),
         thresholds=THRESHOLDS_H,
     )
+
+
+def margin_of_error(noise: Noise, stability: int, budget: Fraction, stage_1_share: Fraction = Fraction(0)) -> float:
+    """The 95% margin of error of a published measurement: z·√(Δ/2b), or the exact one of the discrete Laplace.
+
+    Args:
+        budget: ρ or ε of the region type and level, greater than 0.
+        stage_1_share: γ, for SafeTab-P; b is the rest of the budget.
+    """
+    part = (1 - stage_1_share) * budget
+    if noise is Noise.GAUSSIAN:
+        return math.sqrt(Z**2 * stability / (2 * part))
+    return float(half_width(noise_of_measurement(noise, stability, part), 1, COVERAGE))
 
 
 def _released(budgets: Mapping[Any, Fraction], states: Sequence[str]) -> dict[Any, Fraction]:

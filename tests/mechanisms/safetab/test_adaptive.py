@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mechanisms.noise import Noise
-from mechanisms.safetab.adaptive import Kept, StreamedNoise, draw_block
+from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
 from mechanisms.safetab.design import Measured, SafeTabPDesign
 from mechanisms.safetab.details import AGES, FINEST, cells
-from mechanisms.safetab.lists import Iteration
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import Iteration, RegionType
 from mechanisms.sampling.stream import RandomStream
 from tests.depth import examples
 
@@ -46,7 +45,7 @@ def iterations(only: Sequence[bool]) -> list[Iteration]:
 
 
 def draw(
-    measured: Measured, exact: Integers, only: Sequence[bool], noise: StreamedNoise, first: int = 0
+    measured: Measured, exact: Integers, only: Sequence[bool], noise: GroupNoise, first: int = 0
 ) -> Sequence[Kept]:
     """The draw of a block.
 
@@ -126,7 +125,7 @@ def test_a_block_is_drawn_as_the_specification_says_group_by_group(
 ) -> None:
     measured, exact, only = block
     before = exact.copy()
-    kept = draw(measured, exact, only, StreamedNoise(DESIGN.measured, KEY))
+    kept = draw(measured, exact, only, GroupNoise(DESIGN.measured, KEY))
     assert published(kept) == by_definition(measured, exact, only)
     assert (exact == before).all()
     assert [each.detail for each in kept] == [0, 1, 2, 3]
@@ -140,11 +139,11 @@ def test_a_block_is_drawn_as_the_specification_says_group_by_group(
 @given(blocks(), st.sets(st.integers(0, 4)))
 def test_the_size_of_blocks_changes_nothing(block: Block, cuts: set[int]) -> None:
     measured, exact, only = block
-    noise = StreamedNoise(DESIGN.measured, KEY)
+    noise = GroupNoise(DESIGN.measured, KEY)
     found: Published = {}
     for start, stop in pairwise(sorted({0, len(exact), *(cut for cut in cuts if cut < len(exact))})):
         found |= published(draw(measured, exact[start:stop], only, noise, start), start)
-    assert found == published(draw(measured, exact, only, StreamedNoise(DESIGN.measured, KEY)))
+    assert found == published(draw(measured, exact, only, GroupNoise(DESIGN.measured, KEY)))
 
 
 @settings(max_examples=examples(50))
@@ -156,7 +155,7 @@ def test_what_is_published_of_a_group_depends_on_no_other_groups_counts(block: B
     group = data.draw(st.tuples(st.integers(0, len(exact) - 1), st.integers(0, len(only) - 1)))
     other = np.random.default_rng(data.draw(st.integers(0, 99))).poisson(0.2, exact.shape)
     other[group] = exact[group]
-    kept = [published(draw(measured, each, only, StreamedNoise(DESIGN.measured, KEY))) for each in (exact, other)]
+    kept = [published(draw(measured, each, only, GroupNoise(DESIGN.measured, KEY))) for each in (exact, other)]
     assert kept[0].get(group) == kept[1].get(group)
 
 
@@ -166,7 +165,7 @@ def test_a_groups_noise_of_one_detail_is_the_same_whatever_its_own_count_is() ->
     for counts in (np.zeros((3, 4), dtype=np.int64), np.arange(12).reshape(3, 4)):
         exact = np.zeros((3, 4, FINEST), dtype=np.int64)
         exact[..., 7] = counts
-        (first, *_) = draw(measured, exact, [False] * 4, StreamedNoise(DESIGN.measured, KEY))
+        (first, *_) = draw(measured, exact, [False] * 4, GroupNoise(DESIGN.measured, KEY))
         noise = first.cells[:, 0] - counts.ravel()
         assert noise.tolist() == measured.stage_2.sample(12, RandomStream(KEY, "SafeTab-P COUNTY 2 total")).tolist()
 
@@ -174,18 +173,18 @@ def test_a_groups_noise_of_one_detail_is_the_same_whatever_its_own_count_is() ->
 def test_every_stage_and_every_groups_cells_have_noise_of_their_own() -> None:
     """Noise that two uses shared would cancel out: no two of these streams agree on 60 numbers."""
     same = replace(MEASURED[STATE], total_only=MEASURED[STATE].stage_2, stage_1=MEASURED[STATE].stage_2)
-    noise = StreamedNoise([same, replace(same, level=1)], KEY)
+    noise = GroupNoise([same, replace(same, level=1)], KEY)
     drawn = [noise.of_next(query, 60) for level in (1, 2) for query in replace(same, level=level).distributions]
     drawn += [
-        noise.of_group(replace(same, level=level).query_cells, region, code, 60)
+        noise.of_group(replace(same, level=level).query("cells"), region, code, 60)
         for level in (1, 2)
         for region in ("01", "02")
         for code in ("1001", "1002")
     ]
     assert len({tuple(each.tolist()) for each in drawn}) == len(drawn) == 14
-    again = [noise.of_group(same.query_cells, "01", "1001", 60) for _ in range(2)]
+    again = [noise.of_group(same.query("cells"), "01", "1001", 60) for _ in range(2)]
     assert again[0].tolist() == again[1].tolist()
-    assert noise.of_next(same.query_total, 60).tolist() != drawn[5].tolist()
+    assert noise.of_next(same.query("total"), 60).tolist() != drawn[5].tolist()
 
 
 def test_totals_of_another_shape_are_refused() -> None:
@@ -204,7 +203,7 @@ def test_a_group_of_detail_0_counts_equal_thresholds_as_reached() -> None:
     """With (4, 4, 10), no group has detail 1."""
     exact = np.zeros((2000, 3, FINEST), dtype=np.int64)
     exact[..., 0] = 4
-    kept = draw(MEASURED[COUNTY], exact, [False] * 3, StreamedNoise(DESIGN.measured, KEY))
+    kept = draw(MEASURED[COUNTY], exact, [False] * 3, GroupNoise(DESIGN.measured, KEY))
     assert [len(each.regions) > 0 for each in kept] == [True, False, True, True]
 
 
@@ -218,7 +217,7 @@ def test_the_share_of_empty_groups_that_stay_is_the_chance_of_exceeding_the_cut_
         iterations([False] * 100),
         np.zeros((3000, 100), dtype=np.int64),
         lambda r, i: exact[r, i],
-        StreamedNoise(DESIGN.measured, KEY),
+        GroupNoise(DESIGN.measured, KEY),
     )
     assert measured.cut_off is not None
     above = np.arange(measured.cut_off + 1, measured.cut_off + 200)
@@ -229,7 +228,7 @@ def test_the_share_of_empty_groups_that_stay_is_the_chance_of_exceeding_the_cut_
 
 def test_groups_that_are_totals_only_are_kept_in_their_places_among_the_others() -> None:
     exact = np.zeros((3, 4, FINEST), dtype=np.int64)
-    (first, *_) = draw(MEASURED[STATE], exact, [False, True, True, False], StreamedNoise(DESIGN.measured, KEY))
+    (first, *_) = draw(MEASURED[STATE], exact, [False, True, True, False], GroupNoise(DESIGN.measured, KEY))
     places = list(zip(first.regions.tolist(), first.iterations.tolist(), strict=True))
     assert places == sorted(places)
     assert {column for _, column in places} == {0, 1, 2, 3}

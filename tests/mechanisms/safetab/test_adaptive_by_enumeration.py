@@ -24,17 +24,17 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.noise import Noise
-from mechanisms.safetab.adaptive import ExactCells, GroupNoise, Kept, draw_block
+from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
 from mechanisms.safetab.design import Measured, SafeTabPDesign
 from mechanisms.safetab.details import FINEST, cells, fold
-from mechanisms.safetab.lists import Iteration
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import Iteration, RegionType
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.quantiles import Uncapped
 from tests.depth import deep_but
 from tests.mechanisms.sampling.exact_noise import reference
 
 Integers = NDArray[np.int64]
+ExactCells = Callable[[Integers, Integers], Integers]
 Draw = Callable[[Measured, Sequence[str], Sequence[Iteration], Integers, ExactCells, GroupNoise], Sequence[Kept]]
 Outcome = tuple[int, ...]
 Masses = Mapping[Outcome, float]
@@ -231,7 +231,7 @@ def chooses_the_detail_by_the_exact_count(each, region_ids, iterations, totals, 
 def publishes_the_total_of_stage_1(each, region_ids, iterations, totals, exact_cells, noise):  # type: ignore[no-untyped-def]
     """At detail 0, the total that chose the detail is published instead of a fresh one."""
     first, *rest = draw_block(replace(each, cut_off=None), region_ids, iterations, totals, exact_cells, noise)
-    stage_1 = totals + noise.of_next(each.query_stage_1, totals.size).reshape(totals.shape)
+    stage_1 = totals + noise.of_next(each.query("stage 1"), totals.size).reshape(totals.shape)
     cells_of_first = stage_1[first.regions, first.iterations][:, np.newaxis]
     stays = cells_of_first[:, 0] > each.cut_off
     return [Kept(0, first.regions[stays], first.iterations[stays], cells_of_first[stays]), *rest]

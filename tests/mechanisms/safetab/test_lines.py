@@ -8,10 +8,9 @@ import pytest
 from mechanisms.design import DesignError
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Key, SafeTabPDesign
-from mechanisms.safetab.planning import complete_budgets, margin_of_error, read_lines
-from mechanisms.safetab.production import MARGINS, PAIRS
-from mechanisms.safetab.regions import RegionType
-from tests.mechanisms.safetab.designs import production_h, production_p
+from mechanisms.safetab.lists import RegionType
+from mechanisms.safetab.planning import MARGINS, PAIRS, complete_budgets, read_lines
+from tests.mechanisms.safetab.designs import margin_of_error, production_h, production_p
 
 NINE = dict.fromkeys(PAIRS, 9)
 TRACT = (RegionType.TRACT, 2)

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.safetab.lists import read_lists
-from mechanisms.safetab.lists import LEVELS, CodeLists, Iteration, ListsError
-from mechanisms.safetab.regions import RegionType
+from mechanisms.safetab.lists import LEVELS, CodeLists, Iteration, ListsError, RegionType
 from tests.depth import examples
 
 STATE, TRACT = RegionType.STATE, RegionType.TRACT

@@ -12,24 +12,21 @@ from hypothesis import strategies as st
 
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Measured, SafeTabPDesign, noise_of_measurement
+from mechanisms.safetab.lists import RegionType
 from mechanisms.safetab.planning import (
-    COVERAGE,
-    budget_for_margin,
-    chances,
-    expect_numbers_of_empty_group,
-    margin_of_error,
-)
-from mechanisms.safetab.production import (
     BUDGETS_H,
     BUDGETS_P,
+    COVERAGE,
     MARGINS,
     PAIRS,
     STAGE_1_SHARE,
+    budget_for_margin,
+    chances,
+    expect_numbers_of_empty_group,
 )
-from mechanisms.safetab.regions import RegionType
 from mechanisms.sampling.quantiles import Uncapped, half_width
 from tests.depth import deep_but
-from tests.mechanisms.safetab.designs import PLACES_H, PLACES_P, production_p
+from tests.mechanisms.safetab.designs import PLACES_H, PLACES_P, margin_of_error, production_p
 from tests.mechanisms.sampling.exact_noise import reference
 
 NINE = dict.fromkeys(PAIRS, 9)

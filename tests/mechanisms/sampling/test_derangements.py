@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.sampling.derangements import FINISHED, derange
-from mechanisms.sampling.integers import TOP_WORD
-from mechanisms.sampling.stream import RandomStream
+from mechanisms.sampling.stream import TOP_WORD, RandomStream
 from tests.mechanisms.sampling.chi_square import alarm, power, sample
 from tests.mechanisms.sampling.word_tree import Finished, walk
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.sampling.margins import (
-    FINEST,
-    LARGEST_DENOMINATOR,
+from mechanisms.design import LARGEST_DENOMINATOR
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
+from mechanisms.sampling.quantiles import (
+    BILLION,
     LARGEST_SEARCHED_VARIANCE,
     MILLION,
     QUANTILE,
@@ -18,7 +19,6 @@ from mechanisms.sampling.margins import (
     rounded_up,
     unit_of,
 )
-from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from tests.depth import examples
 
 UNIT = Fraction(1, MILLION)
@@ -68,8 +68,8 @@ def test_parts_are_kept_exactly_or_to_the_next_billionth_and_their_shares_can_be
     unit = unit_of(parts)
     assert unit <= UNIT
     kept = [rounded_up(part, unit) for part in parts]
-    exact = math.lcm(*(part.denominator for part in parts), MILLION) <= FINEST
+    exact = math.lcm(*(part.denominator for part in parts), MILLION) <= BILLION
     for part, each in zip(parts, kept, strict=True):
-        assert each == part if exact else part <= each < part + Fraction(1, FINEST)
+        assert each == part if exact else part <= each < part + Fraction(1, BILLION)
     total = sum(kept, Fraction())
     assert max(number.denominator for number in (total, *(each / total for each in kept))) <= LARGEST_DENOMINATOR

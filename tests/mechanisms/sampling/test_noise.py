@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from mechanisms import noise as noises
 from mechanisms.phsafe import design as phsafe
-from mechanisms.phsafe import margins
 from mechanisms.sampling.goodness import bin_draws, find_misfits
 from mechanisms.sampling.noise import Distribution, Noise
 from mechanisms.topdown import design as topdown
-from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
+from mechanisms.topdown.allocation import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
 
 KEY = bytes(range(32))
 TOPDOWN = topdown.TopDownDesign(LEVELS, {"persons": PERSON_ALLOCATION, "units": UNIT_ALLOCATION}, {})
@@ -46,7 +46,7 @@ class Mechanism:
         return {query: noise.of_next(query, times * count) for query, count in self.counts.items()}
 
 
-def by_phsafe(noise: margins.Noise, digest: str) -> Mechanism:
+def by_phsafe(noise: noises.Noise, digest: str) -> Mechanism:
     """PHSafe's noise for two states."""
     design = phsafe.production(("10", "44"), noise)
     return Mechanism(
@@ -60,10 +60,10 @@ def by_phsafe(noise: margins.Noise, digest: str) -> Mechanism:
 
 MECHANISMS = {
     "PHSafe in zCDP": by_phsafe(
-        margins.Noise.GAUSSIAN, "decd976fbc5e8044917d9bbba08e7d5b6f3be79cca37287fa3cec1c24663efdd"
+        noises.Noise.GAUSSIAN, "decd976fbc5e8044917d9bbba08e7d5b6f3be79cca37287fa3cec1c24663efdd"
     ),
     "PHSafe in pure DP": by_phsafe(
-        margins.Noise.LAPLACE, "fa646fbc3f21af411e985a6d6de0957e045677da4ddcee843c5a25046f7c2d2a"
+        noises.Noise.LAPLACE, "fa646fbc3f21af411e985a6d6de0957e045677da4ddcee843c5a25046f7c2d2a"
     ),
     "TopDown": Mechanism(
         topdown.MECHANISM,

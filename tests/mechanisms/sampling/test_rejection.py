@@ -19,7 +19,7 @@ from scipy.stats import norm
 
 from mechanisms.sampling import rejection
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
-from mechanisms.sampling.rejection import Choices, WordChoices, bernoulli_exponential, gaussian, laplace
+from mechanisms.sampling.rejection import Choices, bernoulli_exponential, gaussian, laplace
 from mechanisms.sampling.stream import RandomStream, WordReader
 from tests.depth import deep_but
 from tests.mechanisms.sampling.chi_square import alarm, power
@@ -37,7 +37,7 @@ ROUNDING = Fraction(1, 10**50)
 def test_over_all_toy_words_an_integer_below_a_bound_is_uniform(bound: int, word_bits: int) -> None:
     def step(words: tuple[int, ...], word: int) -> tuple[int, ...] | Finished:
         try:
-            return Finished(WordChoices(WordReader(ToyStream([*words, word])), word_bits).below(bound))
+            return Finished(Choices(WordReader(ToyStream([*words, word])), word_bits).below(bound))
         except OutOfWordsError:
             size = max(1, -(-(bound - 1).bit_length() // word_bits))
             return () if len(words) + 1 == size else (*words, word)
@@ -51,7 +51,7 @@ def test_over_all_toy_words_an_integer_below_a_bound_is_uniform(bound: int, word
 def test_wide_bounds_use_as_few_words_as_possible() -> None:
     for bound, words in ((1, 0), (2, 1), (2**64, 1), (2**64 + 1, 2), (2**128, 2), (3**200, 5)):
         stream = ToyStream([0] * 8)
-        assert WordChoices(WordReader(stream)).below(bound) == 0
+        assert Choices(WordReader(stream)).below(bound) == 0
         assert stream.used == words
 
 

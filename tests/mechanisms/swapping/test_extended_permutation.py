@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assets.swapping.records import cells_version
-from mechanisms.sampling.integers import Coin
-from mechanisms.sampling.stream import RandomStream
+from mechanisms.sampling.stream import Coin, RandomStream
 from mechanisms.swapping import permutation
 from mechanisms.swapping.loss import EXEMPT, Stir
 from mechanisms.swapping.permutation import Contingency, permute, stir

@@ -7,7 +7,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from mechanisms.swapping.moved import moved
+from mechanisms.swapping.uncertainty import moved
 
 
 def enumerated(strata: list[str], rate: Fraction) -> tuple[Fraction, Fraction]:

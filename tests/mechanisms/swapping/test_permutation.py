@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.sampling.integers import Coin
-from mechanisms.sampling.stream import RandomStream
+from mechanisms.sampling.stream import Coin, RandomStream
 from mechanisms.swapping import permutation
 from mechanisms.swapping.permutation import Contingency, count_cells, permute, permute_strata
 from tests.depth import deep_but, examples, quick_cases

@@ -21,7 +21,7 @@ from mechanisms.swapping.loss import (
     smallest_rate,
     theorem_1,
 )
-from mechanisms.swapping.moved import expected_selected, moved
+from mechanisms.swapping.uncertainty import expected_selected, moved
 
 RATES = (Fraction(1, 20), Fraction(1, 2), Fraction(9, 10), Fraction(2, 3))
 HALF = Fraction(1, 2)

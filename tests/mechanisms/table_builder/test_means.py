@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.sampling.stream import RandomStream
-from mechanisms.table_builder.asking import Answer, Question
+from mechanisms.table_builder.asking import Answer, Question, means
 from mechanisms.table_builder.fitting import Floats
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily
-from mechanisms.table_builder.means import means
 from tests.depth import deep_but, deep_cases, examples
 
 FAMILIES = (NoiseFamily.LAPLACE, NoiseFamily.GAUSSIAN)

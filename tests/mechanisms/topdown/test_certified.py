@@ -7,7 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.design import DesignError
-from mechanisms.topdown.design import LARGEST_CURVATURE, TopDownDesign, allocate
+from mechanisms.topdown.allocation import allocate
+from mechanisms.topdown.design import LARGEST_CURVATURE, TopDownDesign
 from mechanisms.topdown.estimation import Measurement, estimate
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.least_squares import LARGEST_GAP

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms.accounting.composition import compose_concentrated
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke, compose_concentrated
 from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.specification import compose
 from mechanisms.design import DesignError
-from mechanisms.topdown.design import SCHEMAS, TopDownDesign, allocate, words
-from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
+from mechanisms.topdown.allocation import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION, Allocation, allocate
+from mechanisms.topdown.design import SCHEMAS, TopDownDesign, words
 from mechanisms.topdown.schema import PERSONS, UNITS
 
 PUBLISHED = json.loads(((Path(__file__).parents[2] / "data") / "pl94_us_persons_production.json").read_text())

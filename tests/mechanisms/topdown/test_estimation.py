@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.topdown_problems import Siblings, draw_siblings, measure
-from mechanisms.topdown.design import compute_variances
+from mechanisms.topdown.allocation import UNIT_ALLOCATION, compute_variances
 from mechanisms.topdown.estimation import Estimate, estimate
 from mechanisms.topdown.feasibility import FREE, Limits, propagate
 from mechanisms.topdown.least_squares import NotSolvedError
-from mechanisms.topdown.production import UNIT_ALLOCATION
 from mechanisms.topdown.schema import UNITS
 from tests.depth import examples
 from tests.mechanisms.topdown.problems import SMALL, small_siblings

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from mechanisms.topdown.network import cheapest_flow
+from mechanisms.topdown.rounding import cheapest_flow
 from tests.depth import examples
 
 Network = tuple[list[tuple[int, int, int, int]], list[int]]

@@ -8,9 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mechanisms.accounting.semantics import Allocation
-from mechanisms.topdown.design import allocate, compute_variances
-from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
+from mechanisms.topdown.allocation import (
+    LEVELS,
+    PERSON_ALLOCATION,
+    UNIT_ALLOCATION,
+    Allocation,
+    allocate,
+    compute_variances,
+)
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, QueryError, Schema
 from tests.mechanisms.topdown.problems import SMALL
 

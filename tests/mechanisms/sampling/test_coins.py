@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from mechanisms.sampling.derangements import remainder_is_fair
-from mechanisms.sampling.integers import TOP_WORD, Coin
+from mechanisms.sampling.stream import TOP_WORD, Coin
 
 WORDS = 2**64
 

@@ -1,6 +1,10 @@
-"""The loss for part of a person's record: one attribute, or where within a place the person lives.
+"""The division of ρ over levels and queries, that of the 2020 Census, and the loss for part of a person's record.
 
-Source: the certificate that the Census Bureau's production system writes for the 2020 Census.
+The part is one attribute, or where within a place the person lives. `design` has the noise that follows.
+
+Sources: the certificate that the Census Bureau's production system writes for the 2020 Census; the parameter files that
+it published with its production code for P.L. 94-171 (United States, persons and units); and Bailie, Gong and Meng,
+Section 4.
 """
 
 from collections.abc import Mapping, Set
@@ -8,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 
 
 class AllocationError(ValueError):
@@ -26,7 +31,6 @@ class Allocation:
         levels: from the widest to the finest.
         involved: by query, the attributes that define its cells, as they are or recoded. Only a change of one of
             these can change its counts. Empty for a total.
-
     """
 
     loss: ConcentratedLoss
@@ -81,3 +85,66 @@ def _require_whole(name: str, shares: Mapping[str, Fraction]) -> None:
     total = sum(shares.values())
     if total != 1:
         raise AllocationError(f"{name}: the shares add up to {total}, not to 1")
+
+
+def allocate(
+    schema: Schema, rho: Fraction, levels: Mapping[str, Fraction], queries: Mapping[str, Mapping[str, Fraction]]
+) -> Allocation:
+    """ρ, divided over levels and queries of a histogram.
+
+    Raises QueryError if the histogram cannot answer a query, and AllocationError if shares do not add up to 1.
+    """
+    names = {query for shares in queries.values() for query in shares}
+    involved = {query: schema.marginal(query).involved for query in sorted(names)}
+    return Allocation(ConcentratedLoss(rho), levels, queries, involved)
+
+
+def compute_variances(divided: Allocation, level: str) -> dict[str, Fraction]:
+    """σ² of each query at a level: 1/ρ of the query.
+
+    Replacing one record takes 1 from one marginal cell and adds 1 to another: a squared L2 distance of 2. So discrete
+    Gaussian noise of variance σ² costs ρ = 2/(2σ²) (Canonne, Kamath and Steinke, 2020, Theorem 4).
+    """
+    return {query: 1 / divided.part(level, query).rho for query, share in divided.queries[level].items() if share}
+
+
+LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
+"""The geographic levels of production, from the widest to the finest."""
+
+_PERSON_QUERIES = (
+    "total", "cenrace", "hispanic", "votingage", "hhinstlevels", "hhgq", "hispanic * cenrace", "votingage * cenrace",
+    "votingage * hispanic", "votingage * hispanic * cenrace", "detailed",
+)  # fmt: skip
+
+
+def _shares(denominator: int, *numerators: int) -> tuple[Fraction, ...]:
+    return tuple(Fraction(numerator, denominator) for numerator in numerators)
+
+
+_PERSON_SHARES = {
+    "US": _shares(4097, 0, 52, 26, 26, 26, 26, 130, 130, 26, 442, 3213),
+    "State": _shares(4097, 3773, 6, 6, 6, 6, 6, 12, 12, 6, 34, 230),
+    "County": _shares(4097, 3126, 10, 10, 10, 10, 10, 28, 28, 10, 101, 754),
+    "Tract": _shares(4102, 1567, 8, 5, 5, 5, 5, 1933, 20, 5, 67, 482),
+    "Block_Group": _shares(4099, 1705, 3, 3, 3, 3, 3, 1055, 9, 3, 24, 1288),
+    "Block": _shares(4097, 5, 9, 5, 5, 5, 5, 21, 21, 5, 71, 3945),
+}
+
+PERSON_ALLOCATION = allocate(
+    PERSONS,
+    Fraction(542, 339) ** 2,
+    dict(zip(LEVELS, _shares(4099, 104, 1440, 447, 687, 1256, 165), strict=True)),
+    {
+        level: {query: share for query, share in zip(_PERSON_QUERIES, shares, strict=True) if share}
+        for level, shares in _PERSON_SHARES.items()
+    },
+)
+"""Persons: ρ = 2.56. The nation's `total` is not measured: it is the sum of the states' totals, which are invariant."""
+
+UNIT_ALLOCATION = allocate(
+    UNITS,
+    Fraction(3379, 12343) ** 2,
+    dict(zip(LEVELS, _shares(4100, 20, 20, 350, 1456, 1759, 495), strict=True)),
+    {level: {"detailed": Fraction(1)} for level in LEVELS},
+)
+"""Units: ρ = 0.07, all for counts of occupied and vacant units."""

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.accounting.semantics import Allocation, AllocationError
+from mechanisms.topdown.allocation import Allocation, AllocationError
 
 PUBLISHED = json.loads(((Path(__file__).parents[2] / "data") / "pl94_us_persons_production.json").read_text())
 CERTIFICATE = PUBLISHED["certificate"]
