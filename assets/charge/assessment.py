@@ -102,17 +102,11 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         contents = read_contents(session, custody, release.dataset)
     details = Details(release.dataset.population, contents, draw.made_of)
     reading = ledger.read()
-    entry, refusal = None, ""
+    entry, refusal, dataset = reading.find_reservation(draw.draw_id), "", release.dataset
     try:
-        entry = reading.find_or_require_chargeable(
-            release.dataset.name,
-            release.name,
-            draw.draw_id,
-            draw.specification,
-            release.dataset.cap,
-            details,
-            release.dataset.allows_unbounded_releases,
-        )
+        if entry is None:
+            unbounded = dataset.allows_unbounded_releases
+            reading.require_chargeable(dataset.name, release.name, draw.specification, dataset.cap, details, unbounded)
     except (CapExceeded, PopulationError) as error:
         refusal = str(error)
     if entry and (withdrawn := reading.find_withdrawal(draw.draw_id)):
