@@ -5,9 +5,8 @@ both exact and rounded up to 4 decimals. `comparison` computes them. The charge 
 is in `resources.ledger`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields
-from fractions import Fraction
 from functools import partial
 
 import dagster as dg
@@ -18,6 +17,7 @@ from assets.ledger.comparison import Charge, Comparison, compare, list_charges
 from assets.ledger.page import describe_composition, describe_ledger, read_last_replays
 from assets.ledger.population import Population
 from assets.ledger.view import Budget
+from assets.release.dataset import DatasetDeclaration
 from assets.stages import stage, stage_check
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss, Loss, format_loss
@@ -112,7 +112,7 @@ def build_ledger(
     )
     def ledger_asset(context: dg.AssetExecutionContext, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         entries = ledger.examine().require_intact()
-        rows = _make_entries_table(entries)
+        rows = _make_table(ENTRIES, entries)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(ENTRIES, "warehouse/all", source=session.register("entries", rows))
             schema = table_schema(session.columns(ENTRIES), ENTRY_COLUMNS)
@@ -156,7 +156,7 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
         automation_condition=WHEN_CHARGED,
     )
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        budget = _budget(population.name, population.cap, ledger.examine())
+        budget = _make_budget(population.datasets[0], ledger.examine())
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
                 for table, rows in make_tables(population.name, budget.comparison).items():
@@ -176,21 +176,19 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
 
 def build_composition_checks(population: Population) -> list[dg.AssetChecksDefinition]:
     """The blocking checks of `composition`: the cap, the chain of the ledger, and the tables that are shown."""
-    name, cap, unbounded = population.name, population.cap, population.allows_unbounded_releases
-    build = partial(_build_check, dg.AssetKey([name, COMPOSITION]))
+    tables = list(make_tables(population.name, compare(())))
+    build = partial(_build_check, dg.AssetKey([population.name, COMPOSITION]))
     return [
         build(
             "within_cap",
             "All charges to the population stay within its cap, and none is infinite unless that is allowed.",
-            lambda _, ledger: find_cap_problems(name, cap, unbounded, ledger.examine()),
+            lambda _, ledger: find_cap_problems(population.datasets[0], ledger.examine()),
         ),
         build("ledger_intact", "No ledger entry was edited, removed or reordered.", lambda _, ledger: ledger.verify()),
         build(
             "shown_as_charged",
             "The tables are those that follow from the current ledger.",
-            lambda warehouse, ledger: _find_differences(
-                warehouse, make_tables(name, _budget(name, cap, ledger.examine()).comparison)
-            ),
+            lambda warehouse, ledger: _find_differences(warehouse, tables, ledger.examine().require_intact()),
         ),
     ]
 
@@ -208,7 +206,7 @@ def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
             LEDGER_KEY,
             "shown_as_charged",
             "The table has exactly the entries of the ledger.",
-            lambda warehouse, ledger: _find_differences(warehouse, {ENTRIES: _make_entries_table(ledger.entries())}),
+            lambda warehouse, ledger: _find_differences(warehouse, [ENTRIES], ledger.entries()),
         ),
     ]
 
@@ -245,17 +243,17 @@ def make_totals_table(totals: Sequence[Total]) -> pa.Table:
     return _make_table_of(["unit", "output_premetric", "loss", *_EXACT, "charges", "left_out"], rows)
 
 
-def make_releases_table(charges: Iterable[Charge], delta: Fraction = DELTA) -> pa.Table:
+def make_releases_table(charges: Iterable[Charge]) -> pa.Table:
     """One row for each charge, from which the totals can be recomputed; `latest` marks one row for each release."""
     names = [name for name in _COMPOSITION if name not in ("charges", "left_out")]
-    return _make_table_of(names, [_describe_release(charge, delta) for charge in charges])
+    return _make_table_of(names, [_describe_release(charge) for charge in charges])
 
 
 def _make_table_of(names: Sequence[str], rows: list[dict[str, object]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema([(name, _COMPOSITION[name][0]) for name in names]))
 
 
-def _describe_release(charge: Charge, delta: Fraction) -> dict[str, object]:
+def _describe_release(charge: Charge) -> dict[str, object]:
     flavor, loss = charge.specification.flavor, charge.specification.loss
     row: dict[str, object] = {
         "release": charge.release,
@@ -272,9 +270,9 @@ def _describe_release(charge: Charge, delta: Fraction) -> dict[str, object]:
     }
     if isinstance(loss, ConcentratedLoss):
         row |= {
-            "epsilon": float(canonne_kamath_steinke(loss, delta, DECIMALS)),
-            "epsilon_bun_steinke": float(bun_steinke(loss, delta, DECIMALS)),
-            "conversion_delta": str(delta),
+            "epsilon": float(canonne_kamath_steinke(loss, DELTA, DECIMALS)),
+            "epsilon_bun_steinke": float(bun_steinke(loss, DELTA, DECIMALS)),
+            "conversion_delta": str(DELTA),
         }
     return row
 
@@ -297,46 +295,42 @@ def find_unlike_tables(
     lagging: list[str] = []
     if not warehouse.holds(Zone.PUBLIC):
         return altered, lagging
-    makers: dict[Table, Callable[[Sequence[Entry]], pa.Table]] = {ENTRIES: _make_entries_table}
-    for population in populations:
-        for table in make_tables(population, compare(())):
-            makers[table] = partial(_make_table, population, table)
+    tables = [ENTRIES, *(table for population in populations for table in make_tables(population, compare(())))]
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for table, make in makers.items():
+        for table in tables:
             if not session.columns(table):
                 continue
             stored = session.arrow("warehouse/all", source=table).to_pylist()
-            counts = (number for number in range(len(entries), -1, -1) if make(entries[:number]).to_pylist() == stored)
-            count = next(counts, None)
+            counts = range(len(entries), -1, -1)
+            count = next((count for count in counts if _make_table(table, entries[:count]).to_pylist() == stored), None)
             if count is None:
                 altered.append(f"{table} shows no state that the ledger has had")
-            elif stored != make(entries).to_pylist():
+            elif count < len(entries):
                 lagging.append(f"{table} shows the ledger as of entry {count}; materialize it again")
     return altered, lagging
 
 
-def _make_table(population: str, table: Table, entries: Sequence[Entry]) -> pa.Table:
-    return make_tables(population, compare(of_population(entries, population)))[table]
+def _make_table(table: Table, entries: Sequence[Entry]) -> pa.Table:
+    """The rows of a table that shows these entries: of the ledger, or of a composition, in its population's schema."""
+    if table == ENTRIES:
+        return pa.Table.from_pylist([asdict(entry) for entry in entries], schema=_ENTRY)
+    return make_tables(table.schema, compare(of_population(entries, table.schema)))[table]
 
 
-def _make_entries_table(entries: Sequence[Entry]) -> pa.Table:
-    return pa.Table.from_pylist([asdict(entry) for entry in entries], schema=_ENTRY)
-
-
-def _find_differences(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list[str]:
+def _find_differences(warehouse: Warehouse, tables: Sequence[Table], entries: Sequence[Entry]) -> list[str]:
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         return [
             f"{table} does not show the current ledger; materialize it again"
-            for table, rows in expected.items()
+            for table in tables
             if not session.columns(table)
-            or session.arrow("warehouse/all", source=table).to_pylist() != rows.to_pylist()
+            or session.arrow("warehouse/all", source=table).to_pylist() != _make_table(table, entries).to_pylist()
         ]
 
 
-def find_cap_problems(population: str, cap: Loss, unbounded_releases: bool, reading: Reading) -> list[str]:
-    """The problems if the charges to a population exceed its cap, or some are infinite and none may be."""
-    budget = _budget(population, cap, reading)
-    infinite = [] if unbounded_releases else budget.comparison.infinite
+def find_cap_problems(dataset: DatasetDeclaration, reading: Reading) -> list[str]:
+    """The problems if the charges to a dataset's population exceed its cap, or some are infinite and none may be."""
+    budget = _make_budget(dataset, reading)
+    infinite = [] if dataset.allows_unbounded_releases else budget.comparison.infinite
     return [budget.excess] * bool(budget.excess) + [
         f"{charge.release} was charged {format_loss(charge.loss)} in entry {charge.entry.sequence}, which no cap "
         "bounds, and unbounded_releases: allowed is not declared"
@@ -344,5 +338,6 @@ def find_cap_problems(population: str, cap: Loss, unbounded_releases: bool, read
     ]
 
 
-def _budget(population: str, cap: Loss, reading: Reading) -> Budget:
-    return Budget(population, list_charges(of_population(reading.require_intact(), population)), cap)
+def _make_budget(dataset: DatasetDeclaration, reading: Reading) -> Budget:
+    entries = of_population(reading.require_intact(), dataset.population)
+    return Budget(dataset.population, list_charges(entries), dataset.cap)
