@@ -13,6 +13,7 @@ from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import dagster as dg
 import duckdb
@@ -23,6 +24,7 @@ from assets.conventions import (
     DRAW_ID,
     StageKind,
     check_result,
+    escape_markdown,
     group_digits,
     join_digits,
     markdown_table,
@@ -32,10 +34,8 @@ from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
 from assets.publication import record
 from assets.publication.certificate import Certificate, to_html, to_json
-from assets.publication.listing import link, write_listing
-from assets.publication.package import DataFile, Source, data_package, write_data_files
-from assets.publication.placement import place_file, place_folder
-from assets.publication.reading import README, readme
+from assets.publication.package import README, DataFile, data_package, readme, write_data_files
+from assets.publication.placement import place_file, place_folder, write_listing
 from assets.publication.record import SCHEMA, Check, Edition, LedgerReference, Randomness, schema
 from assets.publication.signature import (
     CHECKSUMS,
@@ -114,6 +114,18 @@ def _preview_files(certificate: Certificate) -> dg.MetadataValue:
         stem = file.path.rpartition(".")[0]
         rows[stem if {f"{stem}.csv", f"{stem}.parquet"} <= paths else file.path] = f"{file.rows:,}"
     return preview({".csv and .parquet": "A file of each, unless the name says which", "rows": "Rows"}, rows.items())
+
+
+def link(release: Release, name: str = "") -> dg.MetadataValue:
+    """A published file, or the folder: a link if publications are served, otherwise its path below their folder.
+
+    The link is shown as the name of the file: an address or a whole path is too long for the page, and would be cut.
+    """
+    path = "/".join((release.dataset.name, release.name, name))
+    if release.address:
+        address = f"{release.address.rstrip('/')}/{quote(path)}"
+        return dg.MetadataValue.md(f"[{escape_markdown(name or release.name)}](<{address}>)")
+    return dg.MetadataValue.path(path)
 
 
 def _sources(method: Method[Any, Any, Any]) -> list[str]:
@@ -272,23 +284,10 @@ def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519
     ):
         files = write_data_files(session, folder, tables)
         certificate = certify(context, session, passed, files)
-        package = data_package(
-            f"{release.dataset.name}-{release.name}".replace("_", "-"),
-            release.title,
-            release.description,
-            tables,
-            files,
-            Source(
-                release.dataset.title,
-                release.dataset.description,
-                release.publisher,
-                certificate.edition,
-                certificate.ledger.recorded_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            ),
-        )
+        charged_at = certificate.ledger.recorded_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for name, text in (
-            ("datapackage.json", package),
-            (README, readme(release.title, release.description, tables, files)),
+            ("datapackage.json", data_package(release, tables, files, certificate.edition, charged_at)),
+            (README, readme(release, tables, files)),
             ("certificate.json", to_json(certificate)),
             ("certificate.html", to_html(certificate)),
             (SCHEMA, schema()),
@@ -381,7 +380,7 @@ def certify(
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger", allow_retries=False)
     if withdrawn := reading.find_withdrawal(draw.draw_id):
         raise _refusal(context, [f"the draw was withdrawn meanwhile, in ledger entry {withdrawn.sequence}"])
-    if problems := find_cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, reading):
+    if problems := find_cap_problems(dataset, reading):
         raise _refusal(context, problems)
     draws = reading.settled_draws(dataset.name, release.name)
     withdrawals = {other.draw_id: other.sequence for other in reading.entries if other.kind == WITHDRAW}

@@ -18,6 +18,7 @@ from assets.charge.drawing import ReplayError, UnchargedDrawError
 from assets.confidentiality import Nodes
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_unlike_tables
+from assets.ledger.comparison import list_charges
 from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
 from assets.publication.placement import publications
@@ -27,7 +28,7 @@ from assets.release.gate import ReleaseContext
 from assets.release.method import Method
 from assets.release.seal import SealError
 from mechanisms.accounting.losses import format_loss
-from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry, settled_draws
+from resources.chain import SETTLE, WITHDRAW, Entry, settled_draws
 from resources.custody import CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
@@ -130,7 +131,7 @@ def audit(
         findings.append(_audit_pages(ledger, entries, {method.release.dataset.population for method in methods}))
     findings += _audit_publications(ledger, published, None if problems else entries)
     findings.append(_audit_keys(ledger, entries))
-    draws = list(_draws(entries, replays))
+    draws = list(_list_draws(entries, replays))
     findings.append(_summarize_replays(draws))
     counted = Counter(finding.verdict for finding in findings)
     worst = next(verdict for verdict in (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS) if counted[verdict])
@@ -244,7 +245,8 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
             remark = f"The current edition is {current.edition}, and the ledger's last draw is number {len(drawn)}."
             findings.append(Finding(subject, "latest", "The last draw is the one published.", Verdict.OPEN, (remark,)))
     for dataset, release in dict.fromkeys((entry.dataset, entry.release) for entry in entries or ()):
-        due = {draw.edition for draw in _draws(entries or (), {}) if draw.release == f"{dataset}/{release}"}
+        charges = [charge for charge in list_charges(entries or ()) if charge.entry.dataset == dataset]
+        due = {charge.edition for charge in charges if charge.entry.release == release}
         missing = sorted({number for number in due if number} - published_editions.get((dataset, release), set()))
         if missing:
             remark = f"No verified folder holds edition {', '.join(map(str, missing))}: removed, or never published."
@@ -256,8 +258,9 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
 def _audit_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:
     """Whether the keys of all escrowed draws are those that were committed to, also of draws that are not repeated."""
     problems, unknown = [], []
-    for entry in entries:
-        if entry.kind != RESERVE or _is_ephemeral(entry):
+    for charge in list_charges(entries):
+        entry = charge.entry
+        if charge.custody == CustodyMode.EPHEMERAL:
             continue
         words = f"Entry {entry.sequence}, {entry.dataset}/{entry.release}: "
         if not entry.parse_details().draw:
@@ -272,10 +275,6 @@ def _audit_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:
     return Finding("The draws", "keys", words, verdict, (*problems, *unknown))
 
 
-def _is_ephemeral(entry: Entry) -> bool:
-    return bool(entry.parse_details().draw.get("parameters", {}).get("custody") == CustodyMode.EPHEMERAL)
-
-
 def _summarize_replays(draws: Sequence[DrawRecord]) -> Finding:
     """Whether every draw that can be repeated was repeated."""
     drawn = [draw for draw in draws if draw.state == "drawn"]
@@ -284,37 +283,27 @@ def _summarize_replays(draws: Sequence[DrawRecord]) -> Finding:
     return Finding("The draws", "repeated", words, Verdict.OPEN if left else Verdict.HOLDS, tuple(left))
 
 
-def _draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> Iterable[DrawRecord]:
-    settled = [entry for entry in entries if entry.kind == SETTLE]
-    withdrawn = {entry.draw_id: entry.sequence for entry in entries if entry.kind == WITHDRAW}
-    number: dict[str, int] = {}
-    for entry in settled:
-        same = [other for other in settled if (other.dataset, other.release) == (entry.dataset, entry.release)]
-        number[entry.draw_id] = same.index(entry) + 1
-    for entry in entries:
-        if entry.kind != RESERVE:
-            continue
-        specification, known, draw_id = entry.parse_specification(), entry.parse_details(), entry.draw_id
-        state = "drawn" if draw_id in number else "charged, not drawn"
-        if draw_id in withdrawn:
-            state = f"withdrawn in entry {withdrawn[draw_id]}"
+def _list_draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> Iterable[DrawRecord]:
+    for charge in list_charges(entries):
+        entry, specification = charge.entry, charge.specification
+        state = "drawn" if charge.settled else "charged, not drawn"
+        if charge.withdrawn:
+            state = f"withdrawn in entry {charge.withdrawn.sequence}"
+        if state != "drawn":
+            why_not = "not repeated: there is no output"
+        elif charge.custody == CustodyMode.EPHEMERAL:
+            why_not = "cannot be repeated: its key was destroyed, as declared"
+        else:
+            why_not = "not repeated: its records or its declaration are no longer the current ones"
         yield DrawRecord(
             release=f"{entry.dataset}/{entry.release}",
-            edition=number.get(draw_id),
+            edition=charge.edition,
             entry=entry.sequence,
             charged=format_loss(specification.loss, PLACES),
             unit=specification.flavor.unit,
-            population=known.population,
+            population=entry.parse_details().population,
             recorded_at=entry.recorded_at.replace("T", " ").removesuffix("+00:00"),
-            authorized_by=known.authorization.get("by", "not recorded"),
+            authorized_by=charge.authorized_by,
             state=state,
-            replay=replays.get(draw_id, _why_not(entry, state)),
+            replay=replays.get(entry.draw_id, why_not),
         )
-
-
-def _why_not(entry: Entry, state: str) -> str:
-    if state != "drawn":
-        return "not repeated: there is no output"
-    if _is_ephemeral(entry):
-        return "cannot be repeated: its key was destroyed, as declared"
-    return "not repeated: its records or its declaration are no longer the current ones"

@@ -19,12 +19,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup, escape
 
 from assets.publication import record
 from assets.publication.package import DataFile
-from assets.publication.record import PROSE, SCHEMA, Check, Delta, Edition, LedgerReference, Randomness, Record
+from assets.publication.record import PROSE, Check, Delta, Edition, LedgerReference, Randomness, Record
+from assets.release.prose import load_template
 from assets.release.publisher import Publisher
 from assets.release.statement import Statement
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
@@ -96,12 +97,9 @@ class Certificate:
 
     def as_record(self) -> dict[str, Any]:
         """The record as plain values for JSON: rounded numbers as numbers, and exact ones beside them as text."""
-        return self._record().model_dump(mode="json", by_alias=True)
-
-    def _record(self) -> Record:
         statement, charged = self.statement, self.specification.flavor
         shown = replace(self.specification, flavor=statement.flavor or charged)
-        return Record(
+        record_ = Record(
             publisher=self._publisher(),
             dataset=self.dataset,
             release=self.release,
@@ -134,6 +132,7 @@ class Certificate:
             products=self.products,
             signature=record.Signature(public_key=self.signing_key),
         )
+        return record_.model_dump(mode="json", by_alias=True)
 
     def _publisher(self) -> record.Publisher:
         """Who publishes, when, and how to cite it. The date is that of the charge, which never changes."""
@@ -295,17 +294,11 @@ def _breakable(name: str) -> Markup:
 @cache
 def page(name: str) -> Template:
     """The template of a page in this folder, whose values are escaped."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).resolve().parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+    return load_template(
+        Path(__file__).with_name(name),
+        escape=True,
+        shown=_shown,
+        places=_places,
+        above=lambda exact: format_decimal_above(Fraction(exact)),
+        breakable=_breakable,
     )
-    environment.filters["shown"] = _shown
-    environment.filters["places"] = _places
-    environment.filters["above"] = lambda exact: format_decimal_above(Fraction(exact))
-    environment.filters["breakable"] = _breakable
-    environment.globals["schema"] = SCHEMA
-    return environment.get_template(name)

@@ -9,8 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.publication.listing import LISTING, write_listing
-from assets.publication.placement import remove
+from assets.publication.placement import LISTING, remove, write_listing
 from resources.chain import RESERVE, Entry
 from resources.ledger import Ledger
 from resources.statements import Zone
