@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import DictLoader, Environment, FileSystemLoader, StrictUndefined, Template
 
 from assets.conventions import join_names
 
@@ -24,27 +24,27 @@ class Prose:
     """
 
     def __init__(self, path: str | Path) -> None:
-        environment = Environment(undefined=StrictUndefined)
-        environment.filters |= {
+        _, *sections = f"\n{Path(path).with_suffix('.md').read_text('utf-8')}".split(f"\n{_HEADING}")
+        texts = {}
+        for heading, _, text in (section.partition("\n") for section in sections):
+            paragraphs = (" ".join(paragraph.split("\n")) for paragraph in text.strip().split("\n\n"))
+            texts[heading.strip()] = "\n\n".join(paragraphs)
+        self._environment = Environment(loader=DictLoader(texts), undefined=StrictUndefined)
+        self._environment.filters |= {
             "conjoin": join_names,
             "general": lambda number: f"{float(number):g}",
             "sentence": start_sentence,
             "thousands": "{:,}".format,
         }
-        _, *sections = f"\n{Path(path).with_suffix('.md').read_text('utf-8')}".split(f"\n{_HEADING}")
-        self._texts = {}
-        for heading, _, text in (section.partition("\n") for section in sections):
-            paragraphs = (" ".join(paragraph.split("\n")) for paragraph in text.strip().split("\n\n"))
-            self._texts[heading.strip()] = environment.from_string("\n\n".join(paragraphs))
 
     def __call__(self, heading: str, **values: Any) -> str:
         """The text below a heading, with values filled in.
 
         Raises:
-            KeyError: if there is no such heading.
+            jinja2.TemplateNotFound: if there is no such heading.
             jinja2.UndefinedError: if the text needs a value that is not given.
         """
-        return self._texts[heading].render(values)
+        return self._environment.get_template(heading).render(values)
 
 
 def start_sentence(text: str) -> str:
