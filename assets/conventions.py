@@ -174,7 +174,6 @@ def group_digits(digest: str) -> str:
 
 
 def join_digits(groups: str) -> str:
-    """The hash or identifier that `group_digits` shows."""
     return groups.replace(" ", "")
 
 

@@ -88,10 +88,6 @@ class Reading:
     def find_withdrawal(self, draw_id: str) -> Entry | None:
         return chain.find(self.require_intact(), WITHDRAW, draw_id)
 
-    def settled_draws(self, dataset: str, release: str) -> tuple[Entry, ...]:
-        """The reservations of a release's settled draws in order of settlement, which numbers its editions from 1."""
-        return chain.settled_draws(self.require_intact(), dataset, release)
-
     def compose(self, population: str, like: Loss, through: int | None = None, also: Sequence[Loss] = ()) -> Loss:
         """The composition of a population's finite charges, settled or not, which is compared with the cap.
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assets.ledger.view import find_budget
 from assets.release.contents import find_content_problems, read_contents
 from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
-from mechanisms.accounting.composition import DoesNotCompose, warn_of_infinite
 from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
 from resources.chain import RESERVE, Details, Entry
 from resources.custody import Custody
@@ -115,7 +115,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
             "new name is a new draw"
         )
     charge = None if entry or refusal else draw.specification.charge
-    budget = _describe_budget(reading, details.population, release.dataset.cap, charge)
+    budget = _describe_budget(dataset, reading, charge)
     reason = explain_why_new(release, details, reading.entries)
     return Assessment(release, draw, details, entry, reason, budget, refusal)
 
@@ -140,27 +140,24 @@ def predict_budget(dataset: DatasetDeclaration, release: str, loss: Loss | None,
             reading.require_fit(dataset.population, f"{dataset.name}/{release}", loss, dataset.cap)
         except CapExceeded as error:
             refusal = str(error)
-    return _describe_budget(reading, dataset.population, dataset.cap, None if refusal else loss), refusal
+    return _describe_budget(dataset, reading, None if refusal else loss), refusal
 
 
-def _describe_budget(reading: Reading, population: str, cap: Loss, charge: Loss | None) -> str:
-    try:
-        charged = reading.compose(population, cap)
-    except DoesNotCompose as error:
-        return f"What population {population} has been charged cannot be counted under the cap: {error}."
+def _describe_budget(dataset: DatasetDeclaration, reading: Reading, charge: Loss | None) -> str:
+    population, cap, budget = dataset.population, dataset.cap, find_budget(dataset, reading)
+    if budget.total is None:
+        return f"What population {population} has been charged cannot be counted under the cap: {budget.problem}."
     words = (
-        f"Population {population} has been charged {format_loss(charged)} of its cap of {format_loss(cap)}; "
-        f"{cap.symbol} = {remaining(charged, cap)} remains"
+        f"Population {population} has been charged {format_loss(budget.total)} of its cap of {format_loss(cap)}; "
+        f"{budget.left} remains"
     )
-    warning = warn_of_infinite(reading.count_infinite(population))
     if charge is None:
-        return f"{words}. {warning}".rstrip()
+        return f"{words}. {budget.warning}".rstrip()
     if isinstance(charge, InfiniteLoss):
-        return (
-            f"{words}. This charge is infinite, and no cap bounds it: it is recorded beside these. {warning}".rstrip()
-        )
+        words = f"{words}. This charge is infinite, and no cap bounds it: it is recorded beside these."
+        return f"{words} {budget.warning}".rstrip()
     after = reading.compose(population, cap, also=[charge])
-    return f"{words} before this charge and {remaining(after, cap)} after it. {warning}".rstrip()
+    return f"{words} before this charge and {remaining(after, cap)} after it. {budget.warning}".rstrip()
 
 
 def explain_why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str:

@@ -12,11 +12,12 @@ from functools import partial
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import StageKind, check_result, join_names, named, table_schema
-from assets.ledger.comparison import Charge, Comparison, compare, list_charges
+from assets.conventions import StageKind, check_result, named, table_schema
+from assets.ledger.comparison import Charge, Comparison, compare
 from assets.ledger.page import describe_composition, describe_ledger, read_last_replays
 from assets.ledger.population import Population
-from assets.ledger.view import Budget
+from assets.ledger.remarks import PROSE
+from assets.ledger.view import find_budget
 from assets.release.dataset import DatasetDeclaration
 from assets.stages import stage, stage_check
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
@@ -132,31 +133,19 @@ def build_ledger(
 def build_composition(population: Population) -> dg.AssetsDefinition:
     """The asset `[population, "composition"]`."""
     totals, releases = make_tables(population.name, compare(()))
-    names = join_names([dataset.name for dataset in population.datasets])
-    cap = format_loss(population.cap)
-    units = " or ".join(dict.fromkeys(dataset.record_name for dataset in population.datasets))
 
     @stage(
         dg.AssetKey([population.name, COMPOSITION]),
         LEDGER_GROUP,
         StageKind.COMPOSITION,
-        f"""All releases from {names} side by side, and their composition.
-
-The releases are shown with all five building blocks of their DP specifications. There is a
-total for each unit and output premetric, within the universes that share all invariants involved: pure ε adds up; zCDP
-adds up in ρ, where a pure ε counts as ε²/2; both count in (ε, δ). Each total says what it leaves out and why; totals
-that do not compose stand side by side. A guarantee for one {units} extends to one person by group privacy,
-for the number of them that a change of the person's characteristics can change. The cap of {cap}
-belongs to population {population.name}: it bounds the sum of all charges from all its datasets, whatever their unit.
-This sum is an upper bound on the loss. A release without a finite loss (ε = ∞) stands beside all finite totals, and no
-cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
+        PROSE("composition", population=population, cap=format_loss(population.cap)),
         [LEDGER_KEY],
         code_version="2",
         kinds={"duckdb", "ledger", "matplotlib"},
         automation_condition=WHEN_CHARGED,
     )
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        budget = _make_budget(population.datasets[0], ledger.examine())
+        budget = find_budget(population.datasets[0], ledger.examine())
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
                 for table, rows in make_tables(population.name, budget.comparison).items():
@@ -329,15 +318,10 @@ def _find_differences(warehouse: Warehouse, tables: Sequence[Table], entries: Se
 
 def find_cap_problems(dataset: DatasetDeclaration, reading: Reading) -> list[str]:
     """The problems if the charges to a dataset's population exceed its cap, or some are infinite and none may be."""
-    budget = _make_budget(dataset, reading)
+    budget = find_budget(dataset, reading)
     infinite = [] if dataset.allows_unbounded_releases else budget.comparison.infinite
     return [budget.excess] * bool(budget.excess) + [
         f"{charge.release} was charged {format_loss(charge.loss)} in entry {charge.entry.sequence}, which no cap "
         "bounds, and unbounded_releases: allowed is not declared"
         for charge in infinite
     ]
-
-
-def _make_budget(dataset: DatasetDeclaration, reading: Reading) -> Budget:
-    entries = of_population(reading.require_intact(), dataset.population)
-    return Budget(dataset.population, list_charges(entries), dataset.cap)

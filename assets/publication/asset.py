@@ -36,7 +36,7 @@ from assets.publication import record
 from assets.publication.certificate import Certificate, to_html, to_json
 from assets.publication.package import README, DataFile, data_package, readme, write_data_files
 from assets.publication.placement import place_file, place_folder, write_listing
-from assets.publication.record import SCHEMA, Check, Edition, LedgerReference, Randomness, schema
+from assets.publication.record import PROSE, SCHEMA, Check, Edition, LedgerReference, Randomness, schema
 from assets.publication.signature import (
     CHECKSUMS,
     PUBLIC_KEY,
@@ -73,7 +73,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
         release,
         PUBLICATION,
         StageKind.PUBLICATION,
-        _description(release),
+        PROSE("asset", release=release),
         _sources(method),
         kinds={"csv", "parquet", "html"},
         code_version="2",
@@ -129,7 +129,6 @@ def link(release: Release, name: str = "") -> dg.MetadataValue:
 
 
 def _sources(method: Method[Any, Any, Any]) -> list[str]:
-    """The stages that a publication is made from, in order."""
     every = {CHARGE, method.draw_stage, method.closing_stage, *method.publishes_also_from}
     if unknown := every - set(method.stages):
         raise ValueError(f"{method.release.schema}: publication: there is no stage {sorted(unknown)[0]}")
@@ -382,16 +381,14 @@ def certify(
         raise _refusal(context, [f"the draw was withdrawn meanwhile, in ledger entry {withdrawn.sequence}"])
     if problems := find_cap_problems(dataset, reading):
         raise _refusal(context, problems)
-    draws = reading.settled_draws(dataset.name, release.name)
+    draws = settled_draws(reading.require_intact(), dataset.name, release.name)
     withdrawals = {other.draw_id: other.sequence for other in reading.entries if other.kind == WITHDRAW}
     charges = [other for other in of_population(reading.entries, dataset.population) if other.kind == RESERVE]
     last_charge = charges[-1].sequence
     return Certificate(
         publisher=release.publisher,
-        dataset=record.Dataset(
-            name=dataset.name, title=dataset.title, description=dataset.description, synthetic=dataset.synthetic
-        ),
-        release=record.Release(name=release.name, title=release.title, description=release.description),
+        dataset=record.Dataset.model_validate(dataset, from_attributes=True),
+        release=record.Release.model_validate(release, from_attributes=True),
         statement=replace(
             context.method.statement(draw, settled.output_version or ""), errors=context.method.errors(session)
         ),
@@ -424,14 +421,3 @@ def certify(
         products=files,
         signing_key=fingerprint(public_key(context.custody)),
     )
-
-
-def _description(release: Release) -> str:
-    return f"""{release.description}
-
-The files are written to `{release.dataset.name}/{release.name}` in the folder of publications, all or none: each
-product as CSV and Parquet, a data dictionary (`datapackage.json`), the certificate as JSON and HTML, `SHA256SUMS`, and
-its signature. `stirred verify` checks them with the public key alone.
-Before any file is written, every gate is evaluated again. If one fails, nothing is published, and an earlier
-publication stays in place. Materializing again gives the same bytes, unless the records, the declaration, the code, or
-the charges to the population have changed."""

@@ -26,7 +26,7 @@ from assets.publication import record
 from assets.publication.package import DataFile
 from assets.publication.record import PROSE, Check, Delta, Edition, LedgerReference, Randomness, Record
 from assets.release.prose import load_template
-from assets.release.publisher import Publisher
+from assets.release.release import Publisher
 from assets.release.statement import Statement
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import (
@@ -103,13 +103,7 @@ class Certificate:
             publisher=self._publisher(),
             dataset=self.dataset,
             release=self.release,
-            mechanism=record.Mechanism(
-                name=statement.mechanism,
-                version=statement.mechanism_version,
-                method=statement.method,
-                parameters=statement.parameters,
-                papers=statement.papers,
-            ),
+            mechanism=record.Mechanism.model_validate(statement, from_attributes=True),
             specification=building_blocks(shown),
             invariants=record.Invariants(
                 held_fixed=shown.flavor.multiverse,
@@ -139,10 +133,7 @@ class Certificate:
         publisher, charged = self.publisher, self.ledger.recorded_at.astimezone(UTC).date()
         citation = f"{publisher.authority} ({charged.year}): {self.release.title}. Edition {self.edition}."
         return record.Publisher(
-            authority=publisher.authority,
-            contact=publisher.contact,
-            license=publisher.license,
-            license_url=publisher.license_url,
+            **publisher.model_dump(),
             date=charged,
             citation=publisher.authority and f"{citation} Draw {self.randomness.draw_id[:12]}.",
         )
@@ -218,7 +209,8 @@ def guarantee(specification: Specification, statement: Statement) -> record.Guar
     else:
         epsilon = group
     factor = bound_exponential(epsilon.rational, _DIGITS) * epsilon.argument
-    values = {"fewest": fewest, "factor": factor_text(factor), "chance": delta and _chance(delta)}
+    chance = delta and (f"1 in {delta.denominator:,}" if delta.numerator == 1 else format_decimal_above(delta))
+    values = {"fewest": fewest, "factor": factor_text(factor), "chance": chance}
     return record.Guarantee(
         sentence=_write("guarantee", specification, **values),
         number=_write("guarantee, number", specification, **values, delta=delta, implied=implied),
@@ -229,13 +221,8 @@ def guarantee(specification: Specification, statement: Statement) -> record.Guar
 
 
 def _float_above(number: Fraction) -> float:
-    """The least floating-point number that is not less than a number."""
     value = float(number)
     return math.nextafter(value, math.inf) if Fraction(value) < number else value
-
-
-def _chance(delta: Fraction) -> str:
-    return f"1 in {delta.denominator:,}" if delta.numerator == 1 else format_decimal_above(delta)
 
 
 def factor_text(factor: Fraction) -> str:
@@ -252,12 +239,10 @@ def factor_text(factor: Fraction) -> str:
 
 
 def to_json(certificate: Certificate) -> bytes:
-    """The record as JSON in UTF-8, with sorted keys."""
     return (json.dumps(certificate.as_record(), ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
 
 
 def to_html(certificate: Certificate) -> bytes:
-    """The record as a self-contained HTML page in UTF-8, for screen and print."""
     return page("certificate.html").render(certificate.as_record()).encode()
 
 

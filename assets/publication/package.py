@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from textwrap import fill
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, SIGNATURE, file_
 from assets.release.prose import load_template
 from assets.release.published import CONFIDENCE, FIELD_TYPES, LIST, PublishedColumn, PublishedTable
 from assets.release.release import Release
-from assets.release.statement import DESCRIBED, Sha256
+from assets.release.statement import RECORDED, Sha256
 from resources.statements import SQL, quote_literal
 from resources.warehouse import Session
 
@@ -43,28 +43,24 @@ _ROWS_READ = 2048
 """The number of rows of a table with lists that are read at a time."""
 
 
-@recorded(frozen=True, config=DESCRIBED)
+@recorded(frozen=True, config=RECORDED)
 class DataFile:
     """A written data file."""
 
-    product: Annotated[str, Field(serialization_alias="name")]
-    """The name of the published table."""
-    title: str
-    """The title of the published table."""
-    path: str
-    """The name of the file."""
-    format: Annotated[str, Field(exclude=True)]
-    """`csv` or `parquet`."""
-    rows: Annotated[int, Field(ge=0)]
-    """The number of rows, without the header."""
-    bytes: Annotated[int, Field(ge=0)]
-    """The size of the file."""
-    sha256: Sha256
-    """The SHA-256 of the file."""
-    missing: Annotated[str | None, Field(exclude=True)]
-    """The text that stands for a missing value; None if the format has nulls."""
-    interval: str = ""
-    """By which method the 90% intervals of its estimates are made; empty if it has no errors."""
+    product: str = Field(serialization_alias="name", description="The name of the published table.")
+    title: str = Field(description="The title of the published table.")
+    path: str = Field(description="The name of the file.")
+    format: str = Field(exclude=True, description="`csv` or `parquet`.")
+    rows: int = Field(ge=0, description="The number of rows, without the header.")
+    bytes: int = Field(ge=0, description="The size of the file.")
+    sha256: Sha256 = Field(description="The SHA-256 of the file.")
+    missing: str | None = Field(
+        exclude=True, description="The text that stands for a missing value; None if the format has nulls."
+    )
+    interval: str = Field(
+        default="",
+        description="By which method the 90% intervals of its estimates are made; empty if it has no errors.",
+    )
 
 
 def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedTable]) -> tuple[DataFile, ...]:
@@ -149,7 +145,6 @@ def _write_lists(session: Session, folder: Path, published: PublishedTable, rows
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], lists: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of batches, put together to row groups."""
     group: list[pa.RecordBatch] = []
     rows = integers = 0
     for batch in batches:

@@ -72,7 +72,8 @@ def place_folder(
                 _keep_editions(target, arriving, kept_as)
                 verify(arriving)
                 _open_to_all(arriving)
-                _flush(arriving)
+                for path in (*arriving.rglob("*"), arriving):
+                    (flush_folder if path.is_dir() else flush_file)(path)
                 _replace(arriving, target)
         finally:
             _recover(target)
@@ -214,7 +215,6 @@ def _open_to_all(folder: Path) -> None:
 
 
 def _require_plain(folder: Path) -> None:
-    """Refuse anything but files and folders."""
     _require_no_link(folder)
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is in the way: a publication is a folder")
@@ -302,13 +302,3 @@ def _files(folder: Path) -> list[Path]:
     """The files of a publication without those of earlier editions."""
     names = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
     return sorted(name for name in names if name.parts[0] != EDITIONS)
-
-
-def _flush(folder: Path) -> None:
-    """Flush a folder's files and directory entries to disk, before the old publication is replaced."""
-    for path in folder.rglob("*"):
-        if path.is_dir():
-            flush_folder(path)
-        else:
-            flush_file(path)
-    flush_folder(folder)

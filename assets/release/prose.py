@@ -33,7 +33,7 @@ class Prose:
         self._environment.filters |= {
             "conjoin": join_names,
             "general": lambda number: f"{float(number):g}",
-            "sentence": start_sentence,
+            "sentence": lambda text: f"{text[:1].upper()}{text[1:]}",
             "thousands": "{:,}".format,
         }
 
@@ -45,11 +45,6 @@ class Prose:
             jinja2.UndefinedError: if the text needs a value that is not given.
         """
         return self._environment.get_template(heading).render(values)
-
-
-def start_sentence(text: str) -> str:
-    """A text at the beginning of a sentence."""
-    return f"{text[:1].upper()}{text[1:]}"
 
 
 def load_template(path: Path, *, escape: bool, **filters: Callable[..., object]) -> Template:

@@ -82,7 +82,6 @@ class Bands:
         return _join_meanings(self.meanings)
 
     def record(self) -> dict[str, Any]:
-        """The recode as plain values that are equal if and only if it means the same."""
         return {
             "bands": [[label, *map(_text, ends)] for label, ends in zip(self.labels, self.ends, strict=True)],
         }
@@ -127,7 +126,6 @@ class Merge:
         return _join_meanings(self.meanings)
 
     def record(self) -> dict[str, Any]:
-        """The recode as plain values that are equal if and only if it means the same."""
         return {
             "merge": {category: sorted(map(str, codes)) for category, codes in self.categories.items()},
             "everything_else": self.everything_else,
@@ -155,11 +153,11 @@ class Coding:
         return "; ".join(parts)
 
     def record(self) -> dict[str, Any]:
-        """The recode as plain values that are equal if and only if it means the same."""
         return {"bottom_coded": _text(self.bottom), "top_coded": _text(self.top)}
 
 
 Recode = Bands | Merge | Coding
+"""Its `record` has plain values that are equal if and only if two recodes mean the same."""
 
 
 def _text(value: Any) -> str | None:

@@ -22,8 +22,7 @@ from assets.publication.package import DataFile, data_package, readme, write_dat
 from assets.publication.signature import checksums
 from assets.release.dataset import DatasetDeclaration
 from assets.release.published import PublishedColumn, PublishedTable
-from assets.release.publisher import UNDECLARED, Publisher
-from assets.release.release import Release, ReleaseDeclaration
+from assets.release.release import UNDECLARED, Publisher, Release, ReleaseDeclaration
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
