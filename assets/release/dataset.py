@@ -7,7 +7,7 @@ This module defines the typed declaration and the rules that it must satisfy ind
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -98,18 +98,11 @@ CEF_TABLES = ("units", "persons", "households")
 """The names of all tables that the CEF of a dataset can have. Only SafeTab's files have a table of households."""
 
 
-class Charging(StrEnum):
-    """Whether a new draw needs an authorization."""
+Charging = Literal["ask", "automatic"]
+"""Whether a new draw needs an authorization."""
 
-    ASK = "ask"
-    AUTOMATIC = "automatic"
-
-
-class UnboundedReleases(StrEnum):
-    """Whether releases without a finite loss (ε = ∞) may be charged."""
-
-    REFUSED = "refused"
-    ALLOWED = "allowed"
+UnboundedReleases = Literal["refused", "allowed"]
+"""Whether releases without a finite loss (ε = ∞) may be charged."""
 
 
 @dataclass(frozen=True)
@@ -268,13 +261,11 @@ class DatasetDeclaration(Declaration):
 
     @property
     def asks(self) -> bool:
-        return not self.synthetic if self.charging is None else self.charging is Charging.ASK
+        return not self.synthetic if self.charging is None else self.charging == "ask"
 
     @property
     def allows_unbounded_releases(self) -> bool:
-        if self.unbounded_releases is None:
-            return self.synthetic
-        return self.unbounded_releases is UnboundedReleases.ALLOWED
+        return self.synthetic if self.unbounded_releases is None else self.unbounded_releases == "allowed"
 
     @property
     def tables(self) -> dict[str, RecordTable]:
