@@ -187,11 +187,7 @@ def public_table_metadata(session: Session, table: Table) -> dict[str, Any]:
 
 
 def check_result(problems: Sequence[str], name: str | None = None) -> dg.AssetCheckResult:
-    """The result of a check, from its problems in words without values.
-
-    Args:
-        name: that of the check, if a step evaluates several of an asset.
-    """
+    """The result of a check, from its problems in words without values; its name if a step evaluates several."""
     return dg.AssetCheckResult(
         check_name=name,
         passed=not problems,

@@ -99,11 +99,7 @@ def stage_check(
 
 @contextmanager
 def explain_refusals(kind: StageKind) -> Iterator[None]:
-    """Show what a stage refuses as a sentence instead of a stack trace; also a decorator of the stage's function.
-
-    Args:
-        kind: the kind of the stage, from which follows what had been charged or drawn before.
-    """
+    """Show what a stage refuses as a sentence instead of a stack trace; also a decorator of the stage's function."""
     try:
         yield
     except RefusedError as error:

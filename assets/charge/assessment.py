@@ -161,11 +161,7 @@ def _describe_budget(dataset: DatasetDeclaration, reading: Reading, charge: Loss
 
 
 def explain_why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str:
-    """Why the draw is not one of those that were charged before, as a sentence.
-
-    Args:
-        details: what the draw is made of.
-    """
+    """Why the draw is not one of those that were charged before, as a sentence."""
     reserved = [entry for entry in entries if entry.kind == RESERVE and entry.dataset == release.dataset.name]
     own = [entry for entry in reserved if entry.release == release.name]
     if not own:

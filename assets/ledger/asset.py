@@ -91,11 +91,7 @@ COMPOSITION_COLUMNS = {name: words for name, (_, words) in _COMPOSITION.items()}
 def build_ledger(
     charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey], declared: Sequence[Population]
 ) -> dg.AssetsDefinition:
-    """The asset `ledger`, downstream of every charge and draw of the deployment.
-
-    Args:
-        declared: the populations of the deployment, whose budgets the page shows.
-    """
+    """The asset `ledger`, downstream of every charge and draw of the deployment; its page shows declared budgets."""
 
     @stage(
         LEDGER_KEY,
@@ -274,12 +270,7 @@ def _describe_loss(loss: Loss) -> dict[str, object]:
 def find_unlike_tables(
     warehouse: Warehouse, entries: Sequence[Entry], populations: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """The public tables that do not show the ledger: those that were altered, and those that only lag behind.
-
-    Args:
-        entries: all entries of an intact ledger.
-        populations: the names of the populations whose compositions are looked at.
-    """
+    """The public tables that do not show an intact ledger: those that were altered, and those that only lag behind."""
     altered: list[str] = []
     lagging: list[str] = []
     if not warehouse.holds(Zone.PUBLIC):

@@ -77,11 +77,6 @@ def audit(
 ) -> dict[str, Any]:
     """Audit the ledger, every release and every publication. Nothing is charged, and no table is changed.
 
-    Args:
-        methods: the declared releases that are charged.
-        nodes: the asset graph of the deployment.
-        made_at: the time of the audit, as the report shows it.
-
     Returns:
         The record of the report, plain values for JSON. Its "verdict" is the worst of all findings.
     """

@@ -304,9 +304,6 @@ def readme(release: Release, tables: Sequence[PublishedTable], files: Sequence[D
 
     Codes such as `01` are text. Programs that guess types read them as numbers and lose the zero, and some read the
     code `NA` as missing. The lines state the type of every text column, and which text marks a missing value.
-
-    Args:
-        files: the result of `write_data_files` for these tables.
     """
     template = load_template(
         Path(__file__).with_name("readme.txt"),
