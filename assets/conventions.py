@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import dagster as dg
@@ -36,9 +37,6 @@ MOST_ROWS = 40
 
 SHORT = 12
 """The digits of a hash or an identifier in tables; as many name a draw in an authorization."""
-
-GROUP = 16
-"""The digits of a hash that stand together where it is shown in full."""
 
 ROOM, WIDE_ROOM = 372, 482
 """How wide a table may be on an asset's page, in pixels, in a window of 1440: measured in Dagster 1.13. On the page of
@@ -170,7 +168,7 @@ def shorten_digest(digest: str) -> str:
 
 def group_digits(digest: str) -> str:
     """A hash or an identifier in full, in groups of 16 digits, so that a page can break it; the spaces are not part."""
-    return " ".join(digest[start : start + GROUP] for start in range(0, len(digest), GROUP))
+    return " ".join(wrap(digest, 16))
 
 
 def join_digits(groups: str) -> str:

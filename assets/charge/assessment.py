@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assets.conventions import SHORT
 from assets.ledger.view import find_budget
 from assets.release.contents import find_content_problems, read_contents
 from assets.release.dataset import DatasetDeclaration
@@ -20,7 +21,6 @@ from resources.ledger import CapExceeded, Ledger, PopulationError, Reading, rema
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
-DRAW_DIGITS = 12
 AUTHORIZED_BY_COMMAND = "command that authorizes it"
 """The metadata with the command, of the preflight and of the failure of a charge that only wants an authorization."""
 
@@ -61,7 +61,7 @@ class Assessment:
 
     @property
     def draw_name(self) -> str:
-        return self.draw.draw_id[:DRAW_DIGITS]
+        return self.draw.draw_id[:SHORT]
 
     def allows(self, authorized_loss: str) -> bool:
         """Whether a text names exactly the loss to be charged: as stated, with or without its symbol, or exactly."""
