@@ -32,26 +32,12 @@ from assets.conventions import (
 )
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
-from assets.publication import record
+from assets.publication import record, signature
 from assets.publication.certificate import Certificate, to_html, to_json
 from assets.publication.package import README, DataFile, data_package, readme, write_data_files
 from assets.publication.placement import place_file, place_folder, write_listing
 from assets.publication.record import PROSE, SCHEMA, Check, Edition, LedgerReference, Randomness, schema
-from assets.publication.signature import (
-    CHECKSUMS,
-    PUBLIC_KEY,
-    Identity,
-    VerificationError,
-    altered_files,
-    file_sha256,
-    fingerprint,
-    identity,
-    pem,
-    public_key,
-    read_public_key,
-    sign,
-    verify,
-)
+from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, VerificationError
 from assets.release.gate import ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
@@ -175,14 +161,14 @@ def publication_problems(
         recorded_checksums: the SHA-256 of `SHA256SUMS` that Dagster recorded; None if it recorded none. It can only
             add a problem: it shows that an earlier state of the same release was put back.
     """
-    key, folder = public_key(custody), published / dataset / release
+    key, folder = signature.public_key(custody), published / dataset / release
     problem = _key_problem(published, key) if (published / PUBLIC_KEY).exists() else f"{PUBLIC_KEY} is missing"
     problems = [problem] if problem else []
     # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
     reading = ledger.examine()
     entries = None if reading.problems else reading.entries
     editions, of_editions = edition_problems(published, dataset, release, key, entries)
-    if folder in editions and recorded_checksums and file_sha256(folder / CHECKSUMS) != recorded_checksums:
+    if folder in editions and recorded_checksums and signature.file_sha256(folder / CHECKSUMS) != recorded_checksums:
         problems.append(f"{CHECKSUMS} is signed, but is not the one of the last materialization")
     return problems + of_editions
 
@@ -196,7 +182,7 @@ def edition_problems(
         key: the public key that the editions must be signed with.
         entries: an intact ledger, which must hold the draw of each edition; None to compare with none.
     """
-    editions, problems = verify(published / dataset / release, key)
+    editions, problems = signature.verify(published / dataset / release, key)
     for edition in editions.values():
         if (edition.dataset, edition.release) != (dataset, release):
             problems.append(f"the files are signed, but are those of {edition.dataset}/{edition.release}")
@@ -213,7 +199,7 @@ def _key_problem(published: Path, key: Ed25519PublicKey) -> str:
     if not path.exists():
         return ""
     try:
-        return "" if read_public_key(path) == key else f"{PUBLIC_KEY} is not this deployment's key"
+        return "" if signature.read_public_key(path) == key else f"{PUBLIC_KEY} is not this deployment's key"
     except VerificationError as error:
         return str(error)
 
@@ -238,7 +224,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             of this deployment is in the way, or a file or folder cannot be written. Then nothing is published.
     """
     release = context.release
-    key = public_key(context.custody)
+    key = signature.public_key(context.custody)
     if problem := _key_problem(release.published, key):
         raise dg.Failure(
             f"{release.schema} is not published: {problem}. Publications that were signed with another key need that "
@@ -255,7 +241,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             raise _refusal(context, [str(error)]) from None
         passed = require_gates(snapshot)
         try:
-            place_file(release.published / PUBLIC_KEY, pem(key))
+            place_file(release.published / PUBLIC_KEY, signature.pem(key))
             certificate, checksums = _place(snapshot, passed, key)
         except OSError as error:
             problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
@@ -292,8 +278,8 @@ def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519
             (SCHEMA, schema()),
         ):
             (folder / name).write_bytes(text)
-        sign(folder, context.custody)
-        checksums = file_sha256(folder / CHECKSUMS)
+        signature.sign(folder, context.custody)
+        checksums = signature.file_sha256(folder / CHECKSUMS)
     return certificate, checksums
 
 
@@ -323,12 +309,12 @@ def _edition_name(context: ReleaseContext[Any], present: Path, key: Ed25519Publi
     """
     release = context.release
     try:
-        edition: Identity | None = identity(present)
+        edition: Identity | None = signature.identity(present)
     except VerificationError:
         edition = None
     if edition and edition.draw_id == draw_id:
         return None
-    problems = altered_files(present, key)
+    problems = signature.altered_files(present, key)
     if edition is None or problems or (edition.dataset, edition.release) != (release.dataset.name, release.name):
         raise dg.Failure(
             f"{release.schema} is not published: {present} holds something else than a signed edition of this release "
@@ -346,7 +332,7 @@ def _require_signed(context: ReleaseContext[Any], folder: Path, key: Ed25519Publ
     Raises:
         dagster.Failure: if there is one; somebody may have planted it.
     """
-    _, problems = verify(folder, key)
+    _, problems = signature.verify(folder, key)
     if problems:
         raise dg.Failure(
             f"{context.release.schema} is not published: among its earlier editions is something else than signed "
@@ -419,5 +405,5 @@ def certify(
         code_versions={"stirred": version("stirred"), "duckdb": duckdb.__version__},
         checks=passed,
         products=files,
-        signing_key=fingerprint(public_key(context.custody)),
+        signing_key=signature.fingerprint(signature.public_key(context.custody)),
     )
