@@ -101,9 +101,9 @@ class Reading:
         """
         return compose_like(like, drop_infinite([*self._list_charges(population, through), *also]))
 
-    def count_infinite(self, population: str, through: int | None = None) -> int:
-        """The number of a population's charges with an infinite loss, which no cap bounds; `through` as `compose`."""
-        charges = self._list_charges(population, through)
+    def count_infinite(self, population: str) -> int:
+        """The number of a population's charges with an infinite loss, which no cap bounds."""
+        charges = self._list_charges(population)
         return len(charges) - len(drop_infinite(charges))
 
     def require_chargeable(

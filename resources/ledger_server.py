@@ -127,24 +127,22 @@ def _list_migrations() -> list[str]:
 
 def _read_version(connection: _Connection) -> int:
     """The number of the last migration that was applied."""
-    try:
-        row = _run(connection, _APPLIED).fetchone()
-    except (errors.UndefinedTable, errors.InvalidSchemaName):
-        raise StorageError(f"the database of PGDATABASE has no ledger: {_MIGRATE}") from None
-    except errors.InsufficientPrivilege:
-        raise StorageError(
-            "the role of PGUSER may not read the ledger: make it a member of stirred_charge or stirred_audit"
-        ) from None
-    except psycopg.Error as error:
-        raise _explain("applied", error) from None
-    assert row is not None
+    with _translate_errors("applied"):
+        try:
+            ((number,),) = _run(connection, _APPLIED)
+        except (errors.UndefinedTable, errors.InvalidSchemaName):
+            raise StorageError(f"the database of PGDATABASE has no ledger: {_MIGRATE}") from None
+        except errors.InsufficientPrivilege:
+            raise StorageError(
+                "the role of PGUSER may not read the ledger: make it a member of stirred_charge or stirred_audit"
+            ) from None
     latest = len(_list_migrations())
-    if row[0] > latest:
+    if number > latest:
         raise StorageError(
-            f"the ledger's schema on the server is number {row[0]}, which a later version of Stirred made; this "
+            f"the ledger's schema on the server is number {number}, which a later version of Stirred made; this "
             f"version knows number {latest}: upgrade Stirred"
         )
-    return int(row[0])
+    return int(number)
 
 
 def _connect() -> _Connection:
@@ -170,15 +168,13 @@ def _fetch_rows(connection: _Connection, source: str | SQL, values: _Values = No
 
 @contextmanager
 def _translate_errors(name: str) -> Iterator[None]:
+    """Raise the server's message about a statement, whose first line has no value of libpq's environment."""
     try:
         yield
+    except errors.LockNotAvailable:
+        raise StorageError(
+            "another process has held the ledger for too long; nothing was charged; launch again"
+        ) from None
     except psycopg.Error as error:
-        raise _explain(name, error) from None
-
-
-def _explain(name: str, error: psycopg.Error) -> StorageError:
-    """The server's message about a statement, whose first line has no value of libpq's environment."""
-    if isinstance(error, errors.LockNotAvailable):
-        return StorageError("another process has held the ledger for too long; nothing was charged; launch again")
-    message = error.diag.message_primary or type(error).__name__
-    return StorageError(f"the ledger's server refuses {name}: {message}")
+        message = error.diag.message_primary or type(error).__name__
+        raise StorageError(f"the ledger's server refuses {name}: {message}") from None

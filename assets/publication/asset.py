@@ -370,7 +370,6 @@ def certify(
     draws = settled_draws(reading.require_intact(), dataset.name, release.name)
     withdrawals = {other.draw_id: other.sequence for other in reading.entries if other.kind == WITHDRAW}
     charges = [other for other in of_population(reading.entries, dataset.population) if other.kind == RESERVE]
-    last_charge = charges[-1].sequence
     return Certificate(
         publisher=release.publisher,
         dataset=record.Dataset.model_validate(dataset, from_attributes=True),
@@ -385,11 +384,11 @@ def certify(
             entry.hash,
             datetime.fromisoformat(entry.recorded_at),
             reading.compose(dataset.population, dataset.cap, through=entry.sequence),
-            last_charge,
-            reading.compose(dataset.population, dataset.cap, through=last_charge),
+            charges[-1].sequence,
+            reading.compose(dataset.population, dataset.cap),
             dataset.cap,
             dataset.population,
-            reading.count_infinite(dataset.population, through=last_charge),
+            reading.count_infinite(dataset.population),
         ),
         edition=[other.draw_id for other in draws].index(draw.draw_id) + 1,
         editions=tuple(

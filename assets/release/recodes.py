@@ -146,11 +146,9 @@ class Coding:
 
     @property
     def in_words(self) -> str:
-        parts = [
-            *([f"{self.bottom} stands for {_in_words(None, self.bottom, True)}"] if self.bottom is not None else []),
-            *([f"{self.top} stands for {_in_words(self.top, None)}"] if self.top is not None else []),
-        ]
-        return "; ".join(parts)
+        bottom = "" if self.bottom is None else f"{self.bottom} stands for {_in_words(None, self.bottom, True)}"
+        top = "" if self.top is None else f"{self.top} stands for {_in_words(self.top, None)}"
+        return "; ".join(filter(None, (bottom, top)))
 
     def record(self) -> dict[str, Any]:
         return {"bottom_coded": _text(self.bottom), "top_coded": _text(self.top)}
