@@ -25,7 +25,7 @@ _FOLDER = "ledger/server"
 
 # All columns, so that an added one shows.
 _ENTRIES = SQL("entries", "SELECT * FROM stirred.entries ORDER BY sequence")
-_APPEND = SQL("append", f"INSERT INTO stirred.entries VALUES ({', '.join(['%s'] * len(fields(Entry)))})")
+_APPEND = SQL("append", "INSERT INTO stirred.entries VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)")
 _APPLIED = SQL("applied", "SELECT coalesce(max(number), 0) FROM stirred.migrations")
 _RECORD_MIGRATION = SQL(
     "record_migration", "INSERT INTO stirred.migrations (number, name) VALUES (%(number)s, %(name)s)"

@@ -493,7 +493,7 @@ class Warehouse(ConfigurableResource):
         """This warehouse with zones that stay the same until the block ends. Parameters and errors: see `session`."""
         with self.session(reads=reads, folder=folder) as session:
             snapshot = _WarehouseSnapshot(**dict(self))
-            snapshot._session, snapshot._folder = session, folder
+            snapshot.take(session, folder)
             yield snapshot
 
     @contextmanager
@@ -566,6 +566,9 @@ class _WarehouseSnapshot(Warehouse):
 
     _session: Session = PrivateAttr()
     _folder: Path | None = PrivateAttr()
+
+    def take(self, session: Session, folder: Path | None) -> None:
+        self._session, self._folder = session, folder
 
     @contextmanager
     def session(
