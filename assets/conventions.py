@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import dagster as dg
@@ -36,9 +37,6 @@ MOST_ROWS = 40
 
 SHORT = 12
 """The digits of a hash or an identifier in tables; as many name a draw in an authorization."""
-
-GROUP = 16
-"""The digits of a hash that stand together where it is shown in full."""
 
 ROOM, WIDE_ROOM = 372, 482
 """How wide a table may be on an asset's page, in pixels, in a window of 1440: measured in Dagster 1.13. On the page of
@@ -170,11 +168,10 @@ def shorten_digest(digest: str) -> str:
 
 def group_digits(digest: str) -> str:
     """A hash or an identifier in full, in groups of 16 digits, so that a page can break it; the spaces are not part."""
-    return " ".join(digest[start : start + GROUP] for start in range(0, len(digest), GROUP))
+    return " ".join(wrap(digest, 16))
 
 
 def join_digits(groups: str) -> str:
-    """The hash or identifier that `group_digits` shows."""
     return groups.replace(" ", "")
 
 
@@ -188,11 +185,7 @@ def public_table_metadata(session: Session, table: Table) -> dict[str, Any]:
 
 
 def check_result(problems: Sequence[str], name: str | None = None) -> dg.AssetCheckResult:
-    """The result of a check, from its problems in words without values.
-
-    Args:
-        name: that of the check, if a step evaluates several of an asset.
-    """
+    """The result of a check, from its problems in words without values; its name if a step evaluates several."""
     return dg.AssetCheckResult(
         check_name=name,
         passed=not problems,

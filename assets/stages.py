@@ -5,10 +5,10 @@ refuses shows a sentence instead of a stack trace: the problem first, then what 
 stays as it was, and what to do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from contextlib import contextmanager
+from typing import Any
 
 import dagster as dg
 
@@ -26,9 +26,6 @@ from assets.conventions import (
 )
 from mechanisms.refusal import RefusedError
 from resources.statements import Zone
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _CONFIDENTIAL = {StageKind.CEF, StageKind.COUNTS, StageKind.UTILITY, StageKind.RETENTION}
 _CROSSINGS = {StageKind.INVARIANTS: INVARIANT, StageKind.CHARGE: KEYED, StageKind.DRAW: DRAW}
@@ -100,24 +97,13 @@ def stage_check(
     )
 
 
-def explain_refusals(kind: StageKind) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A decorator: what the function of an asset refuses is shown as a sentence instead of a stack trace.
-
-    Args:
-        kind: the kind of the stage, from which follows what had been charged or drawn before.
-    """
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        @wraps(function)
-        def explained(*args: P.args, **kwargs: P.kwargs) -> T:
-            try:
-                return function(*args, **kwargs)
-            except RefusedError as error:
-                before = "Nothing was charged, drawn or published."
-                consequence = before if kind in _BEFORE_CHARGE else _CONSEQUENCES.get(kind, _OTHERWISE)
-                sentences = f"{str(error).rstrip('.')}.\n{consequence}\n{_STANDS}"
-                raise dg.Failure(sentences, allow_retries=False) from None
-
-        return explained
-
-    return decorate
+@contextmanager
+def explain_refusals(kind: StageKind) -> Iterator[None]:
+    """Show what a stage refuses as a sentence instead of a stack trace; also a decorator of the stage's function."""
+    try:
+        yield
+    except RefusedError as error:
+        before = "Nothing was charged, drawn or published."
+        consequence = before if kind in _BEFORE_CHARGE else _CONSEQUENCES.get(kind, _OTHERWISE)
+        sentences = f"{str(error).rstrip('.')}.\n{consequence}\n{_STANDS}"
+        raise dg.Failure(sentences, allow_retries=False) from None

@@ -44,14 +44,7 @@ class Details:
     authorization: Mapping[str, str] = field(default_factory=dict)
 
     def as_text(self) -> str:
-        return canonicalize(
-            {
-                "population": self.population,
-                "contents": list(self.contents),
-                "draw": dict(self.draw),
-                "authorization": dict(self.authorization),
-            }
-        ).decode()
+        return canonicalize(asdict(self) | {"contents": list(self.contents)}).decode()
 
 
 @dataclass(frozen=True)

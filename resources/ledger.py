@@ -88,10 +88,6 @@ class Reading:
     def find_withdrawal(self, draw_id: str) -> Entry | None:
         return chain.find(self.require_intact(), WITHDRAW, draw_id)
 
-    def settled_draws(self, dataset: str, release: str) -> tuple[Entry, ...]:
-        """The reservations of a release's settled draws in order of settlement, which numbers its editions from 1."""
-        return chain.settled_draws(self.require_intact(), dataset, release)
-
     def compose(self, population: str, like: Loss, through: int | None = None, also: Sequence[Loss] = ()) -> Loss:
         """The composition of a population's finite charges, settled or not, which is compared with the cap.
 
@@ -103,33 +99,85 @@ class Reading:
         Raises:
             DoesNotCompose: if a charge cannot be stated in that output premetric.
         """
-        return compose_like(like, drop_infinite([*_list_charges(self.require_intact()[:through], population), *also]))
+        return compose_like(like, drop_infinite([*self._list_charges(population, through), *also]))
 
-    def count_infinite(self, population: str, through: int | None = None) -> int:
-        """The number of a population's charges with an infinite loss, which no cap bounds; `through` as `compose`."""
-        charges = _list_charges(self.require_intact()[:through], population)
+    def count_infinite(self, population: str) -> int:
+        """The number of a population's charges with an infinite loss, which no cap bounds."""
+        charges = self._list_charges(population)
         return len(charges) - len(drop_infinite(charges))
 
-    def find_or_require_chargeable(
+    def require_chargeable(
         self,
         dataset: str,
         release: str,
-        draw_id: str,
         specification: Specification,
         cap: Loss | None,
         details: Details,
         unbounded_releases: bool = False,
-    ) -> Entry | None:
-        """The reservation that the draw already has; if it has none, the refusals of `Ledger.reserve`."""
-        entries = self.require_intact()
-        reserved = chain.find(entries, RESERVE, draw_id)
-        if reserved is None:
-            _require_chargeable(entries, dataset, release, specification, cap, details, unbounded_releases)
-        return reserved
+    ) -> None:
+        """Refuse a new charge as `Ledger.reserve` does, with the same errors."""
+        self._require_one_population(dataset, details)
+        if isinstance(specification.charge, InfiniteLoss):
+            if not unbounded_releases:
+                raise CapExceeded(
+                    f"population {details.population}: release {dataset}/{release} would charge "
+                    f"{format_loss(specification.charge)}, which fits under no cap, and dataset {dataset} does not "
+                    "declare unbounded_releases: allowed"
+                )
+        elif cap is not None:
+            self.require_fit(details.population, f"{dataset}/{release}", specification.charge, cap)
 
     def require_fit(self, population: str, release: str, charge: Loss, cap: Loss) -> None:
-        """Refuse a further finite charge that does not fit under the cap, as the function `require_fit`."""
-        require_fit(population, release, drop_infinite(_list_charges(self.require_intact(), population)), charge, cap)
+        """Refuse a further finite charge that does not fit under a cap, with the price in one sentence.
+
+        Args:
+            release: the release, as `dataset/release`.
+
+        Raises:
+            CapExceeded: if it does not fit, or cannot be stated in the cap's output premetric.
+        """
+        price = f"population {population}: release {release} would charge {format_loss(charge)}, "
+        try:
+            charged, total = self.compose(population, cap), self.compose(population, cap, also=[charge])
+        except DoesNotCompose as error:
+            raise CapExceeded(f"{price}which cannot be counted under the cap of {format_loss(cap)}: {error}") from None
+        if not fits(total, cap):
+            counted = (
+                "" if isinstance(charge, type(cap)) else f"counted as {format_loss(compose_like(cap, [charge]))}, "
+            )
+            raise CapExceeded(
+                f"{price}{counted}which does not fit under the cap of {cap.symbol} = {cap} ({cap.round_up()}): "
+                f"{format_loss(charged)} is charged so far and {cap.symbol} = {remaining(charged, cap)} remains"
+            )
+
+    def refuse_withdrawn(self, draw_id: str) -> None:
+        """Raise LedgerError if a draw was withdrawn."""
+        if withdrawn := self.find_withdrawal(draw_id):
+            raise LedgerError(
+                f"draw {draw_id} of {withdrawn.dataset}/{withdrawn.release} was withdrawn in ledger entry "
+                f"{withdrawn.sequence} and is never made again; nothing was charged or drawn; a release under a new "
+                "name is a new draw, with a new charge"
+            )
+
+    def _list_charges(self, population: str, through: int | None = None) -> list[Loss]:
+        reservations = _list_reservations(self.require_intact()[:through], population)
+        return [entry.parse_specification().charge for entry in reservations]
+
+    def _require_one_population(self, dataset: str, details: Details) -> None:
+        for entry in self.require_intact():
+            if entry.kind != RESERVE or (known := entry.parse_details()).population == details.population:
+                continue
+            if entry.dataset == dataset:
+                raise PopulationError(
+                    f"dataset {dataset} was charged to population {known.population} in entry {entry.sequence} and "
+                    f"cannot be charged to population {details.population}: a dataset keeps its population"
+                )
+            if not set(known.contents).isdisjoint(details.contents):
+                raise PopulationError(
+                    f"dataset {dataset} has the same content as dataset {entry.dataset}, which was charged to "
+                    f"population {known.population} in entry {entry.sequence}; declare population: {known.population} "
+                    f"for {dataset}, so that one cap bounds the loss of the people they share"
+                )
 
 
 class Ledger(ConfigurableResource):
@@ -179,19 +227,23 @@ class Ledger(ConfigurableResource):
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms or was withdrawn.
         """
         details = details or Details(dataset)
-        with self._open_to_append() as (open_ledger, entries):
-            new = chain.make_reservation(entries, dataset, release, draw_id, specification, commitment, details)
-            reservation = chain.find(entries, RESERVE, draw_id)
+        with self._open_to_append() as (open_ledger, reading):
+            new = chain.make_reservation(reading.entries, dataset, release, draw_id, specification, commitment, details)
+            reservation = reading.find_reservation(draw_id)
             if reservation is None:
-                _require_chargeable(entries, dataset, release, specification, cap, details, unbounded_releases)
+                reading.require_chargeable(dataset, release, specification, cap, details, unbounded_releases)
                 self._append(open_ledger, new)
                 return new
-            _refuse_withdrawn(entries, draw_id)
-            for term in ("dataset", "release", "commitment"):
-                if getattr(reservation, term) != getattr(new, term):
-                    raise LedgerError(_describe_difference(reservation, term))
+            reading.refuse_withdrawn(draw_id)
+            terms = ("dataset", "release", "commitment")
+            differing = [term for term in terms if getattr(reservation, term) != getattr(new, term)]
             if not reservation.parse_specification().protects_like(specification):
-                raise LedgerError(_describe_difference(reservation, "specification"))
+                differing.append("specification")
+            if differing:
+                raise LedgerError(
+                    f"draw {draw_id} is reserved in entry {reservation.sequence} with another {differing[0]} than is "
+                    "requested now"
+                )
             return reservation
 
     def settle(self, draw_id: str, output_version: str) -> Entry:
@@ -200,14 +252,14 @@ class Ledger(ConfigurableResource):
         Raises LedgerError if the ledger is not intact, the draw is not reserved or was withdrawn, or it is already
         settled with another output version, which the same key and the same inputs cannot produce.
         """
-        with self._open_to_append() as (open_ledger, entries):
-            reservation = chain.find(entries, RESERVE, draw_id)
+        with self._open_to_append() as (open_ledger, reading):
+            reservation = reading.find_reservation(draw_id)
             if reservation is None:
                 raise LedgerError(f"draw {draw_id} cannot be settled: it is not reserved")
-            _refuse_withdrawn(entries, draw_id)
-            settled = chain.find(entries, SETTLE, draw_id)
+            reading.refuse_withdrawn(draw_id)
+            settled = reading.find_settlement(draw_id)
             if settled is None:
-                new = chain.make_settlement(entries, reservation, output_version)
+                new = chain.make_settlement(reading.entries, reservation, output_version)
                 self._append(open_ledger, new)
                 return new
             if settled.output_version != output_version:
@@ -221,8 +273,8 @@ class Ledger(ConfigurableResource):
         not intact.
         """
         withdrawn = f"release {dataset}/{release}" if release else f"dataset {dataset}"
-        with self._open_to_append() as (open_ledger, entries):
-            withdrawals = []
+        with self._open_to_append() as (open_ledger, reading):
+            entries, withdrawals = reading.entries, []
             for entry in entries:
                 if entry.kind != RESERVE or entry.dataset != dataset or release not in (None, entry.release):
                     continue
@@ -241,7 +293,7 @@ class Ledger(ConfigurableResource):
         anchor, problems = self._read_anchor(self.on_server)
         if self.on_server or self.warehouse.path(Zone.LEDGER).exists():
             with self._open() as open_ledger:
-                return Reading(*self._load(open_ledger, self.on_server))
+                return self._load(open_ledger, self.on_server)
         if anchor and anchor.charged:
             problems += (f"entries from 1 on are missing: there is no {Zone.LEDGER.database}",)
         return Reading((), problems)
@@ -283,8 +335,7 @@ class Ledger(ConfigurableResource):
             if anchor and anchor.on_server:
                 old.mark_moved()
                 return len(self.read().require_intact())
-            entries, problems = self._load(old, on_server=False)
-            _refuse(problems)
+            entries = self._load(old, on_server=False).require_intact()
             with self._open(to_append=True) as new:
                 server_entries, _ = new.load()
                 if server_entries != entries[: len(server_entries)]:
@@ -333,31 +384,31 @@ class Ledger(ConfigurableResource):
         self.custody.establish()
 
     @contextmanager
-    def _open_to_append(self) -> Iterator[tuple[OpenLedger, tuple[Entry, ...]]]:
+    def _open_to_append(self) -> Iterator[tuple[OpenLedger, Reading]]:
         """Open an intact ledger for appending, and keep every other process out until the end of the block."""
         _, problems = self._read_anchor(self.on_server)
         _refuse(problems)
         # The keys of a new deployment come before its databases.
         self._establish()
         with self._open(to_append=True) as open_ledger:
-            entries, problems = self._load(open_ledger, self.on_server)
-            _refuse(problems)
-            if self.custody.anchor() != (head := replace(_make_anchor(entries), on_server=self.on_server)):
+            reading = self._load(open_ledger, self.on_server)
+            head = replace(_make_anchor(reading.require_intact()), on_server=self.on_server)
+            if self.custody.anchor() != head:
                 # A run was killed after it announced an entry, before or after it committed it.
                 self.custody.set_anchor(head)
-            yield open_ledger, entries
+            yield open_ledger, reading
 
-    def _load(self, open_ledger: OpenLedger, on_server: bool) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    def _load(self, open_ledger: OpenLedger, on_server: bool) -> Reading:
         entries, altered = open_ledger.load()
         if altered:
-            return (), altered
+            return Reading((), altered)
         anchor, problems = self._read_anchor(on_server)
         if anchor:
             problems += _find_departures(entries, anchor)
         elif not problems and (entries or not on_server):
             lost = _LOST if on_server else "the ledger has no anchor"
             problems += (f"no entry from 1 on can be trusted: {lost}",)
-        return entries, (*chain.find_breaks(entries), *problems)
+        return Reading(entries, (*chain.find_breaks(entries), *problems))
 
     def _append(self, open_ledger: OpenLedger, entry: Entry) -> None:
         before = Anchor(entry.sequence - 1, entry.previous_hash, on_server=self.on_server)
@@ -429,72 +480,6 @@ def _list_reservations(entries: Sequence[Entry], population: str) -> Iterator[En
     return (entry for entry in entries if entry.kind == RESERVE and entry.parse_details().population == population)
 
 
-def _list_charges(entries: Sequence[Entry], population: str) -> list[Loss]:
-    return [entry.parse_specification().charge for entry in _list_reservations(entries, population)]
-
-
-def _require_chargeable(
-    entries: Sequence[Entry],
-    dataset: str,
-    release: str,
-    specification: Specification,
-    cap: Loss | None,
-    details: Details,
-    unbounded_releases: bool,
-) -> None:
-    _require_one_population(entries, dataset, details)
-    if isinstance(specification.charge, InfiniteLoss):
-        if not unbounded_releases:
-            raise CapExceeded(
-                f"population {details.population}: release {dataset}/{release} would charge "
-                f"{format_loss(specification.charge)}, which fits under no cap, and dataset {dataset} does not declare "
-                "unbounded_releases: allowed"
-            )
-    elif cap is not None:
-        charges = drop_infinite(_list_charges(entries, details.population))
-        require_fit(details.population, f"{dataset}/{release}", charges, specification.charge, cap)
-
-
-def _require_one_population(entries: Sequence[Entry], dataset: str, details: Details) -> None:
-    for entry in entries:
-        if entry.kind != RESERVE or (known := entry.parse_details()).population == details.population:
-            continue
-        if entry.dataset == dataset:
-            raise PopulationError(
-                f"dataset {dataset} was charged to population {known.population} in entry {entry.sequence} and cannot "
-                f"be charged to population {details.population}: a dataset keeps its population"
-            )
-        if not set(known.contents).isdisjoint(details.contents):
-            raise PopulationError(
-                f"dataset {dataset} has the same content as dataset {entry.dataset}, which was charged to population "
-                f"{known.population} in entry {entry.sequence}; declare population: {known.population} for {dataset}, "
-                "so that one cap bounds the loss of the people they share"
-            )
-
-
-def require_fit(population: str, release: str, charges: Sequence[Loss], charge: Loss, cap: Loss) -> None:
-    """Refuse a charge that does not fit under a cap, with the price in one sentence.
-
-    Args:
-        release: the release, as `dataset/release`.
-        charge: the finite loss that would be charged.
-
-    Raises:
-        CapExceeded: if it does not fit, or cannot be stated in the cap's output premetric.
-    """
-    price = f"population {population}: release {release} would charge {format_loss(charge)}, "
-    try:
-        charged, total = compose_like(cap, charges), compose_like(cap, [*charges, charge])
-    except DoesNotCompose as error:
-        raise CapExceeded(f"{price}which cannot be counted under the cap of {format_loss(cap)}: {error}") from None
-    if not fits(total, cap):
-        counted = "" if isinstance(charge, type(cap)) else f"counted as {format_loss(compose_like(cap, [charge]))}, "
-        raise CapExceeded(
-            f"{price}{counted}which does not fit under the cap of {cap.symbol} = {cap} ({cap.round_up()}): "
-            f"{format_loss(charged)} is charged so far and {cap.symbol} = {remaining(charged, cap)} remains"
-        )
-
-
 def remaining(charged: Loss, cap: Loss) -> Decimal:
     """What remains under a cap, in the cap's symbol, rounded down, so that it is never overstated."""
     if isinstance(charged, ConcentratedLoss) and isinstance(cap, ConcentratedLoss):
@@ -507,16 +492,3 @@ def remaining(charged: Loss, cap: Loss) -> Decimal:
     rest = PureLoss(limit.rational - one.rational, limit.argument / one.argument)
     above = rest.round_up()
     return above if PureLoss(Fraction(above)) <= rest else above - Decimal(1).scaleb(-DECIMALS)
-
-
-def _refuse_withdrawn(entries: Sequence[Entry], draw_id: str) -> None:
-    if withdrawn := chain.find(entries, WITHDRAW, draw_id):
-        raise LedgerError(
-            f"draw {draw_id} of {withdrawn.dataset}/{withdrawn.release} was withdrawn in ledger entry "
-            f"{withdrawn.sequence} and is never made again; nothing was charged or drawn; a release under a new name "
-            "is a new draw, with a new charge"
-        )
-
-
-def _describe_difference(reserved: Entry, term: str) -> str:
-    return f"draw {reserved.draw_id} is reserved in entry {reserved.sequence} with another {term} than is requested now"

@@ -9,9 +9,9 @@ PGDATABASE, …). No setting has them. Messages of libpq about a failed connecti
 them. `ledger_storage` has the interface, and `ledger` imports this module only where the ledger is on a server.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, fields
+from dataclasses import astuple, fields
 from typing import Any
 
 import psycopg
@@ -23,6 +23,9 @@ from resources.statements import SQL, SQL_FOLDER, render
 
 _FOLDER = "ledger/server"
 
+# All columns, so that an added one shows.
+_ENTRIES = SQL("entries", "SELECT * FROM stirred.entries ORDER BY sequence")
+_APPEND = SQL("append", "INSERT INTO stirred.entries VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)")
 _APPLIED = SQL("applied", "SELECT coalesce(max(number), 0) FROM stirred.migrations")
 _RECORD_MIGRATION = SQL(
     "record_migration", "INSERT INTO stirred.migrations (number, name) VALUES (%(number)s, %(name)s)"
@@ -32,18 +35,21 @@ _RECORD_MIGRATION = SQL(
 _LOCK = SQL("lock", "SELECT pg_advisory_lock(stirred.ledger_lock())")
 _LOCK_SHARED = SQL("lock_shared", "SELECT pg_advisory_lock_shared(stirred.ledger_lock())")
 
+_Connection = psycopg.Connection[tuple[Any, ...]]
+_Values = Mapping[str, Any] | Sequence[Any] | None
+
 _MIGRATE = "let the owner of the schema run stirred ledger migrate"
 
 
 class ServerLedger:
     """An open ledger in a server, locked until its connection ends."""
 
-    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    def __init__(self, connection: _Connection) -> None:
         self._connection = connection
 
     def load(self) -> Loaded:
         with _translate_errors("entries"):
-            cursor = _run(self._connection, "entries")
+            cursor = _run(self._connection, _ENTRIES)
             if [column.name for column in cursor.description or ()] != [field.name for field in fields(Entry)]:
                 return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
             return tuple(Entry(*row) for row in cursor), ()
@@ -51,7 +57,7 @@ class ServerLedger:
     def append(self, entry: Entry, before_commit: Callable[[], None]) -> None:
         try:
             with self._connection.transaction():
-                _fetch_rows(self._connection, "append", asdict(entry))
+                _fetch_rows(self._connection, _APPEND, astuple(entry))
                 before_commit()
         except psycopg.Error:
             # Only the commit itself is left, as `_fetch_rows` has its own errors.
@@ -119,29 +125,27 @@ def _list_migrations() -> list[str]:
     return sorted(path.stem for path in (SQL_FOLDER / _FOLDER / "migrations").glob("*.sql"))
 
 
-def _read_version(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
+def _read_version(connection: _Connection) -> int:
     """The number of the last migration that was applied."""
-    try:
-        row = _run(connection, _APPLIED).fetchone()
-    except (errors.UndefinedTable, errors.InvalidSchemaName):
-        raise StorageError(f"the database of PGDATABASE has no ledger: {_MIGRATE}") from None
-    except errors.InsufficientPrivilege:
-        raise StorageError(
-            "the role of PGUSER may not read the ledger: make it a member of stirred_charge or stirred_audit"
-        ) from None
-    except psycopg.Error as error:
-        raise _explain("applied", error) from None
-    assert row is not None
+    with _translate_errors("applied"):
+        try:
+            ((number,),) = _run(connection, _APPLIED)
+        except (errors.UndefinedTable, errors.InvalidSchemaName):
+            raise StorageError(f"the database of PGDATABASE has no ledger: {_MIGRATE}") from None
+        except errors.InsufficientPrivilege:
+            raise StorageError(
+                "the role of PGUSER may not read the ledger: make it a member of stirred_charge or stirred_audit"
+            ) from None
     latest = len(_list_migrations())
-    if row[0] > latest:
+    if number > latest:
         raise StorageError(
-            f"the ledger's schema on the server is number {row[0]}, which a later version of Stirred made; this "
+            f"the ledger's schema on the server is number {number}, which a later version of Stirred made; this "
             f"version knows number {latest}: upgrade Stirred"
         )
-    return int(row[0])
+    return int(number)
 
 
-def _connect() -> psycopg.Connection[tuple[Any, ...]]:
+def _connect() -> _Connection:
     try:
         return psycopg.connect(autocommit=True, client_encoding="utf8", application_name="stirred")
     except (psycopg.Error, UnicodeError):
@@ -152,15 +156,11 @@ def _connect() -> psycopg.Connection[tuple[Any, ...]]:
         ) from None
 
 
-def _run(
-    connection: psycopg.Connection[tuple[Any, ...]], source: str | SQL, values: Mapping[str, Any] | None = None
-) -> psycopg.Cursor[tuple[Any, ...]]:
+def _run(connection: _Connection, source: str | SQL, values: _Values = None) -> psycopg.Cursor[tuple[Any, ...]]:
     return connection.execute(render(source if isinstance(source, SQL) else f"{_FOLDER}/{source}").encode(), values)
 
 
-def _fetch_rows(
-    connection: psycopg.Connection[tuple[Any, ...]], source: str | SQL, values: Mapping[str, Any] | None = None
-) -> list[tuple[Any, ...]]:
+def _fetch_rows(connection: _Connection, source: str | SQL, values: _Values = None) -> list[tuple[Any, ...]]:
     with _translate_errors(str(source)):
         cursor = _run(connection, source, values)
         return cursor.fetchall() if cursor.description else []
@@ -168,15 +168,13 @@ def _fetch_rows(
 
 @contextmanager
 def _translate_errors(name: str) -> Iterator[None]:
+    """Raise the server's message about a statement, whose first line has no value of libpq's environment."""
     try:
         yield
+    except errors.LockNotAvailable:
+        raise StorageError(
+            "another process has held the ledger for too long; nothing was charged; launch again"
+        ) from None
     except psycopg.Error as error:
-        raise _explain(name, error) from None
-
-
-def _explain(name: str, error: psycopg.Error) -> StorageError:
-    """The server's message about a statement, whose first line has no value of libpq's environment."""
-    if isinstance(error, errors.LockNotAvailable):
-        return StorageError("another process has held the ledger for too long; nothing was charged; launch again")
-    message = error.diag.message_primary or type(error).__name__
-    return StorageError(f"the ledger's server refuses {name}: {message}")
+        message = error.diag.message_primary or type(error).__name__
+        raise StorageError(f"the ledger's server refuses {name}: {message}") from None

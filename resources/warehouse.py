@@ -146,10 +146,6 @@ class Session:
         self._results = results
         self.shared = shared
 
-    @property
-    def reads_confidential(self) -> bool:
-        return Zone.CONFIDENTIAL in self.zones
-
     def run(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> "Session":
         """Run `sql/<name>.sql` with its identifiers filled in and its values bound.
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assets.conventions import SHORT
+from assets.ledger.view import find_budget
 from assets.release.contents import find_content_problems, read_contents
 from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
-from mechanisms.accounting.composition import DoesNotCompose, warn_of_infinite
 from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
 from resources.chain import RESERVE, Details, Entry
 from resources.custody import Custody
@@ -20,7 +21,6 @@ from resources.ledger import CapExceeded, Ledger, PopulationError, Reading, rema
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
-DRAW_DIGITS = 12
 AUTHORIZED_BY_COMMAND = "command that authorizes it"
 """The metadata with the command, of the preflight and of the failure of a charge that only wants an authorization."""
 
@@ -61,7 +61,7 @@ class Assessment:
 
     @property
     def draw_name(self) -> str:
-        return self.draw.draw_id[:DRAW_DIGITS]
+        return self.draw.draw_id[:SHORT]
 
     def allows(self, authorized_loss: str) -> bool:
         """Whether a text names exactly the loss to be charged: as stated, with or without its symbol, or exactly."""
@@ -102,17 +102,11 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         contents = read_contents(session, custody, release.dataset)
     details = Details(release.dataset.population, contents, draw.made_of)
     reading = ledger.read()
-    entry, refusal = None, ""
+    entry, refusal, dataset = reading.find_reservation(draw.draw_id), "", release.dataset
     try:
-        entry = reading.find_or_require_chargeable(
-            release.dataset.name,
-            release.name,
-            draw.draw_id,
-            draw.specification,
-            release.dataset.cap,
-            details,
-            release.dataset.allows_unbounded_releases,
-        )
+        if entry is None:
+            unbounded = dataset.allows_unbounded_releases
+            reading.require_chargeable(dataset.name, release.name, draw.specification, dataset.cap, details, unbounded)
     except (CapExceeded, PopulationError) as error:
         refusal = str(error)
     if entry and (withdrawn := reading.find_withdrawal(draw.draw_id)):
@@ -121,7 +115,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
             "new name is a new draw"
         )
     charge = None if entry or refusal else draw.specification.charge
-    budget = _describe_budget(reading, details.population, release.dataset.cap, charge)
+    budget = _describe_budget(dataset, reading, charge)
     reason = explain_why_new(release, details, reading.entries)
     return Assessment(release, draw, details, entry, reason, budget, refusal)
 
@@ -146,35 +140,28 @@ def predict_budget(dataset: DatasetDeclaration, release: str, loss: Loss | None,
             reading.require_fit(dataset.population, f"{dataset.name}/{release}", loss, dataset.cap)
         except CapExceeded as error:
             refusal = str(error)
-    return _describe_budget(reading, dataset.population, dataset.cap, None if refusal else loss), refusal
+    return _describe_budget(dataset, reading, None if refusal else loss), refusal
 
 
-def _describe_budget(reading: Reading, population: str, cap: Loss, charge: Loss | None) -> str:
-    try:
-        charged = reading.compose(population, cap)
-    except DoesNotCompose as error:
-        return f"What population {population} has been charged cannot be counted under the cap: {error}."
+def _describe_budget(dataset: DatasetDeclaration, reading: Reading, charge: Loss | None) -> str:
+    population, cap, budget = dataset.population, dataset.cap, find_budget(dataset, reading)
+    if budget.total is None:
+        return f"What population {population} has been charged cannot be counted under the cap: {budget.problem}."
     words = (
-        f"Population {population} has been charged {format_loss(charged)} of its cap of {format_loss(cap)}; "
-        f"{cap.symbol} = {remaining(charged, cap)} remains"
+        f"Population {population} has been charged {format_loss(budget.total)} of its cap of {format_loss(cap)}; "
+        f"{budget.left} remains"
     )
-    warning = warn_of_infinite(reading.count_infinite(population))
     if charge is None:
-        return f"{words}. {warning}".rstrip()
+        return f"{words}. {budget.warning}".rstrip()
     if isinstance(charge, InfiniteLoss):
-        return (
-            f"{words}. This charge is infinite, and no cap bounds it: it is recorded beside these. {warning}".rstrip()
-        )
+        words = f"{words}. This charge is infinite, and no cap bounds it: it is recorded beside these."
+        return f"{words} {budget.warning}".rstrip()
     after = reading.compose(population, cap, also=[charge])
-    return f"{words} before this charge and {remaining(after, cap)} after it. {warning}".rstrip()
+    return f"{words} before this charge and {remaining(after, cap)} after it. {budget.warning}".rstrip()
 
 
 def explain_why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str:
-    """Why the draw is not one of those that were charged before, as a sentence.
-
-    Args:
-        details: what the draw is made of.
-    """
+    """Why the draw is not one of those that were charged before, as a sentence."""
     reserved = [entry for entry in entries if entry.kind == RESERVE and entry.dataset == release.dataset.name]
     own = [entry for entry in reserved if entry.release == release.name]
     if not own:

@@ -19,6 +19,7 @@ from assets.ledger.view import AUTOMATIC
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, PREFLIGHT, Fact, Method
+from assets.release.prose import Prose
 from assets.release.release import Release
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
 from mechanisms.accounting.composition import warn_of_infinite
@@ -29,6 +30,8 @@ from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session, Warehouse
+
+PROSE = Prose(__file__)
 
 _IDENTIFIERS = frozenset({"draw_id", "commitment", "ledger_hash"})
 
@@ -55,7 +58,7 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         release,
         CHARGE,
         StageKind.CHARGE,
-        _description(method),
+        PROSE("charge", method=method, dataset=release.dataset, cap=format_loss(release.dataset.cap)),
         [CEF, *method.charge_follows],
         kinds={"duckdb", "ledger"},
         code_version="2",
@@ -230,27 +233,3 @@ def charge_facts(method: Method[Any, Any, Any], draw: Draw[Inputs], entry: Entry
 
 def charge_recipe(session: Session, facts: Mapping[str, Fact]) -> Recipe:
     return store_rows(session, "facts", pa.Table.from_pylist([{name: value for name, (value, _) in facts.items()}]))
-
-
-def _description(method: Method[Any, Any, Any]) -> str:
-    dataset = method.release.dataset
-    asks = (
-        "A new draw needs an authorization that names its loss: without one, this asset fails with the price and the "
-        "configuration that authorizes it."
-        if dataset.asks
-        else "The dataset is charged automatically: a new draw needs no authorization."
-    )
-    infinite = (
-        "No cap bounds this release: its loss is infinite (ε = ∞), which dataset "
-        f"{dataset.name} allows. It is recorded beside the charges that the cap bounds."
-    )
-    return f"""Reserves the protection loss of the draw in the ledger, before anything is drawn.
-
-{method.charge_description()}
-
-{asks}
-
-The draw id is an HMAC of everything the draw depends on, and the SHA-256 of the draw's key commits to its randomness.
-Materializing this asset again with nothing changed finds the same reservation and charges nothing. If the charge would
-exceed the cap of {format_loss(dataset.cap)} of population {dataset.population}, this asset fails and nothing is drawn.
-{"" if method.release.has_finite_loss else infinite}""".rstrip()

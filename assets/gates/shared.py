@@ -81,15 +81,20 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
             method.closing_stage,
             "Every path from confidential data to the publication passes through a charged draw or a declared "
             "invariant.",
-            _confidentiality,
+            lambda context: find_leaks(context.nodes, context.release.key(PUBLICATION)),
         ),
         Gate(
             "within_cap",
             "composition",
             "All charges to the population stay within its cap, and none is infinite unless that is allowed.",
-            _cap,
+            lambda context: find_cap_problems(context.release.dataset, context.reading),
         ),
-        Gate("ledger_intact", "composition", "No ledger entry was edited, removed or reordered.", _ledger),
+        Gate(
+            "ledger_intact",
+            "composition",
+            "No ledger entry was edited, removed or reordered.",
+            lambda context: list(context.reading.problems),
+        ),
     ]
 
 
@@ -183,7 +188,7 @@ def differing_table(session: Session, stored: Table, recipe: Recipe) -> list[str
     if columns != session.arrow("warehouse/no_rows", source=again).column_names:
         return [f"{stored}: the columns are not those that its recipe gives"]
     problems = count_problem(count_differences(session, stored, again, columns), f"{stored}: differing rows")
-    if problems and not session.reads_confidential:
+    if problems and Zone.CONFIDENTIAL not in session.zones:
         altered = session.rows("gates/altered_rows", {"rows": NAMED_ROWS}, stored=stored, again=again, columns=columns)
         problems += [_named(columns, row) for row in altered]
     return problems
@@ -261,16 +266,3 @@ def _key_gone(context: ReleaseContext[Any]) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw_id = context.method.describe(session, context.custody).draw_id
     return [f"the key of draw {draw_id} still exists"] if context.custody.keeps(draw_id) else []
-
-
-def _cap(context: ReleaseContext[Any]) -> list[str]:
-    dataset = context.release.dataset
-    return find_cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, context.reading)
-
-
-def _confidentiality(context: ReleaseContext[Any]) -> list[str]:
-    return find_leaks(context.nodes, context.release.key(PUBLICATION))
-
-
-def _ledger(context: ReleaseContext[Any]) -> list[str]:
-    return list(context.reading.problems)

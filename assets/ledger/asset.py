@@ -5,19 +5,20 @@ both exact and rounded up to 4 decimals. `comparison` computes them. The charge 
 is in `resources.ledger`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields
-from fractions import Fraction
 from functools import partial
 
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import StageKind, check_result, join_names, named, table_schema
-from assets.ledger.comparison import Charge, Comparison, compare, list_charges
+from assets.conventions import StageKind, check_result, named, table_schema
+from assets.ledger.comparison import Charge, Comparison, compare
 from assets.ledger.page import describe_composition, describe_ledger, read_last_replays
 from assets.ledger.population import Population
-from assets.ledger.view import Budget
+from assets.ledger.remarks import PROSE
+from assets.ledger.view import find_budget
+from assets.release.dataset import DatasetDeclaration
 from assets.stages import stage, stage_check
 from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ConcentratedLoss, Loss, format_loss
@@ -90,11 +91,7 @@ COMPOSITION_COLUMNS = {name: words for name, (_, words) in _COMPOSITION.items()}
 def build_ledger(
     charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey], declared: Sequence[Population]
 ) -> dg.AssetsDefinition:
-    """The asset `ledger`, downstream of every charge and draw of the deployment.
-
-    Args:
-        declared: the populations of the deployment, whose budgets the page shows.
-    """
+    """The asset `ledger`, downstream of every charge and draw of the deployment; its page shows declared budgets."""
 
     @stage(
         LEDGER_KEY,
@@ -112,7 +109,7 @@ def build_ledger(
     )
     def ledger_asset(context: dg.AssetExecutionContext, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         entries = ledger.examine().require_intact()
-        rows = _make_entries_table(entries)
+        rows = _make_table(ENTRIES, entries)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(ENTRIES, "warehouse/all", source=session.register("entries", rows))
             schema = table_schema(session.columns(ENTRIES), ENTRY_COLUMNS)
@@ -132,31 +129,19 @@ def build_ledger(
 def build_composition(population: Population) -> dg.AssetsDefinition:
     """The asset `[population, "composition"]`."""
     totals, releases = make_tables(population.name, compare(()))
-    names = join_names([dataset.name for dataset in population.datasets])
-    cap = format_loss(population.cap)
-    units = " or ".join(dict.fromkeys(dataset.record_name for dataset in population.datasets))
 
     @stage(
         dg.AssetKey([population.name, COMPOSITION]),
         LEDGER_GROUP,
         StageKind.COMPOSITION,
-        f"""All releases from {names} side by side, and their composition.
-
-The releases are shown with all five building blocks of their DP specifications. There is a
-total for each unit and output premetric, within the universes that share all invariants involved: pure ε adds up; zCDP
-adds up in ρ, where a pure ε counts as ε²/2; both count in (ε, δ). Each total says what it leaves out and why; totals
-that do not compose stand side by side. A guarantee for one {units} extends to one person by group privacy,
-for the number of them that a change of the person's characteristics can change. The cap of {cap}
-belongs to population {population.name}: it bounds the sum of all charges from all its datasets, whatever their unit.
-This sum is an upper bound on the loss. A release without a finite loss (ε = ∞) stands beside all finite totals, and no
-cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
+        PROSE("composition", population=population, cap=format_loss(population.cap)),
         [LEDGER_KEY],
         code_version="2",
         kinds={"duckdb", "ledger", "matplotlib"},
         automation_condition=WHEN_CHARGED,
     )
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        budget = _budget(population.name, population.cap, ledger.examine())
+        budget = find_budget(population.datasets[0], ledger.examine())
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
                 for table, rows in make_tables(population.name, budget.comparison).items():
@@ -176,21 +161,19 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
 
 def build_composition_checks(population: Population) -> list[dg.AssetChecksDefinition]:
     """The blocking checks of `composition`: the cap, the chain of the ledger, and the tables that are shown."""
-    name, cap, unbounded = population.name, population.cap, population.allows_unbounded_releases
-    build = partial(_build_check, dg.AssetKey([name, COMPOSITION]))
+    tables = list(make_tables(population.name, compare(())))
+    build = partial(_build_check, dg.AssetKey([population.name, COMPOSITION]))
     return [
         build(
             "within_cap",
             "All charges to the population stay within its cap, and none is infinite unless that is allowed.",
-            lambda _, ledger: find_cap_problems(name, cap, unbounded, ledger.examine()),
+            lambda _, ledger: find_cap_problems(population.datasets[0], ledger.examine()),
         ),
         build("ledger_intact", "No ledger entry was edited, removed or reordered.", lambda _, ledger: ledger.verify()),
         build(
             "shown_as_charged",
             "The tables are those that follow from the current ledger.",
-            lambda warehouse, ledger: _find_differences(
-                warehouse, make_tables(name, _budget(name, cap, ledger.examine()).comparison)
-            ),
+            lambda warehouse, ledger: _find_differences(warehouse, tables, ledger.examine().require_intact()),
         ),
     ]
 
@@ -208,7 +191,7 @@ def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
             LEDGER_KEY,
             "shown_as_charged",
             "The table has exactly the entries of the ledger.",
-            lambda warehouse, ledger: _find_differences(warehouse, {ENTRIES: _make_entries_table(ledger.entries())}),
+            lambda warehouse, ledger: _find_differences(warehouse, [ENTRIES], ledger.entries()),
         ),
     ]
 
@@ -245,17 +228,17 @@ def make_totals_table(totals: Sequence[Total]) -> pa.Table:
     return _make_table_of(["unit", "output_premetric", "loss", *_EXACT, "charges", "left_out"], rows)
 
 
-def make_releases_table(charges: Iterable[Charge], delta: Fraction = DELTA) -> pa.Table:
+def make_releases_table(charges: Iterable[Charge]) -> pa.Table:
     """One row for each charge, from which the totals can be recomputed; `latest` marks one row for each release."""
     names = [name for name in _COMPOSITION if name not in ("charges", "left_out")]
-    return _make_table_of(names, [_describe_release(charge, delta) for charge in charges])
+    return _make_table_of(names, [_describe_release(charge) for charge in charges])
 
 
 def _make_table_of(names: Sequence[str], rows: list[dict[str, object]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema([(name, _COMPOSITION[name][0]) for name in names]))
 
 
-def _describe_release(charge: Charge, delta: Fraction) -> dict[str, object]:
+def _describe_release(charge: Charge) -> dict[str, object]:
     flavor, loss = charge.specification.flavor, charge.specification.loss
     row: dict[str, object] = {
         "release": charge.release,
@@ -272,9 +255,9 @@ def _describe_release(charge: Charge, delta: Fraction) -> dict[str, object]:
     }
     if isinstance(loss, ConcentratedLoss):
         row |= {
-            "epsilon": float(canonne_kamath_steinke(loss, delta, DECIMALS)),
-            "epsilon_bun_steinke": float(bun_steinke(loss, delta, DECIMALS)),
-            "conversion_delta": str(delta),
+            "epsilon": float(canonne_kamath_steinke(loss, DELTA, DECIMALS)),
+            "epsilon_bun_steinke": float(bun_steinke(loss, DELTA, DECIMALS)),
+            "conversion_delta": str(DELTA),
         }
     return row
 
@@ -287,62 +270,49 @@ def _describe_loss(loss: Loss) -> dict[str, object]:
 def find_unlike_tables(
     warehouse: Warehouse, entries: Sequence[Entry], populations: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """The public tables that do not show the ledger: those that were altered, and those that only lag behind.
-
-    Args:
-        entries: all entries of an intact ledger.
-        populations: the names of the populations whose compositions are looked at.
-    """
+    """The public tables that do not show an intact ledger: those that were altered, and those that only lag behind."""
     altered: list[str] = []
     lagging: list[str] = []
     if not warehouse.holds(Zone.PUBLIC):
         return altered, lagging
-    makers: dict[Table, Callable[[Sequence[Entry]], pa.Table]] = {ENTRIES: _make_entries_table}
-    for population in populations:
-        for table in make_tables(population, compare(())):
-            makers[table] = partial(_make_table, population, table)
+    tables = [ENTRIES, *(table for population in populations for table in make_tables(population, compare(())))]
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for table, make in makers.items():
+        for table in tables:
             if not session.columns(table):
                 continue
             stored = session.arrow("warehouse/all", source=table).to_pylist()
-            counts = (number for number in range(len(entries), -1, -1) if make(entries[:number]).to_pylist() == stored)
-            count = next(counts, None)
+            counts = range(len(entries), -1, -1)
+            count = next((count for count in counts if _make_table(table, entries[:count]).to_pylist() == stored), None)
             if count is None:
                 altered.append(f"{table} shows no state that the ledger has had")
-            elif stored != make(entries).to_pylist():
+            elif count < len(entries):
                 lagging.append(f"{table} shows the ledger as of entry {count}; materialize it again")
     return altered, lagging
 
 
-def _make_table(population: str, table: Table, entries: Sequence[Entry]) -> pa.Table:
-    return make_tables(population, compare(of_population(entries, population)))[table]
+def _make_table(table: Table, entries: Sequence[Entry]) -> pa.Table:
+    """The rows of a table that shows these entries: of the ledger, or of a composition, in its population's schema."""
+    if table == ENTRIES:
+        return pa.Table.from_pylist([asdict(entry) for entry in entries], schema=_ENTRY)
+    return make_tables(table.schema, compare(of_population(entries, table.schema)))[table]
 
 
-def _make_entries_table(entries: Sequence[Entry]) -> pa.Table:
-    return pa.Table.from_pylist([asdict(entry) for entry in entries], schema=_ENTRY)
-
-
-def _find_differences(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list[str]:
+def _find_differences(warehouse: Warehouse, tables: Sequence[Table], entries: Sequence[Entry]) -> list[str]:
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         return [
             f"{table} does not show the current ledger; materialize it again"
-            for table, rows in expected.items()
+            for table in tables
             if not session.columns(table)
-            or session.arrow("warehouse/all", source=table).to_pylist() != rows.to_pylist()
+            or session.arrow("warehouse/all", source=table).to_pylist() != _make_table(table, entries).to_pylist()
         ]
 
 
-def find_cap_problems(population: str, cap: Loss, unbounded_releases: bool, reading: Reading) -> list[str]:
-    """The problems if the charges to a population exceed its cap, or some are infinite and none may be."""
-    budget = _budget(population, cap, reading)
-    infinite = [] if unbounded_releases else budget.comparison.infinite
+def find_cap_problems(dataset: DatasetDeclaration, reading: Reading) -> list[str]:
+    """The problems if the charges to a dataset's population exceed its cap, or some are infinite and none may be."""
+    budget = find_budget(dataset, reading)
+    infinite = [] if dataset.allows_unbounded_releases else budget.comparison.infinite
     return [budget.excess] * bool(budget.excess) + [
         f"{charge.release} was charged {format_loss(charge.loss)} in entry {charge.entry.sequence}, which no cap "
         "bounds, and unbounded_releases: allowed is not declared"
         for charge in infinite
     ]
-
-
-def _budget(population: str, cap: Loss, reading: Reading) -> Budget:
-    return Budget(population, list_charges(of_population(reading.require_intact(), population)), cap)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from mechanisms.accounting.composition import NOT_FINITE, Conversion, compose_like, convert, drop_infinite
+from mechanisms.accounting.composition import NOT_FINITE, Conversion, convert
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Specification, Total, compose, explain_omission
 from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry
@@ -101,14 +101,6 @@ class Comparison:
             for words in charge.specification.flavor.multiverse:
                 holders.setdefault(words, {})[charge.release] = None
         return {words: tuple(releases) for words, releases in holders.items()}
-
-    def compose_charges(self, cap: Loss) -> Loss:
-        """The composition of all finite charges in the output premetric of a cap, whatever their units.
-
-        Raises:
-            DoesNotCompose: if one of them cannot be stated in that premetric.
-        """
-        return compose_like(cap, drop_infinite(charge.loss for charge in self.charges))
 
     def list_shares(self, total: Total) -> tuple[Share, ...]:
         """The contribution of each charge to one of the totals, or the reason why it does not count."""

@@ -12,20 +12,10 @@ from typing import Any
 import dagster as dg
 
 from assets.conventions import DRAW_ID, WIDE_ROOM, escape_markdown, group_digits, join_digits, join_names, preview
+from assets.ledger import view
 from assets.ledger.comparison import Charge, Comparison
 from assets.ledger.population import Population
 from assets.ledger.remarks import write_remarks
-from assets.ledger.view import (
-    Budget,
-    describe_draw,
-    format_minute,
-    list_budget_rows,
-    list_budgets,
-    list_charge_rows,
-    list_invariant_rows,
-    list_release_rows,
-    list_total_rows,
-)
 from assets.pictures import picture
 from mechanisms.accounting.losses import Loss, format_loss
 from mechanisms.accounting.rounding import format_decimal
@@ -95,21 +85,21 @@ def describe_ledger(
     entries: Sequence[Entry], populations: Iterable[Population], replays: Mapping[str, str]
 ) -> dict[str, dg.MetadataValue | str]:
     """The metadata of an intact ledger, with the last replays by draw id; what is asked first comes first."""
-    budgets = list_budgets(entries, populations)
+    budgets = view.list_budgets(entries, populations)
     charges = {charge.entry.sequence: charge for budget in budgets.values() for charge in budget.charges}
-    rows = list_charge_rows(budgets.values(), replays, LATEST)[::-1]
+    rows = view.list_charge_rows(budgets.values(), replays, LATEST)[::-1]
     latest = f" (latest {LATEST} of {len(charges)})" if len(charges) > len(rows) else ""
     warnings = [f"{name}: {budget.warning}" for name, budget in budgets.items() if budget.warning]
     in_full = "\n\n".join(_describe_charge(charges[int(row["entry"])]) for row in rows)
     return {
-        "budget": _table(_BUDGET, list_budget_rows(budgets.values())),
+        "budget": _table(_BUDGET, view.list_budget_rows(budgets.values())),
         **({"without a finite loss": "\n".join(warnings)} if warnings else {}),
         **{f"{name}{latest}": _table(columns, rows) for name, columns in _CHARGES.items()},
         f"in full{latest}": dg.MetadataValue.md(in_full or "There is no entry."),
     }
 
 
-def describe_composition(budget: Budget, cap: Loss, title: str) -> dict[str, Any]:
+def describe_composition(budget: view.Budget, cap: Loss, title: str) -> dict[str, Any]:
     comparison = budget.comparison
     facts = {
         "counted against the cap": budget.excess or (format_loss(budget.total) if budget.total else ""),
@@ -138,13 +128,13 @@ def describe_composition(budget: Budget, cap: Loss, title: str) -> dict[str, Any
 
 def describe_totals(comparison: Comparison) -> dict[str, dg.MetadataValue]:
     """A table of the totals, and for each, the releases that it counts or leaves out, with the reasons."""
-    rows = list_total_rows(comparison)
+    rows = view.list_total_rows(comparison)
     counts = [f"- **{row['loss']} for one {row['unit']}** counts {escape_markdown(row['counts'])}" for row in rows]
     return {"totals": _table(_TOTALS, rows), "what they count": dg.MetadataValue.md("\n".join(counts))}
 
 
 def describe_releases(comparison: Comparison) -> dict[str, dg.MetadataValue]:
-    rows = list_release_rows(comparison)
+    rows = view.list_release_rows(comparison)
     tables = {
         name: _table(columns, complete)
         for name, columns in _RELEASES.items()
@@ -158,7 +148,7 @@ def describe_releases(comparison: Comparison) -> dict[str, dg.MetadataValue]:
 
 
 def describe_invariants(comparison: Comparison) -> dg.MarkdownMetadataValue:
-    lines = [f"- {row['invariant']} ({row['releases']})" for row in list_invariant_rows(comparison)]
+    lines = [f"- {row['invariant']} ({row['releases']})" for row in view.list_invariant_rows(comparison)]
     return dg.MetadataValue.md("\n".join(lines) or "No release has invariants.")
 
 
@@ -178,7 +168,7 @@ def _describe_charge(charge: Charge) -> str:
         "output": f"{group_digits(str(settled.output_version))} (entry {settled.sequence})" if settled else "none",
     }
     lines = [f"- {name}: {fact}" for name, fact in facts.items()]
-    return "\n".join([f"**Entry {entry.sequence}: {describe_draw(charge)}**\n", *lines])
+    return "\n".join([f"**Entry {entry.sequence}: {view.describe_draw(charge)}**\n", *lines])
 
 
 def read_last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]) -> dict[str, str]:
@@ -201,6 +191,6 @@ def read_last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]
         at = datetime.fromtimestamp(event.timestamp, UTC)
         if materialization and DRAW_ID in materialization.metadata:
             replays[join_digits(str(materialization.metadata[DRAW_ID].value))] = (
-                f"{format_minute(at.isoformat())}, {'same output' if evaluation.passed else 'not the same output'}"
+                f"{view.format_minute(at.isoformat())}, {'same output' if evaluation.passed else 'not the same output'}"
             )
     return replays

@@ -12,10 +12,12 @@ from typing import Any
 from assets.conventions import join_names, shorten_digest
 from assets.ledger.comparison import Charge, Comparison, Share, list_charges
 from assets.ledger.population import Population
+from assets.release.dataset import DatasetDeclaration
 from mechanisms.accounting.composition import (
     DoesNotCompose,
     bun_steinke,
     canonne_kamath_steinke,
+    compose_like,
     drop_infinite,
     fits,
     warn_of_infinite,
@@ -48,9 +50,9 @@ class Budget:
 
     @cached_property
     def _composed(self) -> tuple[Loss | None, str]:
-        limit = self.cap or next(iter(drop_infinite(charge.loss for charge in self.charges)), PureLoss())
+        losses = drop_infinite(charge.loss for charge in self.charges)
         try:
-            return self.comparison.compose_charges(limit), ""
+            return compose_like(self.cap or next(iter(losses), PureLoss()), losses), ""
         except DoesNotCompose as error:
             return None, str(error)
 
@@ -100,6 +102,12 @@ class Budget:
     def as_of(self, last: Charge) -> "Budget":
         """The budget as it was after a charge."""
         return replace(self, charges=self.charges[: self.charges.index(last) + 1])
+
+
+def find_budget(dataset: DatasetDeclaration, reading: Reading) -> Budget:
+    """The budget of a dataset's population. Raises LedgerError if the ledger is not intact."""
+    entries = of_population(reading.require_intact(), dataset.population)
+    return Budget(dataset.population, list_charges(entries), dataset.cap)
 
 
 def list_budgets(entries: Sequence[Entry], populations: Iterable[Population]) -> dict[str, Budget]:
@@ -294,7 +302,6 @@ def keep_together(text: str) -> str:
 
 
 def format_minute(recorded_at: str) -> str:
-    """A time in ISO 8601 to the minute."""
     return keep_together(recorded_at[:_MINUTES].replace("T", " ").replace("-", "\N{NON-BREAKING HYPHEN}"))
 
 

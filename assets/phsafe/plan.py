@@ -21,8 +21,7 @@ from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.rounding import format_decimal, round_up
 from mechanisms.design import LARGEST_BUDGET
 from mechanisms.noise import Noise
-from mechanisms.phsafe.design import PHSafeDesign
-from mechanisms.phsafe.design import PLACES, budget_for_margin, exact_margin, noise_of_count
+from mechanisms.phsafe.design import PLACES, PHSafeDesign, budget_for_margin, exact_margin, noise_of_count
 from mechanisms.phsafe.design import margin_of_error as planned_margin
 from resources.statements import Table
 

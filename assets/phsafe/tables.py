@@ -22,11 +22,9 @@ from assets.release.published import ERRORS, ESTIMATE, LOWER, STANDARD_ERROR, UP
 from assets.release.stage import build_stage, store_rows
 from assets.tabulation.asset import build_tables
 from mechanisms.phsafe.averages import estimate_averages
-from mechanisms.phsafe.design import PHSafeDesign
+from mechanisms.phsafe.design import PHSafeDesign, Z
 from mechanisms.phsafe.estimation import estimate_counts
-from mechanisms.phsafe.design import Z
-from mechanisms.phsafe.runs import FILES, ITERATIONS, LEVELS, NATION_ID, Level, Run
-from mechanisms.phsafe.runs import SHELL, Cell, Part, Shell
+from mechanisms.phsafe.runs import FILES, ITERATIONS, LEVELS, NATION_ID, SHELL, Cell, Level, Part, Run, Shell
 from mechanisms.states import STATES
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe, Session

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import dagster as dg
 import duckdb
@@ -23,6 +24,7 @@ from assets.conventions import (
     DRAW_ID,
     StageKind,
     check_result,
+    escape_markdown,
     group_digits,
     join_digits,
     markdown_table,
@@ -30,28 +32,12 @@ from assets.conventions import (
 )
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
-from assets.publication import record
+from assets.publication import record, signature
 from assets.publication.certificate import Certificate, to_html, to_json
-from assets.publication.listing import link, write_listing
-from assets.publication.package import DataFile, Source, data_package, write_data_files
-from assets.publication.placement import place_file, place_folder
-from assets.publication.reading import README, readme
-from assets.publication.record import SCHEMA, Check, Edition, LedgerReference, Randomness, schema
-from assets.publication.signature import (
-    CHECKSUMS,
-    PUBLIC_KEY,
-    Identity,
-    VerificationError,
-    altered_files,
-    file_sha256,
-    fingerprint,
-    identity,
-    pem,
-    public_key,
-    read_public_key,
-    sign,
-    verify,
-)
+from assets.publication.package import README, DataFile, data_package, readme, write_data_files
+from assets.publication.placement import place_file, place_folder, write_listing
+from assets.publication.record import PROSE, SCHEMA, Check, Edition, LedgerReference, Randomness, schema
+from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, VerificationError
 from assets.release.gate import ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
@@ -73,7 +59,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
         release,
         PUBLICATION,
         StageKind.PUBLICATION,
-        _description(release),
+        PROSE("asset", release=release),
         _sources(method),
         kinds={"csv", "parquet", "html"},
         code_version="2",
@@ -116,8 +102,19 @@ def _preview_files(certificate: Certificate) -> dg.MetadataValue:
     return preview({".csv and .parquet": "A file of each, unless the name says which", "rows": "Rows"}, rows.items())
 
 
+def link(release: Release, name: str = "") -> dg.MetadataValue:
+    """A published file, or the folder: a link if publications are served, otherwise its path below their folder.
+
+    The link is shown as the name of the file: an address or a whole path is too long for the page, and would be cut.
+    """
+    path = "/".join((release.dataset.name, release.name, name))
+    if release.address:
+        address = f"{release.address.rstrip('/')}/{quote(path)}"
+        return dg.MetadataValue.md(f"[{escape_markdown(name or release.name)}](<{address}>)")
+    return dg.MetadataValue.path(path)
+
+
 def _sources(method: Method[Any, Any, Any]) -> list[str]:
-    """The stages that a publication is made from, in order."""
     every = {CHARGE, method.draw_stage, method.closing_stage, *method.publishes_also_from}
     if unknown := every - set(method.stages):
         raise ValueError(f"{method.release.schema}: publication: there is no stage {sorted(unknown)[0]}")
@@ -164,14 +161,14 @@ def publication_problems(
         recorded_checksums: the SHA-256 of `SHA256SUMS` that Dagster recorded; None if it recorded none. It can only
             add a problem: it shows that an earlier state of the same release was put back.
     """
-    key, folder = public_key(custody), published / dataset / release
+    key, folder = signature.public_key(custody), published / dataset / release
     problem = _key_problem(published, key) if (published / PUBLIC_KEY).exists() else f"{PUBLIC_KEY} is missing"
     problems = [problem] if problem else []
     # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
     reading = ledger.examine()
     entries = None if reading.problems else reading.entries
     editions, of_editions = edition_problems(published, dataset, release, key, entries)
-    if folder in editions and recorded_checksums and file_sha256(folder / CHECKSUMS) != recorded_checksums:
+    if folder in editions and recorded_checksums and signature.file_sha256(folder / CHECKSUMS) != recorded_checksums:
         problems.append(f"{CHECKSUMS} is signed, but is not the one of the last materialization")
     return problems + of_editions
 
@@ -185,7 +182,7 @@ def edition_problems(
         key: the public key that the editions must be signed with.
         entries: an intact ledger, which must hold the draw of each edition; None to compare with none.
     """
-    editions, problems = verify(published / dataset / release, key)
+    editions, problems = signature.verify(published / dataset / release, key)
     for edition in editions.values():
         if (edition.dataset, edition.release) != (dataset, release):
             problems.append(f"the files are signed, but are those of {edition.dataset}/{edition.release}")
@@ -202,7 +199,7 @@ def _key_problem(published: Path, key: Ed25519PublicKey) -> str:
     if not path.exists():
         return ""
     try:
-        return "" if read_public_key(path) == key else f"{PUBLIC_KEY} is not this deployment's key"
+        return "" if signature.read_public_key(path) == key else f"{PUBLIC_KEY} is not this deployment's key"
     except VerificationError as error:
         return str(error)
 
@@ -227,7 +224,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             of this deployment is in the way, or a file or folder cannot be written. Then nothing is published.
     """
     release = context.release
-    key = public_key(context.custody)
+    key = signature.public_key(context.custody)
     if problem := _key_problem(release.published, key):
         raise dg.Failure(
             f"{release.schema} is not published: {problem}. Publications that were signed with another key need that "
@@ -244,7 +241,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             raise _refusal(context, [str(error)]) from None
         passed = require_gates(snapshot)
         try:
-            place_file(release.published / PUBLIC_KEY, pem(key))
+            place_file(release.published / PUBLIC_KEY, signature.pem(key))
             certificate, checksums = _place(snapshot, passed, key)
         except OSError as error:
             problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
@@ -272,30 +269,17 @@ def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519
     ):
         files = write_data_files(session, folder, tables)
         certificate = certify(context, session, passed, files)
-        package = data_package(
-            f"{release.dataset.name}-{release.name}".replace("_", "-"),
-            release.title,
-            release.description,
-            tables,
-            files,
-            Source(
-                release.dataset.title,
-                release.dataset.description,
-                release.publisher,
-                certificate.edition,
-                certificate.ledger.recorded_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            ),
-        )
+        charged_at = certificate.ledger.recorded_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for name, text in (
-            ("datapackage.json", package),
-            (README, readme(release.title, release.description, tables, files)),
+            ("datapackage.json", data_package(release, tables, files, certificate.edition, charged_at)),
+            (README, readme(release, tables, files)),
             ("certificate.json", to_json(certificate)),
             ("certificate.html", to_html(certificate)),
             (SCHEMA, schema()),
         ):
             (folder / name).write_bytes(text)
-        sign(folder, context.custody)
-        checksums = file_sha256(folder / CHECKSUMS)
+        signature.sign(folder, context.custody)
+        checksums = signature.file_sha256(folder / CHECKSUMS)
     return certificate, checksums
 
 
@@ -325,12 +309,12 @@ def _edition_name(context: ReleaseContext[Any], present: Path, key: Ed25519Publi
     """
     release = context.release
     try:
-        edition: Identity | None = identity(present)
+        edition: Identity | None = signature.identity(present)
     except VerificationError:
         edition = None
     if edition and edition.draw_id == draw_id:
         return None
-    problems = altered_files(present, key)
+    problems = signature.altered_files(present, key)
     if edition is None or problems or (edition.dataset, edition.release) != (release.dataset.name, release.name):
         raise dg.Failure(
             f"{release.schema} is not published: {present} holds something else than a signed edition of this release "
@@ -348,7 +332,7 @@ def _require_signed(context: ReleaseContext[Any], folder: Path, key: Ed25519Publ
     Raises:
         dagster.Failure: if there is one; somebody may have planted it.
     """
-    _, problems = verify(folder, key)
+    _, problems = signature.verify(folder, key)
     if problems:
         raise dg.Failure(
             f"{context.release.schema} is not published: among its earlier editions is something else than signed "
@@ -381,18 +365,15 @@ def certify(
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger", allow_retries=False)
     if withdrawn := reading.find_withdrawal(draw.draw_id):
         raise _refusal(context, [f"the draw was withdrawn meanwhile, in ledger entry {withdrawn.sequence}"])
-    if problems := find_cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, reading):
+    if problems := find_cap_problems(dataset, reading):
         raise _refusal(context, problems)
-    draws = reading.settled_draws(dataset.name, release.name)
+    draws = settled_draws(reading.require_intact(), dataset.name, release.name)
     withdrawals = {other.draw_id: other.sequence for other in reading.entries if other.kind == WITHDRAW}
     charges = [other for other in of_population(reading.entries, dataset.population) if other.kind == RESERVE]
-    last_charge = charges[-1].sequence
     return Certificate(
         publisher=release.publisher,
-        dataset=record.Dataset(
-            name=dataset.name, title=dataset.title, description=dataset.description, synthetic=dataset.synthetic
-        ),
-        release=record.Release(name=release.name, title=release.title, description=release.description),
+        dataset=record.Dataset.model_validate(dataset, from_attributes=True),
+        release=record.Release.model_validate(release, from_attributes=True),
         statement=replace(
             context.method.statement(draw, settled.output_version or ""), errors=context.method.errors(session)
         ),
@@ -403,11 +384,11 @@ def certify(
             entry.hash,
             datetime.fromisoformat(entry.recorded_at),
             reading.compose(dataset.population, dataset.cap, through=entry.sequence),
-            last_charge,
-            reading.compose(dataset.population, dataset.cap, through=last_charge),
+            charges[-1].sequence,
+            reading.compose(dataset.population, dataset.cap),
             dataset.cap,
             dataset.population,
-            reading.count_infinite(dataset.population, through=last_charge),
+            reading.count_infinite(dataset.population),
         ),
         edition=[other.draw_id for other in draws].index(draw.draw_id) + 1,
         editions=tuple(
@@ -423,16 +404,5 @@ def certify(
         code_versions={"stirred": version("stirred"), "duckdb": duckdb.__version__},
         checks=passed,
         products=files,
-        signing_key=fingerprint(public_key(context.custody)),
+        signing_key=signature.fingerprint(signature.public_key(context.custody)),
     )
-
-
-def _description(release: Release) -> str:
-    return f"""{release.description}
-
-The files are written to `{release.dataset.name}/{release.name}` in the folder of publications, all or none: each
-product as CSV and Parquet, a data dictionary (`datapackage.json`), the certificate as JSON and HTML, `SHA256SUMS`, and
-its signature. `stirred verify` checks them with the public key alone.
-Before any file is written, every gate is evaluated again. If one fails, nothing is published, and an earlier
-publication stays in place. Materializing again gives the same bytes, unless the records, the declaration, the code, or
-the charges to the population have changed."""

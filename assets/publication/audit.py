@@ -18,6 +18,7 @@ from assets.charge.drawing import ReplayError, UnchargedDrawError
 from assets.confidentiality import Nodes
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_unlike_tables
+from assets.ledger.comparison import list_charges
 from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
 from assets.publication.placement import publications
@@ -27,13 +28,11 @@ from assets.release.gate import ReleaseContext
 from assets.release.method import Method
 from assets.release.seal import SealError
 from mechanisms.accounting.losses import format_loss
-from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry, settled_draws
+from resources.chain import SETTLE, WITHDRAW, Entry, settled_draws
 from resources.custody import CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
 from resources.warehouse import WarehouseError
-
-PLACES = 4
 
 _SAFE = (
     CustodyError,
@@ -73,56 +72,18 @@ class Finding:
     details: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class DrawRecord:
-    """A charged draw, as the ledger has it.
-
-    Attributes:
-        release: the dataset and the release.
-        edition: the number of its edition; None if it was never settled.
-        entry: the number of the ledger entry that charged it.
-        unit: whose change the loss is for.
-        recorded_at: when the entry was written, in UTC.
-        state: "charged, not drawn", "drawn" or "withdrawn", with the number of the entry that says so.
-        replay: what the audit did to repeat the draw.
-    """
-
-    release: str
-    edition: int | None
-    entry: int
-    charged: str
-    unit: str
-    population: str
-    recorded_at: str
-    authorized_by: str
-    state: str
-    replay: str
-
-
 def audit(
     methods: Sequence[Method[Any, Any, Any]], nodes: Nodes, ledger: Ledger, published: Path, made_at: str
 ) -> dict[str, Any]:
     """Audit the ledger, every release and every publication. Nothing is charged, and no table is changed.
-
-    Args:
-        methods: the declared releases that are charged.
-        nodes: the asset graph of the deployment.
-        made_at: the time of the audit, as the report shows it.
 
     Returns:
         The record of the report, plain values for JSON. Its "verdict" is the worst of all findings.
     """
     reading = ledger.read()
     problems, entries = reading.problems, reading.entries
-    findings = [
-        Finding(
-            "The ledger",
-            "ledger_intact",
-            "No entry was edited, removed, added or reordered, and the ledger ends where its seal in the custody says.",
-            Verdict.FAILS if problems else Verdict.HOLDS,
-            tuple(problems),
-        )
-    ]
+    words = "No entry was edited, removed, added or reordered, and the ledger ends where its seal in the custody says."
+    findings = [_judge("The ledger", "ledger_intact", words, problems)]
     replays: dict[str, str] = {}
     for method in methods:
         findings += _audit_release(method, nodes, ledger, entries, replays)
@@ -130,7 +91,7 @@ def audit(
         findings.append(_audit_pages(ledger, entries, {method.release.dataset.population for method in methods}))
     findings += _audit_publications(ledger, published, None if problems else entries)
     findings.append(_audit_keys(ledger, entries))
-    draws = list(_draws(entries, replays))
+    draws = _list_draws(entries, replays)
     findings.append(_summarize_replays(draws))
     counted = Counter(finding.verdict for finding in findings)
     worst = next(verdict for verdict in (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS) if counted[verdict])
@@ -145,7 +106,7 @@ def audit(
         "ledger": {"entries": len(entries), "head": entries[-1].hash if entries else ""},
         "public_key": key,
         "findings": [asdict(finding) | {"details": list(finding.details)} for finding in findings],
-        "draws": [asdict(draw) for draw in draws],
+        "draws": draws,
     }
 
 
@@ -157,6 +118,12 @@ def write_report(record: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
     written[0].write_text(text)
     written[1].write_text(page("audit.html").render(record))
     return written
+
+
+def _judge(subject: str, name: str, claim: str, problems: Sequence[str], unknown: Sequence[str] = ()) -> Finding:
+    """A finding that fails because of problems, and is open because of what is unknown."""
+    verdict = Verdict.FAILS if problems else Verdict.OPEN if unknown else Verdict.HOLDS
+    return Finding(subject, name, claim, verdict, (*problems, *unknown))
 
 
 def _audit_release(
@@ -173,28 +140,25 @@ def _audit_release(
     gone = {entry.draw_id for entry in own if entry.kind == WITHDRAW}
     if not any(entry.kind == SETTLE and entry.draw_id not in gone for entry in own):
         remark = "It was withdrawn." if gone else "Nothing was drawn for it yet."
-        return [Finding(subject, "made", "The release has been made.", Verdict.OPEN, (remark,))]
+        return [_judge(subject, "made", "The release has been made.", (), [remark])]
     context = ReleaseContext(method, ledger.warehouse, ledger.custody, ledger, nodes)
     findings = []
     for gate in all_gates(method):
         # Each reads the ledger after the tables, as they are by then.
         details = _problems(gate.problems, replace(context))
-        verdict = Verdict.FAILS if details else Verdict.HOLDS
-        findings.append(Finding(subject, gate.name, gate.words, verdict, tuple(details)))
+        findings.append(_judge(subject, gate.name, gate.words, details))
         if gate.name == "replay" and (draw_id := _current_draw_id(context)):
             replays[draw_id] = "repeated, with the same output" if not details else "repeating it failed"
     return findings
 
 
 def _audit_pages(ledger: Ledger, entries: Sequence[Entry], populations: Iterable[str]) -> Finding:
-    """Whether the tables that show the ledger show what it holds."""
     words = "The tables of the ledger and of its compositions show what the ledger holds."
     try:
         altered, lagging = find_unlike_tables(ledger.warehouse, entries, sorted(populations))
     except _SAFE as error:
         altered, lagging = [str(error)], []
-    verdict = Verdict.FAILS if altered else Verdict.OPEN if lagging else Verdict.HOLDS
-    return Finding("The ledger", "shown_as_charged", words, verdict, (*altered, *lagging))
+    return _judge("The ledger", "shown_as_charged", words, altered, lagging)
 
 
 def _current_draw_id(context: ReleaseContext[Any]) -> str | None:
@@ -242,22 +206,24 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
         drawn = [] if entries is None else settled_draws(entries, dataset, release)
         if current and drawn and current.edition != len(drawn):
             remark = f"The current edition is {current.edition}, and the ledger's last draw is number {len(drawn)}."
-            findings.append(Finding(subject, "latest", "The last draw is the one published.", Verdict.OPEN, (remark,)))
+            findings.append(_judge(subject, "latest", "The last draw is the one published.", (), [remark]))
     for dataset, release in dict.fromkeys((entry.dataset, entry.release) for entry in entries or ()):
-        due = {draw.edition for draw in _draws(entries or (), {}) if draw.release == f"{dataset}/{release}"}
+        charges = [charge for charge in list_charges(entries or ()) if charge.entry.dataset == dataset]
+        due = {charge.edition for charge in charges if charge.entry.release == release}
         missing = sorted({number for number in due if number} - published_editions.get((dataset, release), set()))
         if missing:
             remark = f"No verified folder holds edition {', '.join(map(str, missing))}: removed, or never published."
             words = "Every draw has been published, and its edition is there."
-            findings.append(Finding(f"{dataset}/{release}", "editions", words, Verdict.OPEN, (remark,)))
+            findings.append(_judge(f"{dataset}/{release}", "editions", words, (), [remark]))
     return findings
 
 
 def _audit_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:
     """Whether the keys of all escrowed draws are those that were committed to, also of draws that are not repeated."""
     problems, unknown = [], []
-    for entry in entries:
-        if entry.kind != RESERVE or _is_ephemeral(entry):
+    for charge in list_charges(entries):
+        entry = charge.entry
+        if charge.custody == CustodyMode.EPHEMERAL:
             continue
         words = f"Entry {entry.sequence}, {entry.dataset}/{entry.release}: "
         if not entry.parse_details().draw:
@@ -268,53 +234,42 @@ def _audit_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:
         except CustodyError:
             problems.append(f"{words}the key in custody is missing, or is not the one that its charge committed to.")
     words = "The keys of all escrowed draws are those that their charges committed to."
-    verdict = Verdict.FAILS if problems else Verdict.OPEN if unknown else Verdict.HOLDS
-    return Finding("The draws", "keys", words, verdict, (*problems, *unknown))
+    return _judge("The draws", "keys", words, problems, unknown)
 
 
-def _is_ephemeral(entry: Entry) -> bool:
-    return bool(entry.parse_details().draw.get("parameters", {}).get("custody") == CustodyMode.EPHEMERAL)
-
-
-def _summarize_replays(draws: Sequence[DrawRecord]) -> Finding:
-    """Whether every draw that can be repeated was repeated."""
-    drawn = [draw for draw in draws if draw.state == "drawn"]
-    left = [f"Entry {draw.entry}, {draw.release}: {draw.replay}." for draw in drawn if draw.replay.startswith("not")]
+def _summarize_replays(draws: Sequence[Mapping[str, Any]]) -> Finding:
+    drawn = [draw for draw in draws if draw["state"] == "drawn" and draw["replay"].startswith("not")]
+    left = [f"Entry {draw['entry']}, {draw['release']}: {draw['replay']}." for draw in drawn]
     words = "Every draw whose key is in custody was repeated from the current records."
-    return Finding("The draws", "repeated", words, Verdict.OPEN if left else Verdict.HOLDS, tuple(left))
+    return _judge("The draws", "repeated", words, (), left)
 
 
-def _draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> Iterable[DrawRecord]:
-    settled = [entry for entry in entries if entry.kind == SETTLE]
-    withdrawn = {entry.draw_id: entry.sequence for entry in entries if entry.kind == WITHDRAW}
-    number: dict[str, int] = {}
-    for entry in settled:
-        same = [other for other in settled if (other.dataset, other.release) == (entry.dataset, entry.release)]
-        number[entry.draw_id] = same.index(entry) + 1
-    for entry in entries:
-        if entry.kind != RESERVE:
-            continue
-        specification, known, draw_id = entry.parse_specification(), entry.parse_details(), entry.draw_id
-        state = "drawn" if draw_id in number else "charged, not drawn"
-        if draw_id in withdrawn:
-            state = f"withdrawn in entry {withdrawn[draw_id]}"
-        yield DrawRecord(
-            release=f"{entry.dataset}/{entry.release}",
-            edition=number.get(draw_id),
-            entry=entry.sequence,
-            charged=format_loss(specification.loss, PLACES),
-            unit=specification.flavor.unit,
-            population=known.population,
-            recorded_at=entry.recorded_at.replace("T", " ").removesuffix("+00:00"),
-            authorized_by=known.authorization.get("by", "not recorded"),
-            state=state,
-            replay=replays.get(draw_id, _why_not(entry, state)),
+def _list_draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The charged draws, as the ledger has them, and what the audit did to repeat each (`replays`, by draw id)."""
+    draws = []
+    for charge in list_charges(entries):
+        entry, specification = charge.entry, charge.specification
+        state = "drawn" if charge.settled else "charged, not drawn"
+        if charge.withdrawn:
+            state = f"withdrawn in entry {charge.withdrawn.sequence}"
+        if state != "drawn":
+            why_not = "not repeated: there is no output"
+        elif charge.custody == CustodyMode.EPHEMERAL:
+            why_not = "cannot be repeated: its key was destroyed, as declared"
+        else:
+            why_not = "not repeated: its records or its declaration are no longer the current ones"
+        draws.append(
+            {
+                "release": f"{entry.dataset}/{entry.release}",
+                "edition": charge.edition,
+                "entry": entry.sequence,
+                "charged": format_loss(specification.loss),
+                "unit": specification.flavor.unit,
+                "population": entry.parse_details().population,
+                "recorded_at": entry.recorded_at.replace("T", " ").removesuffix("+00:00"),
+                "authorized_by": charge.authorized_by,
+                "state": state,
+                "replay": replays.get(entry.draw_id, why_not),
+            }
         )
-
-
-def _why_not(entry: Entry, state: str) -> str:
-    if state != "drawn":
-        return "not repeated: there is no output"
-    if _is_ephemeral(entry):
-        return "cannot be repeated: its key was destroyed, as declared"
-    return "not repeated: its records or its declaration are no longer the current ones"
+    return draws

@@ -19,13 +19,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup, escape
 
 from assets.publication import record
 from assets.publication.package import DataFile
-from assets.publication.record import PROSE, SCHEMA, Check, Delta, Edition, LedgerReference, Randomness, Record
-from assets.release.publisher import Publisher
+from assets.publication.record import PROSE, Check, Delta, Edition, LedgerReference, Randomness, Record
+from assets.release.prose import load_template
+from assets.release.release import Publisher
 from assets.release.statement import Statement
 from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import (
@@ -96,22 +97,13 @@ class Certificate:
 
     def as_record(self) -> dict[str, Any]:
         """The record as plain values for JSON: rounded numbers as numbers, and exact ones beside them as text."""
-        return self._record().model_dump(mode="json", by_alias=True)
-
-    def _record(self) -> Record:
         statement, charged = self.statement, self.specification.flavor
         shown = replace(self.specification, flavor=statement.flavor or charged)
-        return Record(
+        record_ = Record(
             publisher=self._publisher(),
             dataset=self.dataset,
             release=self.release,
-            mechanism=record.Mechanism(
-                name=statement.mechanism,
-                version=statement.mechanism_version,
-                method=statement.method,
-                parameters=statement.parameters,
-                papers=statement.papers,
-            ),
+            mechanism=record.Mechanism.model_validate(statement, from_attributes=True),
             specification=building_blocks(shown),
             invariants=record.Invariants(
                 held_fixed=shown.flavor.multiverse,
@@ -134,16 +126,14 @@ class Certificate:
             products=self.products,
             signature=record.Signature(public_key=self.signing_key),
         )
+        return record_.model_dump(mode="json", by_alias=True)
 
     def _publisher(self) -> record.Publisher:
         """Who publishes, when, and how to cite it. The date is that of the charge, which never changes."""
         publisher, charged = self.publisher, self.ledger.recorded_at.astimezone(UTC).date()
         citation = f"{publisher.authority} ({charged.year}): {self.release.title}. Edition {self.edition}."
         return record.Publisher(
-            authority=publisher.authority,
-            contact=publisher.contact,
-            license=publisher.license,
-            license_url=publisher.license_url,
+            **publisher.model_dump(),
             date=charged,
             citation=publisher.authority and f"{citation} Draw {self.randomness.draw_id[:12]}.",
         )
@@ -219,7 +209,8 @@ def guarantee(specification: Specification, statement: Statement) -> record.Guar
     else:
         epsilon = group
     factor = bound_exponential(epsilon.rational, _DIGITS) * epsilon.argument
-    values = {"fewest": fewest, "factor": factor_text(factor), "chance": delta and _chance(delta)}
+    chance = delta and (f"1 in {delta.denominator:,}" if delta.numerator == 1 else format_decimal_above(delta))
+    values = {"fewest": fewest, "factor": factor_text(factor), "chance": chance}
     return record.Guarantee(
         sentence=_write("guarantee", specification, **values),
         number=_write("guarantee, number", specification, **values, delta=delta, implied=implied),
@@ -230,13 +221,8 @@ def guarantee(specification: Specification, statement: Statement) -> record.Guar
 
 
 def _float_above(number: Fraction) -> float:
-    """The least floating-point number that is not less than a number."""
     value = float(number)
     return math.nextafter(value, math.inf) if Fraction(value) < number else value
-
-
-def _chance(delta: Fraction) -> str:
-    return f"1 in {delta.denominator:,}" if delta.numerator == 1 else format_decimal_above(delta)
 
 
 def factor_text(factor: Fraction) -> str:
@@ -253,12 +239,10 @@ def factor_text(factor: Fraction) -> str:
 
 
 def to_json(certificate: Certificate) -> bytes:
-    """The record as JSON in UTF-8, with sorted keys."""
     return (json.dumps(certificate.as_record(), ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
 
 
 def to_html(certificate: Certificate) -> bytes:
-    """The record as a self-contained HTML page in UTF-8, for screen and print."""
     return page("certificate.html").render(certificate.as_record()).encode()
 
 
@@ -295,17 +279,11 @@ def _breakable(name: str) -> Markup:
 @cache
 def page(name: str) -> Template:
     """The template of a page in this folder, whose values are escaped."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).resolve().parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+    return load_template(
+        Path(__file__).with_name(name),
+        escape=True,
+        shown=_shown,
+        places=_places,
+        above=lambda exact: format_decimal_above(Fraction(exact)),
+        breakable=_breakable,
     )
-    environment.filters["shown"] = _shown
-    environment.filters["places"] = _places
-    environment.filters["above"] = lambda exact: format_decimal_above(Fraction(exact))
-    environment.filters["breakable"] = _breakable
-    environment.globals["schema"] = SCHEMA
-    return environment.get_template(name)

@@ -1,8 +1,8 @@
-"""The data files of a publication, and the data dictionary that describes them.
+"""The data files of a publication, the data dictionary that describes them, and the lines that read them.
 
-This module writes CSV, Parquet and `datapackage.json` (Frictionless Data Package). The same tables always give the same
-bytes. `reading` writes the lines that read the files. `signature` lists and signs them, `placement` moves them into
-place, and `certificate` states the guarantee.
+This module writes CSV, Parquet, `datapackage.json` (Frictionless Data Package) and `README.txt`. The same tables always
+give the same bytes. `signature` lists and signs the files, `placement` moves them into place, and `certificate` states
+the guarantee.
 """
 
 import json
@@ -10,9 +10,9 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from textwrap import fill
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +20,19 @@ import pyarrow.parquet as pq
 from pydantic import Field
 from pydantic.dataclasses import dataclass as recorded
 
-from assets.publication.signature import file_sha256
+from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, SIGNATURE, file_sha256
+from assets.release.prose import load_template
 from assets.release.published import CONFIDENCE, FIELD_TYPES, LIST, PublishedColumn, PublishedTable
-from assets.release.publisher import Publisher
-from assets.release.statement import DESCRIBED, Sha256
+from assets.release.release import Release
+from assets.release.statement import RECORDED, Sha256
 from resources.statements import SQL, quote_literal
 from resources.warehouse import Session
 
 _GROUPS = SQL("publication/groups", "SELECT DISTINCT {{ columns | ids }} FROM {{ table }} ORDER BY ALL")
 _NO_ROWS = SQL("publication/no_rows", "SELECT {{ columns | ids }} FROM {{ table }} LIMIT 0")
+
+README = "README.txt"
+_README_WIDTH = 100
 
 _PARQUET = "application/vnd.apache.parquet"
 
@@ -39,28 +43,24 @@ _ROWS_READ = 2048
 """The number of rows of a table with lists that are read at a time."""
 
 
-@recorded(frozen=True, config=DESCRIBED)
+@recorded(frozen=True, config=RECORDED)
 class DataFile:
     """A written data file."""
 
-    product: Annotated[str, Field(serialization_alias="name")]
-    """The name of the published table."""
-    title: str
-    """The title of the published table."""
-    path: str
-    """The name of the file."""
-    format: Annotated[str, Field(exclude=True)]
-    """`csv` or `parquet`."""
-    rows: Annotated[int, Field(ge=0)]
-    """The number of rows, without the header."""
-    bytes: Annotated[int, Field(ge=0)]
-    """The size of the file."""
-    sha256: Sha256
-    """The SHA-256 of the file."""
-    missing: Annotated[str | None, Field(exclude=True)]
-    """The text that stands for a missing value; None if the format has nulls."""
-    interval: str = ""
-    """By which method the 90% intervals of its estimates are made; empty if it has no errors."""
+    product: str = Field(serialization_alias="name", description="The name of the published table.")
+    title: str = Field(description="The title of the published table.")
+    path: str = Field(description="The name of the file.")
+    format: str = Field(exclude=True, description="`csv` or `parquet`.")
+    rows: int = Field(ge=0, description="The number of rows, without the header.")
+    bytes: int = Field(ge=0, description="The size of the file.")
+    sha256: Sha256 = Field(description="The SHA-256 of the file.")
+    missing: str | None = Field(
+        exclude=True, description="The text that stands for a missing value; None if the format has nulls."
+    )
+    interval: str = Field(
+        default="",
+        description="By which method the 90% intervals of its estimates are made; empty if it has no errors.",
+    )
 
 
 def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedTable]) -> tuple[DataFile, ...]:
@@ -83,35 +83,24 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
         if published.has_lists:
             files.append(_write_lists(session, folder, published, rows))
         else:
-            files.append(_write_csv(session, folder, published, rows))
-            files.append(_write_parquet(session, folder, published, rows))
+            files.append(_write_file(session, folder, published, rows, _missing_marker(session, published)))
+            files.append(_write_file(session, folder, published, rows, None))
     return tuple(files)
 
 
-def _write_csv(session: Session, folder: Path, published: PublishedTable, rows: int) -> DataFile:
-    path, missing = folder / f"{published.name}.csv", _missing_marker(session, published)
+def _write_file(session: Session, folder: Path, published: PublishedTable, rows: int, missing: str | None) -> DataFile:
+    """Write a table as CSV, with a text for missing values, or else as Parquet."""
+    path = folder / f"{published.name}.{'parquet' if missing is None else 'csv'}"
     session.run(
-        "publication/write_csv",
+        "publication/write",
         table=published.table,
         columns=[column.name for column in published.columns],
-        order=_order(published),
+        order=[(column.name, column.total) for column in published.columns],
         path=quote_literal(path),
-        missing=quote_literal(missing),
+        missing=None if missing is None else quote_literal(missing),
         delimiter=quote_literal(published.delimiter),
     )
     return _data_file(published, path, rows, missing)
-
-
-def _write_parquet(session: Session, folder: Path, published: PublishedTable, rows: int) -> DataFile:
-    path = folder / f"{published.name}.parquet"
-    session.run(
-        "publication/write_parquet",
-        table=published.table,
-        columns=[column.name for column in published.columns],
-        order=_order(published),
-        path=quote_literal(path),
-    )
-    return _data_file(published, path, rows, None)
 
 
 def _write_lists(session: Session, folder: Path, published: PublishedTable, rows: int) -> DataFile:
@@ -156,7 +145,6 @@ def _write_lists(session: Session, folder: Path, published: PublishedTable, rows
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], lists: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of batches, put together to row groups."""
     group: list[pa.RecordBatch] = []
     rows = integers = 0
     for batch in batches:
@@ -183,30 +171,8 @@ def _writer(path: Path, schema: pa.Schema, lists: Sequence[str]) -> pq.ParquetWr
     )
 
 
-def _order(published: PublishedTable) -> list[tuple[str, str]]:
-    """All columns, by which rows are ordered, each with the column that marks totals over it, or ""."""
-    return [(column.name, column.total) for column in published.columns]
-
-
-@dataclass(frozen=True)
-class Source:
-    """What a package is made from and by whom, as its certificate states it.
-
-    Attributes:
-        dataset: the title of the dataset.
-        description: where its records come from.
-        created: when the edition was charged, ISO 8601 in UTC, which never changes for an edition.
-    """
-
-    dataset: str
-    description: str
-    publisher: Publisher
-    edition: int
-    created: str
-
-
 def data_package(
-    name: str, title: str, description: str, tables: Sequence[PublishedTable], files: Sequence[DataFile], source: Source
+    release: Release, tables: Sequence[PublishedTable], files: Sequence[DataFile], edition: int, created: str
 ) -> bytes:
     """The text of `datapackage.json`: for each file, its content, columns, types, values and hash.
 
@@ -214,11 +180,10 @@ def data_package(
     in version 2.
 
     Args:
-        name: lowercase letters, digits, `.`, `_`, `-` and `/`.
-        description: what readers should know about the package.
         files: the result of `write_data_files` for these tables.
+        created: when the edition was charged, ISO 8601 in UTC, which never changes for an edition.
     """
-    publisher = source.publisher
+    dataset, publisher = release.dataset, release.publisher
     license_ = {"name": publisher.license, "path": publisher.license_url}
     contributor = {"title": publisher.authority, "role": "publisher"}
     if publisher.contact and publisher.contact.startswith(("http://", "https://")):
@@ -228,13 +193,13 @@ def data_package(
     by_name = {published.name: published for published in tables}
     package = {
         "profile": "data-package",
-        "name": name,
-        "title": title,
-        "description": description,
-        "version": f"{source.edition}.0.0",
-        "created": source.created,
+        "name": f"{dataset.name}-{release.name}".replace("_", "-"),
+        "title": release.title,
+        "description": release.description,
+        "version": f"{edition}.0.0",
+        "created": created,
         **({"licenses": [{key: value for key, value in license_.items() if value}]} if any(license_.values()) else {}),
-        "sources": [{"title": source.dataset, **({"description": source.description} if source.description else {})}],
+        "sources": [{"title": dataset.title, **({"description": dataset.description} if dataset.description else {})}],
         **({"contributors": [contributor]} if publisher.authority else {}),
         "resources": [_resource(by_name[file.product], file) for file in files],
     }
@@ -332,3 +297,42 @@ def _field(column: PublishedColumn) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, int | str) else str(value)
+
+
+def readme(release: Release, tables: Sequence[PublishedTable], files: Sequence[DataFile]) -> bytes:
+    """The text of `README.txt`: what the files are, and lines that read them and keep codes as text.
+
+    Codes such as `01` are text. Programs that guess types read them as numbers and lose the zero, and some read the
+    code `NA` as missing. The lines state the type of every text column, and which text marks a missing value.
+    """
+    template = load_template(
+        Path(__file__).with_name("readme.txt"),
+        escape=False,
+        filled=lambda text: fill(text, _README_WIDTH),
+        python=repr,
+        sql=quote_literal,
+        r=lambda text: "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'",
+        r_name=lambda name: "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`",
+    )
+    text = template.render(
+        title=release.title,
+        description=release.description,
+        readable=list(_readable(tables, files)),
+        checksums=CHECKSUMS,
+        signature=SIGNATURE,
+        public_key=PUBLIC_KEY,
+    )
+    return text.encode()
+
+
+def _readable(
+    tables: Sequence[PublishedTable], files: Sequence[DataFile]
+) -> Iterator[tuple[PublishedTable, DataFile, list[str], dict[str, str]]]:
+    """Each table with its file to read, its text columns, and the types that pandas must be told."""
+    by_name = {table.name: table for table in tables}
+    for file in files:
+        table = by_name[file.product]
+        if file.format == "csv" or table.has_lists:
+            texts = [column.name for column in table.columns if column.type == "string"]
+            numbers = [column.name for column in table.columns if column.type == "integer" and not column.required]
+            yield table, file, texts, dict.fromkeys(texts, "str") | dict.fromkeys(numbers, "Int64")

@@ -1,4 +1,4 @@
-"""The atomic placement of a publication's folder.
+"""The atomic placement of a publication's folder, and the page that lists all publications.
 
 Earlier editions of a publication are in its folder, under `editions/`, and are placed together with it. Their files are
 linked, not copied: they are never written again.
@@ -19,6 +19,7 @@ to a key, whose content would be published or whose mode would be opened.
 import fcntl
 import filecmp
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -26,7 +27,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from assets.publication.signature import EDITIONS
+from assets.release.prose import load_template
 from resources.keyfiles import flush_file, flush_folder
+
+LISTING = "index.html"
+_OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
+"""What the names of a dataset and a release are made of."""
 
 
 @contextmanager
@@ -66,7 +72,8 @@ def place_folder(
                 _keep_editions(target, arriving, kept_as)
                 verify(arriving)
                 _open_to_all(arriving)
-                _flush(arriving)
+                for path in (*arriving.rglob("*"), arriving):
+                    (flush_folder if path.is_dir() else flush_file)(path)
                 _replace(arriving, target)
         finally:
             _recover(target)
@@ -112,6 +119,18 @@ def publications(published: Path) -> list[tuple[str, str]]:
     folders = sorted(path for path in published.glob("*/*") if path.is_dir())
     names = [path.relative_to(published).parts for path in folders]
     return [(dataset, release) for dataset, release in names if not dataset.startswith(".") and release[0] != "."]
+
+
+def write_listing(published: Path) -> None:
+    """Write the page that lists all publications, with a link to each certificate.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    # Somebody else may have put a folder here, under a name that is no text at all.
+    paths = [path for path in map("/".join, publications(published)) if _OURS.fullmatch(path)]
+    page = load_template(Path(__file__).with_name("listing.html"), escape=True)
+    place_file(published / LISTING, page.render(paths=paths).encode())
 
 
 def copy_publications(published: Path, folder: Path) -> None:
@@ -196,7 +215,6 @@ def _open_to_all(folder: Path) -> None:
 
 
 def _require_plain(folder: Path) -> None:
-    """Refuse anything but files and folders."""
     _require_no_link(folder)
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is in the way: a publication is a folder")
@@ -284,13 +302,3 @@ def _files(folder: Path) -> list[Path]:
     """The files of a publication without those of earlier editions."""
     names = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
     return sorted(name for name in names if name.parts[0] != EDITIONS)
-
-
-def _flush(folder: Path) -> None:
-    """Flush a folder's files and directory entries to disk, before the old publication is replaced."""
-    for path in folder.rglob("*"):
-        if path.is_dir():
-            flush_folder(path)
-        else:
-            flush_file(path)
-    flush_folder(folder)

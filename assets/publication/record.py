@@ -18,7 +18,7 @@ from pydantic_core import core_schema
 from assets.publication.package import DataFile
 from assets.publication.signature import CHECKSUMS, SIGNATURE
 from assets.release.prose import Prose
-from assets.release.statement import DESCRIBED, RECORDED, Accuracy, DataVersion, Paper, Parameter, Sha256, Uri
+from assets.release.statement import RECORDED, Accuracy, DataVersion, Paper, Parameter, Sha256, Uri
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss
 from mechanisms.accounting.rounding import DECIMALS
@@ -129,8 +129,8 @@ class Release(Part):
 class Mechanism(Part):
     """How it is protected."""
 
-    name: str = Field(description="The mechanism.")
-    version: str = Field(description="Its version, which the draw id contains.")
+    name: str = Field(validation_alias="mechanism", description="The mechanism.")
+    version: str = Field(validation_alias="mechanism_version", description="Its version, which the draw id contains.")
     method: str = Field(description="What it does, for readers who know no statistics.")
     parameters: tuple[Parameter, ...]
     papers: tuple[Paper, ...]
@@ -228,18 +228,16 @@ class ChargedAmount(Amount):
     )
 
 
-@dataclass(frozen=True, config=DESCRIBED)
+@dataclass(frozen=True, config=RECORDED)
 class Randomness:
     """The randomness of the draw."""
 
-    custody: CustodyMode
-    """What happens to the draw's key after the draw."""
-    draw_id: Sha256
-    """The identifier of the draw."""
-    commitment: Sha256
-    """The SHA-256 of the draw's key."""
-    generator: str = "AES-256-CTR (OpenSSL)"
-    """The generator that expands the key into random words."""
+    custody: CustodyMode = Field(description="What happens to the draw's key after the draw.")
+    draw_id: Sha256 = Field(description="The identifier of the draw.")
+    commitment: Sha256 = Field(description="The SHA-256 of the draw's key.")
+    generator: str = Field(
+        default="AES-256-CTR (OpenSSL)", description="The generator that expands the key into random words."
+    )
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -248,28 +246,28 @@ class Randomness:
         return PROSE(self.custody.value)
 
 
-@dataclass(frozen=True, config=DESCRIBED)
+@dataclass(frozen=True, config=RECORDED)
 class LedgerReference:
     """The charge in the budget ledger."""
 
-    sequence: Count
-    """The number of the entry of the charge."""
-    entry_hash: Sha256
-    """Its hash, which the next entry contains."""
-    recorded_at: UtcTime
-    """When it was written, in UTC."""
-    total_after_this_charge: RecordedLoss
-    """The total of the finite charges to the population up to and including this entry."""
-    last_charge_at_publication: Count
-    """The number of the population's last charge at publication."""
-    total_at_publication: RecordedLoss
-    """The total of the finite charges to the population up to and including that charge."""
-    cap: RecordedLoss
-    """The cap of the population."""
-    population: str
-    """The population that is charged."""
-    infinite_charges: Annotated[int, Field(ge=0)] = 0
-    """How many of the population's charges are infinite then. No total counts them, and no cap bounds them."""
+    sequence: Count = Field(description="The number of the entry of the charge.")
+    entry_hash: Sha256 = Field(description="Its hash, which the next entry contains.")
+    recorded_at: UtcTime = Field(description="When it was written, in UTC.")
+    total_after_this_charge: RecordedLoss = Field(
+        description="The total of the finite charges to the population up to and including this entry."
+    )
+    last_charge_at_publication: Count = Field(description="The number of the population's last charge at publication.")
+    total_at_publication: RecordedLoss = Field(
+        description="The total of the finite charges to the population up to and including that charge."
+    )
+    cap: RecordedLoss = Field(description="The cap of the population.")
+    population: str = Field(description="The population that is charged.")
+    infinite_charges: int = Field(
+        default=0,
+        ge=0,
+        description="How many of the population's charges are infinite then. No total counts them, and no cap bounds "
+        "them.",
+    )
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -284,20 +282,15 @@ class LedgerReference:
         return float(remaining(self.total_at_publication, self.cap))
 
 
-@dataclass(frozen=True, config=DESCRIBED)
+@dataclass(frozen=True, config=RECORDED)
 class Edition:
     """A settled draw of the release."""
 
-    number: Count
-    """Its number, in the order of settlement."""
-    ledger_entry: Count
-    """The entry of its charge."""
-    charged: RecordedLoss
-    """The loss that was charged."""
-    recorded_at: UtcTime
-    """When that entry was written, in UTC."""
-    withdrawn: int | None = None
-    """The entry that withdrew it; null if it stands."""
+    number: Count = Field(description="Its number, in the order of settlement.")
+    ledger_entry: Count = Field(description="The entry of its charge.")
+    charged: RecordedLoss = Field(description="The loss that was charged.")
+    recorded_at: UtcTime = Field(description="When that entry was written, in UTC.")
+    withdrawn: int | None = Field(default=None, description="The entry that withdrew it; null if it stands.")
 
 
 class Editions(Part):
@@ -315,14 +308,12 @@ class DataVersions(Part):
     note: str = Field(default_factory=lambda: PROSE("versions"), description="What a version is.")
 
 
-@dataclass(frozen=True, config=DESCRIBED)
+@dataclass(frozen=True, config=RECORDED)
 class Check:
     """A blocking check that the release passed."""
 
-    name: str
-    """The check."""
-    description: str
-    """Its rule."""
+    name: str = Field(description="The check.")
+    description: str = Field(description="Its rule.")
 
 
 class Signature(Part):

@@ -67,13 +67,11 @@ def checksums(folder: Path) -> bytes:
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file's bytes, 64 hexadecimal digits."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
 
 
 def public_key(custody: "Custody") -> Ed25519PublicKey:
-    """The public key of a custody's signatures."""
     return _private_key(custody).public_key()
 
 

@@ -75,7 +75,8 @@ class Role(StrEnum):
 
 
 @contextmanager
-def _name_error(field: str) -> Iterator[None]:
+def name_error(field: str) -> Iterator[None]:
+    """A ValueError of the block begins with the name of the field."""
     try:
         yield
     except ValueError as error:
@@ -293,11 +294,11 @@ class Column(Part):
                 other; a declaration that was accepted does not raise it.
         """
         if self.bands is not None:
-            with _name_error("bands"):
+            with name_error("bands"):
                 ends = {name: self._type_all(name, (band.at_least, band.below)) for name, band in self.bands.items()}
                 return Bands.ordered({name: (start, end) for name, (start, end) in ends.items()})
         if self.merge is not None:
-            with _name_error("merge"):
+            with name_error("merge"):
                 codes = {name: self._type_all(name, codes) for name, codes in self.merge.items()}
                 return Merge(codes, self.everything_else)
         if self.top_coded or self.bottom_coded:
@@ -306,7 +307,7 @@ class Column(Part):
         return None
 
     def _type_all(self, name: str, given: Sequence[object]) -> tuple[Value | None, ...]:
-        with _name_error(name):
+        with name_error(name):
             return tuple(None if value is None else _typed(self.type, value) for value in given)
 
     def in_cef(self, name: str) -> "Column":

@@ -4,11 +4,10 @@ This module defines the typed declaration and the rules that it must satisfy ind
 `assets.cef.readers` reads the source, and `assets.cef.validation` checks its rows.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -21,7 +20,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.release.columns import RecordTable, Role
+from assets.release.columns import RecordTable, Role, name_error
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName
 from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
@@ -60,21 +59,16 @@ def _loss(value: object) -> Loss:
         case PureLoss() | ConcentratedLoss() | ApproximateLoss():
             return value
         case {"rho": rho, **others} if not others:
-            return ConcentratedLoss(_field("rho", positive_fraction, rho))
+            with name_error("rho"):
+                return ConcentratedLoss(positive_fraction(rho))
         case {"epsilon": epsilon, "delta": delta, **others} if not others:
-            return ApproximateLoss(
-                PureLoss(_field("epsilon", positive_fraction, epsilon)), _field("delta", exact_delta, delta)
-            )
+            with name_error("epsilon"):
+                pure = PureLoss(positive_fraction(epsilon))
+            with name_error("delta"):
+                return ApproximateLoss(pure, exact_delta(delta))
         case Mapping():
             raise ValueError("the cap is a number (ε), {rho: …} or {epsilon: …, delta: …}")
     return PureLoss(positive_fraction(value))
-
-
-def _field(name: str, convert: Callable[[object], Fraction], value: object) -> Fraction:
-    try:
-        return convert(value)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
 
 
 _NUMBER = {"type": ["number", "string"], "exclusiveMinimum": 0, "maximum": LARGEST_NUMBER, "pattern": FRACTION}
@@ -104,18 +98,11 @@ CEF_TABLES = ("units", "persons", "households")
 """The names of all tables that the CEF of a dataset can have. Only SafeTab's files have a table of households."""
 
 
-class Charging(StrEnum):
-    """Whether a new draw needs an authorization."""
+Charging = Literal["ask", "automatic"]
+"""Whether a new draw needs an authorization."""
 
-    ASK = "ask"
-    AUTOMATIC = "automatic"
-
-
-class UnboundedReleases(StrEnum):
-    """Whether releases without a finite loss (ε = ∞) may be charged."""
-
-    REFUSED = "refused"
-    ALLOWED = "allowed"
+UnboundedReleases = Literal["refused", "allowed"]
+"""Whether releases without a finite loss (ε = ∞) may be charged."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +135,6 @@ class Structure:
     rules: Mapping[str, Rule]
 
     def select_rules(self, columns: Collection[str]) -> dict[str, Rule]:
-        """The rules that apply to a dataset whose tables have these columns."""
         return {name: rule for name, rule in self.rules.items() if rule.needs is None or rule.needs in columns}
 
 
@@ -275,13 +261,11 @@ class DatasetDeclaration(Declaration):
 
     @property
     def asks(self) -> bool:
-        return not self.synthetic if self.charging is None else self.charging is Charging.ASK
+        return not self.synthetic if self.charging is None else self.charging == "ask"
 
     @property
     def allows_unbounded_releases(self) -> bool:
-        if self.unbounded_releases is None:
-            return self.synthetic
-        return self.unbounded_releases is UnboundedReleases.ALLOWED
+        return self.synthetic if self.unbounded_releases is None else self.unbounded_releases == "allowed"
 
     @property
     def tables(self) -> dict[str, RecordTable]:

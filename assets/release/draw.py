@@ -65,7 +65,6 @@ def is_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> bool:
 
 
 def version_table(release: Release, stage: str) -> Table:
-    """The public table with the keyed version of a confidential stage."""
     return release.public(f"{stage}_version")
 
 

@@ -3,13 +3,11 @@
 The gates of all releases are in `assets.gates.shared`. Those of one mechanism are in its package.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from assets.confidentiality import Nodes
@@ -57,18 +55,10 @@ class Verdicts:
             self._kept.add(basis)
 
 
-_runs: OrderedDict[str, Verdicts] = OrderedDict()
-_lock = Lock()
-
-
+@lru_cache(_RUNS_KEPT)
 def find_verdicts(run_id: str) -> Verdicts:
     """The verdicts of a run in this process. Those of the last few runs are kept."""
-    with _lock:
-        verdicts = _runs.setdefault(run_id, Verdicts(in_a_run=True))
-        _runs.move_to_end(run_id)
-        while len(_runs) > _RUNS_KEPT:
-            _runs.popitem(last=False)
-        return verdicts
+    return Verdicts(in_a_run=True)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,6 @@ N = TypeVar("N", bound=str)
 
 
 def find_repeated(names: Sequence[str]) -> list[str]:
-    """The names that occur more than once, in order."""
     return sorted({name for name in names if names.count(name) > 1})
 
 

@@ -5,11 +5,13 @@ space, so that sentences may be wrapped anywhere; an empty line separates paragr
 escapes these texts, is `certificate.html` in `assets.publication`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import DictLoader, Environment, FileSystemLoader, StrictUndefined, Template
+
+from assets.conventions import join_names
 
 _HEADING = "## "
 
@@ -22,35 +24,38 @@ class Prose:
     """
 
     def __init__(self, path: str | Path) -> None:
-        environment = Environment(undefined=StrictUndefined)
-        environment.filters |= {
-            "conjoin": conjoin,
-            "general": lambda number: f"{float(number):g}",
-            "sentence": start_sentence,
-            "thousands": "{:,}".format,
-        }
         _, *sections = f"\n{Path(path).with_suffix('.md').read_text('utf-8')}".split(f"\n{_HEADING}")
-        self._texts = {}
+        texts = {}
         for heading, _, text in (section.partition("\n") for section in sections):
             paragraphs = (" ".join(paragraph.split("\n")) for paragraph in text.strip().split("\n\n"))
-            self._texts[heading.strip()] = environment.from_string("\n\n".join(paragraphs))
+            texts[heading.strip()] = "\n\n".join(paragraphs)
+        self._environment = Environment(loader=DictLoader(texts), undefined=StrictUndefined)
+        self._environment.filters |= {
+            "conjoin": join_names,
+            "general": lambda number: f"{float(number):g}",
+            "sentence": lambda text: f"{text[:1].upper()}{text[1:]}",
+            "thousands": "{:,}".format,
+        }
 
     def __call__(self, heading: str, **values: Any) -> str:
         """The text below a heading, with values filled in.
 
         Raises:
-            KeyError: if there is no such heading.
+            jinja2.TemplateNotFound: if there is no such heading.
             jinja2.UndefinedError: if the text needs a value that is not given.
         """
-        return self._texts[heading].render(values)
+        return self._environment.get_template(heading).render(values)
 
 
-def conjoin(words: Sequence[str]) -> str:
-    """Words as in a sentence: `a`, `a and b`, `a, b and c`."""
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def start_sentence(text: str) -> str:
-    """A text at the beginning of a sentence."""
-    return f"{text[:1].upper()}{text[1:]}"
+def load_template(path: Path, *, escape: bool, **filters: Callable[..., object]) -> Template:
+    """The template of a file whose lines are kept, such as a page, in which values are escaped."""
+    environment = Environment(
+        loader=FileSystemLoader(path.parent),
+        autoescape=escape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= filters
+    return environment.get_template(path.name)

@@ -82,7 +82,6 @@ class Bands:
         return _join_meanings(self.meanings)
 
     def record(self) -> dict[str, Any]:
-        """The recode as plain values that are equal if and only if it means the same."""
         return {
             "bands": [[label, *map(_text, ends)] for label, ends in zip(self.labels, self.ends, strict=True)],
         }
@@ -127,7 +126,6 @@ class Merge:
         return _join_meanings(self.meanings)
 
     def record(self) -> dict[str, Any]:
-        """The recode as plain values that are equal if and only if it means the same."""
         return {
             "merge": {category: sorted(map(str, codes)) for category, codes in self.categories.items()},
             "everything_else": self.everything_else,
@@ -148,18 +146,16 @@ class Coding:
 
     @property
     def in_words(self) -> str:
-        parts = [
-            *([f"{self.bottom} stands for {_in_words(None, self.bottom, True)}"] if self.bottom is not None else []),
-            *([f"{self.top} stands for {_in_words(self.top, None)}"] if self.top is not None else []),
-        ]
-        return "; ".join(parts)
+        bottom = "" if self.bottom is None else f"{self.bottom} stands for {_in_words(None, self.bottom, True)}"
+        top = "" if self.top is None else f"{self.top} stands for {_in_words(self.top, None)}"
+        return "; ".join(filter(None, (bottom, top)))
 
     def record(self) -> dict[str, Any]:
-        """The recode as plain values that are equal if and only if it means the same."""
         return {"bottom_coded": _text(self.bottom), "top_coded": _text(self.top)}
 
 
 Recode = Bands | Merge | Coding
+"""Its `record` has plain values that are equal if and only if two recodes mean the same."""
 
 
 def _text(value: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""A release as one value: its declaration, its dataset, its design, and the names of its tables and assets.
+"""A release as one value: its declaration, dataset, design and publisher, and the names of its tables and assets.
 
 The package of each mechanism adds its fields in `declaration`, where the design follows from them, and in `release` the
 rules that a release must satisfy before anything runs.
@@ -7,17 +7,16 @@ rules that a release must satisfy before anything runs.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Annotated, Any, NoReturn, Self
 
 import dagster as dg
-from pydantic import Field, field_validator
+from pydantic import Field, StringConstraints, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.contents import with_recodes
 from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.declaration import Declaration, describe_field
 from assets.release.names import ReleaseName
-from assets.release.publisher import UNDECLARED, Publisher
 from mechanisms.accounting.specification import Specification
 from mechanisms.refusal import RefusedError
 from resources.custody import Custody, CustodyMode
@@ -77,6 +76,38 @@ class ReleaseDeclaration(Declaration):
             ValueError: if the declaration contradicts itself or the dataset. The message names the field and the rule.
         """
         raise NotImplementedError
+
+
+_Line = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"^[^\n\r\t]*$")]
+"""A text on one line."""
+
+_Url = Annotated[str, StringConstraints(max_length=1000, pattern=r"^https?://[^\s]+$")]
+
+
+class Publisher(Declaration):
+    """Who publishes the releases of a deployment, for certificates and data dictionaries.
+
+    Nothing else depends on it. What is not declared, certificates call not declared.
+    """
+
+    declares = "publisher"
+
+    authority: _Line | SkipJsonSchema[None] = Field(None, description="The office that publishes, by its full name.")
+    contact: _Line | SkipJsonSchema[None] = Field(
+        None, description="How readers reach it: an address for mail, or of a page."
+    )
+    license: (
+        Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
+        | SkipJsonSchema[None]
+    ) = Field(None, description="The license of the published data, by its SPDX identifier, such as CC-BY-4.0.")
+    license_url: _Url | SkipJsonSchema[None] = Field(None, description="Where the text of the license is.")
+
+    @classmethod
+    def named(cls, given: Any) -> str:
+        return "of all releases"
+
+
+UNDECLARED = Publisher.model_validate({})
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,7 @@ MadeOf = Mapping[str, Any] | None
 def seal_stage(
     session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> None:
-    """Seal the public tables of a stage, in the transaction in which they were written.
-
-    Args:
-        session: a session that writes the public zone.
-    """
+    """Seal the public tables of a stage, in the transaction in which they were written."""
     row = pa.table({"seal": [_compute_seal(session, custody, tables, made_of)]})
     session.create(_label(schema, stage), "warehouse/all", source=session.register("seal", row))
 

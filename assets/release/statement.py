@@ -18,9 +18,6 @@ from mechanisms.accounting.specification import Flavor
 RECORDED = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
 """The configuration of everything that is part of a record: its schema allows nothing else, and requires all of it."""
 
-DESCRIBED = ConfigDict(use_attribute_docstrings=True, **RECORDED)
-"""The same, of classes whose fields are described by the texts below them; reading these takes a moment at import."""
-
 Sha256 = Annotated[str, Field(json_schema_extra={"pattern": "^[0-9a-f]{64}$"})]
 Uri = Annotated[str, Field(json_schema_extra={"format": "uri"})]
 

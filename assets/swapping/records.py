@@ -18,8 +18,8 @@ from assets.swapping.release import SwappingRelease
 from mechanisms.refusal import RefusedError
 from mechanisms.swapping.design import Case, SwapLosses
 from mechanisms.swapping.loss import EXEMPT, Stir, loss_of_stir, rates_of_sizes
-from mechanisms.swapping.uncertainty import expected_selected
 from mechanisms.swapping.permutation import Contingency
+from mechanisms.swapping.uncertainty import expected_selected
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Session
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from assets.conventions import join_names
 from assets.release.columns import title_columns
-from assets.release.prose import Prose, conjoin
+from assets.release.prose import Prose
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, EvaluatedLoss, Parameter, Statement
 from assets.swapping.draw import SwappingInputs
 from assets.swapping.release import SwappingRelease
@@ -191,7 +192,7 @@ def accuracy(design: SwappingDesign, moved: Moved) -> Accuracy:
     changed = None
     if moved.changed is not None:
         changed = round(100 * moved.changed, 2)
-        rows.append((f"{unit}s whose {conjoin(design.swap)} differs after the exchange", changed))
+        rows.append((f"{unit}s whose {join_names(design.swap)} differs after the exchange", changed))
     else:
         if moved.again is not None:
             rows.append((f"{unit}s selected for the second exchange", round(100 * moved.again, 2)))

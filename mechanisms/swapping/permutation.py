@@ -16,8 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mechanisms.sampling.derangements import FINISHED, derange
-from mechanisms.sampling.stream import TOP_WORD, Coin
-from mechanisms.sampling.stream import WORDS_AT_A_TIME, RandomStream
+from mechanisms.sampling.stream import TOP_WORD, WORDS_AT_A_TIME, Coin, RandomStream
 from mechanisms.swapping.loss import EXEMPT, Stir
 from mechanisms.swapping.response import Response, respond
 

@@ -6,8 +6,7 @@ import dagster as dg
 from pydantic import BaseModel
 
 from assets.conventions import OWNERS
-from assets.release.publisher import UNDECLARED, Publisher
-from assets.release.release import DeclarationError
+from assets.release.release import UNDECLARED, DeclarationError, Publisher
 from orchestration.components.scaffolding import ExampleScaffolder
 
 

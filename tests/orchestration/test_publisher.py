@@ -7,8 +7,7 @@ from typing import Any, cast
 import dagster as dg
 import pytest
 
-from assets.release.publisher import UNDECLARED, Publisher
-from assets.release.release import DeclarationError
+from assets.release.release import UNDECLARED, DeclarationError, Publisher
 from orchestration import release_definitions
 from orchestration.components import Dataset, PermutationSwapping, PublisherSettings
 from orchestration.components.publisher import declared_publisher

@@ -281,7 +281,7 @@ def test_an_allowed_infinite_loss_is_recorded_beside_the_others_and_takes_nothin
         reserve(ledger, "second", rational("1.000001"), cap=Fraction(2))
     reserve(ledger, "second", rational(1), cap=Fraction(2))
     assert ledger.read().compose("ma1940", PureLoss()) == rational(2)
-    assert [ledger.read().count_infinite("ma1940", through) for through in (0, 1, 2, None)] == [0, 0, 1, 1]
+    assert ledger.read().count_infinite("ma1940") == 1
     assert ledger.read().count_infinite("ma1950") == 0
     assert {total.loss for total in compare(of_population(ledger.read().require_intact(), "ma1940")).totals} == {
         InfiniteLoss(),

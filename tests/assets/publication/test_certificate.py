@@ -21,7 +21,7 @@ from assets.publication.certificate import Certificate, factor_text, to_html, to
 from assets.publication.package import DataFile
 from assets.publication.record import Check, Dataset, Edition, LedgerReference, Randomness, Release, schema
 from assets.publication.signature import Identity, identity
-from assets.release.publisher import UNDECLARED, Publisher
+from assets.release.release import UNDECLARED, Publisher
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.swapping import statement as swapping
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss

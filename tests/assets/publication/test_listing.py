@@ -8,7 +8,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.publication.listing import link, write_listing
+from assets.publication.asset import link
+from assets.publication.placement import write_listing
 from assets.release.release import DeclarationError
 from orchestration.environment import published_address
 from tests.deployments import small_deployment

@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 from frictionless import Package, validate
 
-from assets.publication.package import DataFile, Source, data_package, write_data_files
-from assets.publication.reading import readme
+from assets.publication.package import DataFile, data_package, readme, write_data_files
 from assets.publication.signature import checksums
+from assets.release.dataset import DatasetDeclaration
 from assets.release.published import PublishedColumn, PublishedTable
-from assets.release.publisher import UNDECLARED, Publisher
+from assets.release.release import UNDECLARED, Publisher, Release, ReleaseDeclaration
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
-SOURCE = Source("A town", "Made up", UNDECLARED, 1, "2026-03-01T09:30:00Z")
+CREATED = "2026-03-01T09:30:00Z"
 
 TENURE = Table(Zone.PUBLIC, "ma1940__tenure", "tenure_by_county")
 COUNTS = [("Dukes", 1, 946), ("Dukes", 2, 795), ("Nantucket", 1, 471), ("Nantucket", 2, 554)]
@@ -48,6 +48,14 @@ def _tenure(**changes: Any) -> PublishedTable:
         "primary_key": ("county", "tenure"),
     }
     return PublishedTable(**(table | changes))
+
+
+def _release(publisher: Publisher = UNDECLARED) -> Release:
+    columns = {"county": {"type": "string", "values": ["Dukes", "Nantucket"]}}
+    fields = {"name": "ma1940", "title": "A town", "description": "Made up", "cap": 1, "reader": "csv"}
+    dataset = DatasetDeclaration.model_validate(fields | {"units": {"path": "a.csv", "columns": columns}})
+    declaration = ReleaseDeclaration(name="tenure", dataset="ma1940", title="Tenure", description="A release")
+    return Release(declaration, dataset, None, Path(), publisher=publisher)
 
 
 @pytest.fixture
@@ -73,7 +81,7 @@ def _write(warehouse: Warehouse, folder: Path, tables: Sequence[PublishedTable])
     folder.mkdir()
     with warehouse.session(reads=[Zone.PUBLIC], folder=folder) as session:
         files = write_data_files(session, folder, tables)
-    package = data_package("ma1940-tenure", "Tenure", "A release", tables, files, SOURCE)
+    package = data_package(_release(), tables, files, 1, CREATED)
     (folder / "datapackage.json").write_bytes(package)
     (folder / "SHA256SUMS").write_bytes(checksums(folder))
     return files
@@ -464,7 +472,7 @@ def test_the_lines_of_the_readme_read_every_code_as_text(
     files = _write(
         fill('"state \'code\'" VARCHAR, "size" BIGINT, kind VARCHAR, count BIGINT', rows), tmp_path / "out", [table]
     )
-    text = readme("Tenure", "A release", [table], files).decode()
+    text = readme(_release(), [table], files).decode()
     monkeypatch.chdir(tmp_path / "out")
     (by_pandas,) = _lines_after(text, "pandas")
     frame = eval(by_pandas, {"pandas": pd})
@@ -485,8 +493,7 @@ def test_the_data_dictionary_says_who_publishes_what_from_what_and_when(counts: 
             "license_url": "https://a.b/c",
         }
     )
-    source = Source("A town", "Made up", office, 3, "2026-03-01T09:30:00Z")
-    text = data_package("ma1940-tenure", "Tenure", "A release", [_tenure()], files, source)
+    text = data_package(_release(office), [_tenure()], files, 3, CREATED)
     (tmp_path / "out" / "datapackage.json").write_bytes(text)
     assert validate(str(tmp_path / "out" / "datapackage.json")).valid
     package = json.loads(text)
@@ -494,7 +501,7 @@ def test_the_data_dictionary_says_who_publishes_what_from_what_and_when(counts: 
     assert package["contributors"] == [{"title": "Office", "role": "publisher", "email": "data@office.example"}]
     assert package["sources"] == [{"title": "A town", "description": "Made up"}]
     assert (package["version"], package["created"]) == ("3.0.0", "2026-03-01T09:30:00Z")
-    undeclared = json.loads(data_package("a", "A", "", [_tenure()], files, SOURCE))
+    undeclared = json.loads(data_package(_release(), [_tenure()], files, 1, CREATED))
     assert not {"licenses", "contributors"} & undeclared.keys()
 
 

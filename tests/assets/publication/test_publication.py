@@ -198,7 +198,7 @@ def test_a_withdrawal_while_the_first_edition_is_placed_removes_it(
                 time.sleep(0.05)
             sign(folder, custody)
 
-        monkeypatch.setattr(asset, "sign", withdrawn_and_signed)
+        monkeypatch.setattr(asset.signature, "sign", withdrawn_and_signed)
         publish(published.context)
         assert [entry.kind for entry in withdrawals[0].result().entries] == ["withdraw"]
     assert not release.folder.exists()

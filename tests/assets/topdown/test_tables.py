@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from frictionless import validate
 
-from assets.publication.package import Source, data_package, write_data_files
-from assets.release.publisher import UNDECLARED
+from assets.publication.package import data_package, write_data_files
 from assets.release.stage import create_tables
 from assets.topdown.gates import topdown_gates
 from assets.topdown.published import published_tables
@@ -32,7 +31,7 @@ from tests.depth import quick_cases
 
 Truth = dict[str, Histogram]
 
-SOURCE = Source("A town", "Made up", UNDECLARED, 1, "2026-03-01T09:30:00Z")
+CREATED = "2026-03-01T09:30:00Z"
 
 
 def filled(root: Path, seed: int = 1, **changes: Any) -> tuple[Products, Truth]:
@@ -237,7 +236,7 @@ def test_what_is_published_is_valid_and_reads_back(town: tuple[Products, Truth],
     published = published_tables(made.release)
     with made.warehouse.session(reads=[Zone.PUBLIC], folder=folder) as session:
         files = write_data_files(session, folder, published)
-    (folder / "datapackage.json").write_bytes(data_package("town", "Town", "A town", published, files, SOURCE))
+    (folder / "datapackage.json").write_bytes(data_package(made.release, published, files, 1, CREATED))
     report = validate(str(folder / "datapackage.json"))
     assert report.valid, report.flatten(["type", "message"])
     assert {file.path for file in files if file.product == "noisy_measurements"} == {"noisy_measurements.parquet"}

@@ -5,4 +5,9 @@ COPY (SELECT {{ columns | ids }} FROM {{ table }} ORDER BY
 
 {% endfor %}
 )
-TO {{ path }} (FORMAT csv, HEADER true, DELIMITER {{ delimiter }}, QUOTE '"', ESCAPE '"', NULLSTR {{ missing }})
+TO {{ path }}
+{% if missing is none %}
+(FORMAT parquet, COMPRESSION zstd)
+{% else %}
+(FORMAT csv, HEADER true, DELIMITER {{ delimiter }}, QUOTE '"', ESCAPE '"', NULLSTR {{ missing }})
+{% endif %}

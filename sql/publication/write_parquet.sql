@@ -1,8 +1,0 @@
-COPY (SELECT {{ columns | ids }} FROM {{ table }} ORDER BY
-{% for column, total in order %}
-    {% if total %}NOT {{ total | id }}, {% endif %}
-    {{ column | id }}{% if not loop.last %}, {% endif %}
-
-{% endfor %}
-)
-TO {{ path }} (FORMAT parquet, COMPRESSION zstd)
