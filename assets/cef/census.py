@@ -26,7 +26,6 @@ from assets.release.columns import Column, RecordTable
 from assets.release.columns import require_recodes as require_recoded_columns
 from assets.release.dataset import DatasetDeclaration, Reader, Rule, Structure
 from assets.release.names import ColumnName
-from assets.release.prose import start_sentence
 from mechanisms.races import RACE_COMBINATIONS, race_label
 from mechanisms.states import STATES
 
@@ -59,7 +58,8 @@ RACE_CODES = tuple(f"QRACE{place}" for place in range(1, 9))
 def _make_column(row: Mapping[str, str]) -> Column:
     """A column from a row of `columns.csv`, where the description is by default the title as a sentence."""
     fields: dict[str, Any] = {name: text for name, text in row.items() if text and name not in ("table", "column")}
-    fields.setdefault("description", f"{start_sentence(row['title'])}.")
+    title = row["title"]
+    fields.setdefault("description", f"{title[:1].upper()}{title[1:]}.")
     if codes := CODES.get(fields.pop("codes", "")):
         fields["values"] = codes if any(codes.values()) else list(codes)
     fields |= {name: int(row[name]) for name in ("minimum", "maximum") if row[name]}

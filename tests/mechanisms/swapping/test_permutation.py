@@ -126,7 +126,7 @@ def test_the_number_of_words_read_at_a_time_does_not_matter(
     sizes = [1, 2, 1, 3, 17, 1, 40, 2, 2, 1]
     table = contingency([(stratum, one % 3, one) for stratum, size in enumerate(sizes) for one in range(size)])
     expected = cells(permute(table, Fraction(2, 3), stream()))
-    monkeypatch.setattr(permutation, "_WORDS_AT_A_TIME", words_at_a_time)
+    monkeypatch.setattr(permutation, "WORDS_AT_A_TIME", words_at_a_time)
     assert cells(permute(table, Fraction(2, 3), stream())) == expected
 
 
