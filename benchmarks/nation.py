@@ -21,7 +21,7 @@ from assets.cef.synthetic import write as write_census
 from assets.safetab.measurements import GROUPS_AT_A_TIME
 from assets.topdown.spine import count_places
 from benchmarks import swap_stage
-from benchmarks.harness import Result, open_deployment, run_step, temporary_home, time_with_memory, write_cef
+from benchmarks.harness import Result, open_warehouse, run_step, temporary_home, time_with_memory, write_cef
 from benchmarks.jobs import DETAILED, EIGHT_STATES, Case
 from mechanisms.safetab.adaptive import StreamedNoise, draw_block
 from mechanisms.safetab.details import FINEST
@@ -109,10 +109,9 @@ def run_job(size: str) -> JobRun:
 
 def count_records(home: str, size: str) -> tuple[int, int]:
     """The numbers of persons and of blocks."""
-    warehouse, _, _ = open_deployment(home)
     case = Case(EIGHT_STATES, HOUSEHOLDS[size])
     release = case.releases[-1].release(case.census, Path(home) / "published")
-    with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+    with open_warehouse(home).session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         return session.count(case.census.cef_tables()[1]), count_places(session, release)[release.finest]
 
 

@@ -39,6 +39,7 @@ from benchmarks.harness import (
     limit_costs,
     make,
     open_deployment,
+    open_warehouse,
     run_step,
     temporary_home,
     time_call,
@@ -104,8 +105,7 @@ def run_phsafe(home: str, households: int, run: int) -> None:
         name=f"run{run}", dataset=dataset.name, title="S-DHC", states=sorted(dataset.generated.states)
     )
     method = PHSafeMethod(PHSafe(declaration).release(dataset, Path(home) / "published"))
-    warehouse, _, _ = open_deployment(home)
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+    with open_warehouse(home).session(writes=Zone.CONFIDENTIAL) as session:
         recipes = {method.release.confidential(JOINED): join_recipe(session, method.release)}
         with session.transaction():
             create_tables(session, recipes)
@@ -279,8 +279,7 @@ def measure_improvement() -> list[Result]:
             charge(home, release)
             make(home, TopDownMethod(release))
             _estimate_levels(home, release)
-            warehouse, _, _ = open_deployment(home)
-            with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            with open_warehouse(home).session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
                 for error in measure_accuracy(session, release):
                     if error.metric in ACCURACY_LIMITS and error.value is not None:
                         errors[error.metric, error.level, error.source].append(error.value)

@@ -38,6 +38,7 @@ from benchmarks.harness import (
     find_median_run,
     name_release,
     open_deployment,
+    open_warehouse,
     run_step,
     temporary_home,
 )
@@ -192,18 +193,16 @@ def withhold(home: str, name: str) -> None:
 
 def shuffle(home: str) -> None:
     """Run the peer: write the same table in random order within strata."""
-    warehouse, _, _ = open_deployment(home)
     release = declare_release(home, "swapped")
     table = Table(Zone.CONFIDENTIAL, release.dataset.name, "shuffled")
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+    with open_warehouse(home).session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         source, stratum = release.dataset.cef_tables()[0], list(release.design.match)
         session.create(table, _SHUFFLED, table=source, stratum=stratum)
 
 
 def prepare_pairs(home: str) -> None:
     """Generate households in about 5 million blocks of 51 states, with 40,000 combinations of key values in use."""
-    warehouse, _, _ = open_deployment(home)
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+    with open_warehouse(home).session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         session.create(_CODED, "benchmarks/coded_households", {"households": HOUSEHOLDS})
 
 

@@ -34,7 +34,7 @@ from benchmarks.harness import (
     generate_cef,
     make,
     name_release,
-    open_deployment,
+    open_warehouse,
     run_step,
     temporary_home,
     time_call,
@@ -85,9 +85,8 @@ def _time_stages(home: str, noise: dict[str, Any]) -> float:
 
 def cube(home: str) -> None:
     """Run the peer."""
-    warehouse, _, _ = open_deployment(home)
     dataset = _declare_dataset()
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+    with open_warehouse(home).session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         table = Table(Zone.CONFIDENTIAL, dataset.name, "cube")
         session.create(table, _CUBE, table=dataset.cef_tables()[0], columns=list(SIZES))
 

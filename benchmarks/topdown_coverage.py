@@ -25,7 +25,7 @@ from assets.topdown.release import HISTOGRAMS
 from assets.topdown.spine import read_tree
 from assets.topdown.uncertainty import SIZES, describe_size
 from assets.topdown.workers import ReplicateTask, in_processes, make_replicate
-from benchmarks.harness import open_deployment, temporary_home
+from benchmarks.harness import open_warehouse, temporary_home
 from benchmarks.stages import charge
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import SCHEMAS, words
@@ -81,9 +81,8 @@ def _make_census(population: SyntheticPopulation) -> tuple[ReplicateTask, int]:
     with temporary_home() as home:
         release = TopDown(declaration).release(dataset, Path(home) / "published")
         persons, _ = charge(home, release)
-        warehouse, _, _ = open_deployment(home)
         exact = release.confidential(HISTOGRAMS)
-        with warehouse.session(reads=[Zone.PUBLIC, Zone.CONFIDENTIAL]) as session:
+        with open_warehouse(home).session(reads=[Zone.PUBLIC, Zone.CONFIDENTIAL]) as session:
             counts = {histogram: read_counts(session, exact, histogram=histogram) for histogram in SCHEMAS}
             parents, limits = read_tree(session, release).parents, derive_all_limits(session, release)
     return ReplicateTask(0, b"", release.design, parents, counts, limits), persons
