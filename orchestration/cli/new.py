@@ -48,10 +48,10 @@ def dataset(
     from assets.cef.profile import profile
     from assets.release.dataset import Reader
     from orchestration.deployment import Deployment
-    from orchestration.proposal import propose_dataset, proposed_name
+    from orchestration.proposal import propose_dataset, propose_name
 
     deployment = Deployment()
-    name = name or proposed_name(file.stem)
+    name = name or propose_name(file.stem)
     files = [path for path in (file, persons) if path]
     readers = {".csv": Reader.CSV, ".parquet": Reader.PARQUET}
     for path in files:

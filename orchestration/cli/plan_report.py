@@ -18,7 +18,7 @@ from assets.release.plan import PlanRequest
 from orchestration.cli.printing import print_json, print_table
 from orchestration.components.release import ReleaseComponent, dataset_of
 from orchestration.deployment import Deployment, require_single
-from orchestration.planning import PlannedDeclaration, plan_declaration, together
+from orchestration.planning import PlannedDeclaration, merge_fields, plan_declaration
 from orchestration.release_definitions import define_stages
 from resources.ledger import LedgerError
 
@@ -55,7 +55,7 @@ def parse_fields(texts: Sequence[str]) -> dict[str, Any]:
             mapping = None
         if not isinstance(mapping, dict) or not all(isinstance(name, str) for name in mapping):
             raise click.UsageError(f"--try: {text!r} is not of the form 'FIELD: VALUE'")
-        fields = together(fields, mapping)
+        fields = merge_fields(fields, mapping)
     return fields
 
 

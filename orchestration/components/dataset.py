@@ -23,14 +23,13 @@ from assets.cef.census import (
 from assets.cef.detailed_files import detailed_files
 from assets.cef.survey import SurveyParameters, synthetic_survey
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
-from assets.conventions import OWNERS
 from assets.release.columns import Column
 from assets.release.dataset import Cap, Charging, DatasetDeclaration, Reader, UnboundedReleases
 from assets.release.declaration import Declaration
 from assets.release.names import ColumnName, DatasetName, SourcePath
 from assets.release.numbers import shown
 from assets.release.release import DeclarationError
-from orchestration.components.scaffolding import ExampleScaffolder
+from orchestration.components.scaffolding import DeclaredComponent
 
 _PATH = TypeAdapter(SourcePath)
 
@@ -40,9 +39,8 @@ FillIn = Callable[[str, str | None], str | None]
 """Fills in the template variables of a path, given the field that declares it and the path, if it is declared."""
 
 
-@dg.scaffold_with(ExampleScaffolder)
 @dataclass
-class Dataset(dg.Component, dg.Resolvable):
+class Dataset(DeclaredComponent):
     """One vintage of confidential microdata, read from CSV or Parquet and checked against its declaration.
 
     The attributes are those of `DatasetDeclaration`. Paths may contain template variables such as
@@ -52,12 +50,7 @@ class Dataset(dg.Component, dg.Resolvable):
     declaration: DatasetDeclaration
 
     declared_by: ClassVar[type[Declaration]] = DatasetDeclaration
-    """The attributes."""
-
-    @classmethod
-    def model(cls) -> type[BaseModel]:
-        """The attributes, as `dg check yaml` validates them."""
-        return cls.declared_by
+    produces = ("asset", "asset_check")
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
@@ -95,10 +88,6 @@ class Dataset(dg.Component, dg.Resolvable):
         }
         declaration: DatasetDeclaration = attributes.model_copy(update=tables)
         return declaration
-
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        return dg.ComponentTypeSpec(owners=OWNERS, produces=["asset", "asset_check"])
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The CEF with its checks."""

@@ -7,16 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
 import dagster as dg
 from pydantic import BaseModel
 
-from assets.conventions import OWNERS
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError, Release, ReleaseDeclaration
 from orchestration.components.dataset import Dataset
-from orchestration.components.scaffolding import ExampleScaffolder
+from orchestration.components.scaffolding import DeclaredComponent
 from orchestration.environment import published_address
 from orchestration.launch import PUBLICATION_OF
 
@@ -24,29 +24,12 @@ COMPONENTS = "orchestration.components"
 """The package that files name components by."""
 
 
-@dg.scaffold_with(ExampleScaffolder)
 @dataclass
-class DeclaresReleases(dg.Component, dg.Resolvable, ABC):
+class DeclaresReleases(DeclaredComponent, ABC):
     """A component that declares releases in YAML: a single one, or several that belong together."""
 
-    declaration: Any
-
     declared_by: ClassVar[type[ReleaseDeclaration]]
-    """The fields of the declaration."""
-
-    @classmethod
-    def model(cls) -> type[BaseModel]:
-        """The attributes, as `dg check yaml` validates them: those of the declaration."""
-        return cls.declared_by
-
-    @classmethod
-    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
-        """The component for a declaration. Template variables are not filled in."""
-        return cls(cls.declared_by.model_validate(model))
-
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        return dg.ComponentTypeSpec(owners=OWNERS, produces=["asset", "asset_check", "job", "schedule", "sensor"])
+    produces = ("asset", "asset_check", "job", "schedule", "sensor")
 
     @property
     def named(self) -> str:
@@ -80,14 +63,16 @@ class ReleaseComponent(DeclaresReleases):
 
     release_type: ClassVar[type[Release]]
     """The release with its declaration, dataset and design."""
+    method_name: ClassVar[str]
+    """The module and the class of its method."""
 
     @property
-    @abstractmethod
     def method(self) -> type[Any]:
         """How a release of this kind is charged, drawn, checked and published.
 
         It is imported here, because it imports every stage and kernel, and only what runs or plans needs it.
         """
+        return resolve_name(self.method_name)
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
         """The declared release of a dataset. `published` is the parent folder of all publications.

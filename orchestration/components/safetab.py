@@ -22,12 +22,7 @@ class SafeTabP(ReleaseComponent):
 
     declared_by = SafeTabPDeclaration
     release_type = SafeTabPRelease
-
-    @property
-    def method(self) -> type[Any]:
-        from assets.safetab.method import SafeTabPMethod
-
-        return SafeTabPMethod
+    method_name = "assets.safetab.method:SafeTabPMethod"
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> dict[str, Any]:
         return {"lists": declared_lists(self.declaration)}
@@ -42,12 +37,7 @@ class SafeTabH(ReleaseComponent):
 
     declared_by = SafeTabHDeclaration
     release_type = SafeTabHRelease
-
-    @property
-    def method(self) -> type[Any]:
-        from assets.safetab.household_method import SafeTabHMethod
-
-        return SafeTabHMethod
+    method_name = "assets.safetab.household_method:SafeTabHMethod"
 
     def releases(self, others: Sequence[DeclaresReleases] = ()) -> Sequence[ReleaseComponent]:
         known = {component.named: component for component in others if isinstance(component, SafeTabP)}

@@ -18,7 +18,7 @@ from assets.table_builder.declaration import (
 )
 from assets.table_builder.release import HypercubeRelease
 from orchestration.components.release import COMPONENTS, DeclaresReleases, ReleaseComponent
-from orchestration.planning import plain
+from orchestration.planning import list_given_fields
 
 
 @dataclass
@@ -31,12 +31,7 @@ class SingleHypercube(ReleaseComponent):
 
     declared_by = HypercubeDeclaration
     release_type = HypercubeRelease
-
-    @property
-    def method(self) -> type[Any]:
-        from assets.table_builder.method import TableBuilderMethod
-
-        return TableBuilderMethod
+    method_name = "assets.table_builder.method:TableBuilderMethod"
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
         if self.withholding is None:
@@ -58,7 +53,7 @@ class SingleHypercube(ReleaseComponent):
     def with_fields(self, given: Mapping[str, Any]) -> Self:
         """The hypercube with these fields, among the others of its file."""
         # Validated as part of the release, so that errors begin with the release and the field.
-        tried = HypercubeDeclaration.model_validate(plain(self.declaration) | {"hypercube": given})
+        tried = HypercubeDeclaration.model_validate(list_given_fields(self.declaration) | {"hypercube": given})
         cube, among = tried.hypercube, self._among
         if cube.swapped != self._cube.swapped:
             raise DeclarationError(
