@@ -107,11 +107,7 @@ def _measure_disk(folder: Path) -> int:
 
 
 def fit(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict[str, float]:
-    """A constant and slopes of a quantity, none of them negative, with the least squares of relative errors.
-
-    Args:
-        numbers: whether it depends on the noisy numbers.
-    """
+    """A constant and slopes of a quantity, none of them negative, with the least squares of relative errors."""
     names = ("constant", "record", *(["number"] if numbers else []))
     columns = [[float(run.get(f"{name}s", 1)) for run in runs] for name in names]
     design = np.array(columns).T / np.array([[float(run[quantity])] for run in runs])

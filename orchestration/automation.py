@@ -161,11 +161,7 @@ def _draw_of(record: dg.EventLogRecord) -> object:
 
 
 def release_schedule(release: Release, cron: str) -> dg.ScheduleDefinition:
-    """Run the release's job on a cron expression (UTC). The schedule is on by default.
-
-    Raises:
-        dagster.DagsterInvalidDefinitionError: if `cron` is not a cron expression.
-    """
+    """Run the release's job on a cron expression (UTC), which Dagster checks. The schedule is on by default."""
     return dg.ScheduleDefinition(
         name=f"{release.schema}__schedule",
         job_name=release.schema,

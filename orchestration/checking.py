@@ -162,11 +162,7 @@ def cause_of(error: BaseException) -> BaseException:
 
 
 def _list_fields(message: str, known: int = 0) -> list[str]:
-    """The fields that a message names after what is declared, as in `release town/tenure: swap: …`.
-
-    Args:
-        known: the number of its first fields that are known already, and left out.
-    """
+    """The fields that a message such as `release town/tenure: swap: …` names, without the first `known` ones."""
     fields = message.split(": ")[1:-1]
     return [field for part in fields[:1] for field in part.split(".")][known:] + fields[1:]
 

@@ -44,11 +44,7 @@ def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
 
 
 def published_address() -> str:
-    """The address under which the folder of publications is served; "" if it is not.
-
-    Raises:
-        DeclarationError: if it is no address of a web page.
-    """
+    """The address at which publications are served, or "". Raises DeclarationError if it is no web address."""
     address = os.environ.get("STIRRED_PUBLISHED_URL", "")
     if address and not address.startswith(("http://", "https://")):
         raise DeclarationError(
@@ -83,21 +79,13 @@ def dask_scheduler() -> str:
 
 
 def is_cluster() -> bool:
-    """Whether several machines share the deployment.
-
-    Raises:
-        DeclarationError: if `STIRRED_DEPLOYMENT` is neither `files` nor `cluster`.
-    """
-    return _chosen("STIRRED_DEPLOYMENT", ("files", "cluster"), 0) == "cluster"
+    """Whether several machines share the deployment. Raises DeclarationError if `STIRRED_DEPLOYMENT` is unknown."""
+    return _choose("STIRRED_DEPLOYMENT", ("files", "cluster"), 0) == "cluster"
 
 
 def ledger_on_server() -> bool:
-    """Whether the ledger is in a PostgreSQL server: in a cluster it is, and on files only if that is said.
-
-    Raises:
-        DeclarationError: if `STIRRED_LEDGER` is neither `file` nor `postgres`.
-    """
-    return _chosen("STIRRED_LEDGER", ("file", "postgres"), int(is_cluster())) == "postgres"
+    """Whether the ledger is in a PostgreSQL server. Raises DeclarationError if `STIRRED_LEDGER` is unknown."""
+    return _choose("STIRRED_LEDGER", ("file", "postgres"), int(is_cluster())) == "postgres"
 
 
 def lake() -> dict[str, str]:
@@ -110,7 +98,7 @@ def lake() -> dict[str, str]:
     if not is_cluster():
         return {}
     variables = {Zone.CONFIDENTIAL: "STIRRED_LAKE_CONFIDENTIAL", Zone.PUBLIC: "STIRRED_LAKE_PUBLIC"}
-    found = {}
+    paths = {}
     for zone, variable in variables.items():
         given = os.environ.get(variable, "")
         # DuckDB would take what follows a question mark for keys, and the catalog would keep them.
@@ -119,14 +107,14 @@ def lake() -> dict[str, str]:
                 f"{variable} is {given!r}, which is neither a folder such as /srv/lake nor a place such as "
                 "s3://bucket/prefix (STIRRED_DEPLOYMENT is cluster)"
             )
-        found[zone.value] = f"{given.rstrip('/')}/"
-    one, other = found.values()
+        paths[zone.value] = f"{given.rstrip('/')}/"
+    one, other = paths.values()
     if one.startswith(other) or other.startswith(one):
         raise DeclarationError(f"{' and '.join(variables.values())} are not apart: one is inside the other")
-    return found
+    return paths
 
 
-def _chosen(variable: str, choices: Sequence[str], default: int) -> str:
+def _choose(variable: str, choices: Sequence[str], default: int) -> str:
     given = os.environ.get(variable) or choices[default]
     if given not in choices:
         raise DeclarationError(f"{variable} is {given!r}, which is not one of {', '.join(choices)}")

@@ -53,11 +53,7 @@ def withdraw_job(published: Path) -> dg.JobDefinition:
 
 
 def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports: Path) -> dg.JobDefinition:
-    """The job `audit`, which fails if something does not hold.
-
-    Args:
-        reports: the folder of the report, `audit.html` and `audit.json`.
-    """
+    """The job `audit`, which fails if something does not hold; `reports` is the folder of `audit.html` and `audit.json`."""
 
     @dg.op(name="audit_report", pool=POOL, config_schema=NO_CONFIG)
     def audit_op(context: dg.OpExecutionContext, ledger: Ledger) -> None:
@@ -79,11 +75,7 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
 
 
 def audit_automation(audits: dg.JobDefinition, releases: Iterable[str]) -> dg.Definitions:
-    """A schedule and a sensor that launch an audit. Both are off until somebody switches them on in the UI.
-
-    Args:
-        releases: the names of the jobs that make releases.
-    """
+    """A schedule and a sensor that launch an audit, off until they are switched on; `releases` are names of jobs."""
     made = frozenset(releases)
 
     @dg.run_status_sensor(

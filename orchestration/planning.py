@@ -130,11 +130,7 @@ def _write_number(number: Fraction) -> int | float | str:
 
 
 def _with_fields(component: ReleaseComponent, fields: Mapping[str, Any]) -> ReleaseComponent:
-    """The component with other fields.
-
-    Raises:
-        DeclarationError: if the declaration is then not valid.
-    """
+    """The component with other fields. Raises DeclarationError if the declaration is then not valid."""
     if not fields:
         return component
     declaration = component.declaration

@@ -75,12 +75,7 @@ def _fields_table(model: type[BaseModel], schema: Schema, models: Schema, compon
 
 
 def describe_type(schema: Schema, models: Schema, component: str) -> str:
-    """The values that a field takes, in words; links lead to the section of the component.
-
-    Args:
-        schema: the JSON schema of the field.
-        models: the schemas that it may refer to, by name.
-    """
+    """The values that a field takes by its JSON schema, in words; links lead to the section of the component."""
     if reference := schema.get("$ref"):
         name = reference.removeprefix(_REFERENCE)
         if "enum" in models[name]:

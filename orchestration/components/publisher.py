@@ -24,11 +24,7 @@ class PublisherSettings(DeclaredComponent):
 
 
 def declared_publisher(context: dg.ComponentLoadContext) -> Publisher:
-    """Who publishes, as the deployment declares it.
-
-    Raises:
-        DeclarationError: if it is declared more than once.
-    """
+    """Who publishes, as the deployment declares it. Raises DeclarationError if it is declared more than once."""
     declared = [item.declaration for item in context.component_tree.get_all_components(PublisherSettings)]
     if len(declared) > 1:
         raise DeclarationError(

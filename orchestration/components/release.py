@@ -38,11 +38,7 @@ class DeclaresReleases(DeclaredComponent, ABC):
 
     @abstractmethod
     def releases(self, others: "Sequence[DeclaresReleases]" = ()) -> "Sequence[ReleaseComponent]":
-        """The releases that it declares.
-
-        Args:
-            others: all that the deployment declares, of which a release may be made.
-        """
+        """The releases that it declares, which may be made of `others`, all that the deployment declares."""
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The assets, checks, jobs, schedules and sensors of all its releases."""
@@ -75,20 +71,12 @@ class ReleaseComponent(DeclaresReleases):
         return resolve_name(self.method_name)
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
-        """The declared release of a dataset. `published` is the parent folder of all publications.
-
-        Raises:
-            DeclarationError: if the declaration contradicts itself or the dataset.
-        """
+        """The declared release. Raises DeclarationError if the declaration contradicts itself or the dataset."""
         sources = self.sources(dataset, published)
         return self.release_type.from_declaration(self.declaration, dataset, published, published_address(), **sources)
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
-        """The fields of the release that follow from more than its declaration and its dataset; none by default.
-
-        Raises:
-            DeclarationError: if the declaration names something that there is not.
-        """
+        """The fields of the release that follow from more than its declaration and its dataset; none by default."""
         return {}
 
     def releases(self, others: Sequence[DeclaresReleases] = ()) -> "Sequence[ReleaseComponent]":
@@ -119,11 +107,7 @@ class ReleaseComponent(DeclaresReleases):
         return self.tried
 
     def with_fields(self, given: Mapping[str, Any]) -> Self:
-        """The same release with these fields as those of `tried`.
-
-        Raises:
-            ValidationError: if they are not valid.
-        """
+        """The same release with these fields as those of `tried`. Raises ValidationError if they are not valid."""
         return replace(self, declaration=self.declared_by.model_validate(given))
 
     @property

@@ -63,11 +63,7 @@ class SafeTabH(ReleaseComponent):
 
 
 def declared_lists(declaration: SafeTabPDeclaration) -> CodeLists:
-    """The declared lists of codes and iterations.
-
-    Raises:
-        DeclarationError: if a file is missing or breaks a rule.
-    """
+    """The declared lists of codes and iterations. Raises DeclarationError if a file is missing or breaks a rule."""
     try:
         return _production_lists() if declaration.lists == "production" else read_lists(PROJECT / declaration.lists)
     except ListsFileError as error:

@@ -20,11 +20,7 @@ _LABEL, _TITLE, _WHOLE = 28, 44, 48
 
 
 def show_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> None:
-    """A table in which every label is whole. Its texts are shown as they are.
-
-    Args:
-        columns: by heading, the key of the rows that is shown; without them, every key is a heading.
-    """
+    """Show a table with whole labels. `columns` has the key of each heading; without it, every key is a heading."""
     if columns is not None:
         rows = [{heading: row[key] for heading, key in columns.items()} for row in rows]
     frame = pd.DataFrame([{escape(key): escape(value) for key, value in row.items()} for row in rows])

@@ -185,11 +185,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Publication:
-    """The current edition of a release.
-
-    Attributes:
-        problem: why its tables cannot be shown, as a sentence; "" if they can.
-    """
+    """The current edition of a release; `problem` says why its tables cannot be shown, and is "" if they can."""
 
     release: str
     title: str
