@@ -53,7 +53,7 @@ def withdraw_job(published: Path) -> dg.JobDefinition:
 
 
 def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports: Path) -> dg.JobDefinition:
-    """The job `audit`, which fails if something does not hold; `reports` is the folder of `audit.html` and `audit.json`."""
+    """The job `audit`, which fails if something does not hold; `reports` is the folder of its report."""
 
     @dg.op(name="audit_report", pool=POOL, config_schema=NO_CONFIG)
     def audit_op(context: dg.OpExecutionContext, ledger: Ledger) -> None:
