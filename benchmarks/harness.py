@@ -120,8 +120,7 @@ def launch(home: str, module: str, job: str, environment: Mapping[str, str] | No
 
     Dagster's instance and the publications have their own folders in `home`.
 
-    Raises:
-        RuntimeError: if it fails, with the end of Dagster's output.
+    Raises RuntimeError if it fails, with the end of Dagster's output.
     """
     instance = Path(home) / "dagster"
     instance.mkdir(exist_ok=True)

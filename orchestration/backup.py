@@ -34,8 +34,7 @@ def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = 
     No other process can write a database meanwhile: writers wait, or this waits for them. Nothing that was deleted from
     a database is in the back-up. If the process is killed, the folder has no signature and cannot be restored.
 
-    Raises:
-        BackupError: if the folder is not empty, the ledger is not intact, or zones are in a lake.
+    Raises BackupError if the folder is not empty, the ledger is not intact, or zones are in a lake.
     """
     warehouse, custody = ledger.warehouse, ledger.custody
     _refuse_lake(warehouse, "backed up")
@@ -78,9 +77,8 @@ def restore(
     The master key must be there: in the home's custody, in the environment, or in the back-up. If a custody in the home
     survived, its anchor counts. Nothing is charged and nothing is drawn; materializing again gives the same bytes.
 
-    Raises:
-        BackupError: if something is in the way, there is no key, the back-up was altered or made under another key,
-            the ledger of the back-up is older than the anchor, or zones are in a lake. Nothing is restored then.
+    Raises BackupError if something is in the way, there is no key, the back-up was altered or made under another key,
+    the ledger of the back-up is older than the anchor, or zones are in a lake. Nothing is restored then.
     """
     ledger = resources(home)["ledger"]
     assert isinstance(ledger, Ledger)

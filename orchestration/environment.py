@@ -59,9 +59,8 @@ def dask_scheduler() -> str:
     What workers return is unpickled in the process of the run, which can open the custody. Whoever can connect to a
     scheduler at `tcp://` can return anything, so that only one on this machine has such an address.
 
-    Raises:
-        DeclarationError: if it is no such address, is one of another machine without TLS, or the package `distributed`
-            is not installed.
+    Raises DeclarationError if it is no such address, is one of another machine without TLS, or the package
+    `distributed` is not installed.
     """
     address = os.environ.get("STIRRED_DASK", "")
     if not address:
@@ -91,9 +90,8 @@ def ledger_on_server() -> bool:
 def lake() -> dict[str, str]:
     """Where the files of the zones lie that are kept in a lake, by zone; none in a deployment on files.
 
-    Raises:
-        DeclarationError: if a data path is missing in a cluster, is neither a folder nor a place on an S3 server, or is
-            inside the other.
+    Raises DeclarationError if a data path is missing in a cluster, is neither a folder nor a place on an S3 server, or
+    is inside the other.
     """
     if not is_cluster():
         return {}
@@ -124,9 +122,8 @@ def _choose(variable: str, choices: Sequence[str], default: int) -> str:
 def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     """The warehouse, custody and ledger of the deployment that keeps its state in `home`.
 
-    Raises:
-        DeclarationError: if `STIRRED_THREADS` is not a number, `STIRRED_DEPLOYMENT` or `STIRRED_LEDGER` is unknown, or
-            a data path of the lake is impossible.
+    Raises DeclarationError if `STIRRED_THREADS` is not a number, `STIRRED_DEPLOYMENT` or `STIRRED_LEDGER` is unknown,
+    or a data path of the lake is impossible.
     """
     threads = os.environ.get("STIRRED_THREADS", "0")
     if not (threads.isascii() and threads.isdigit()):

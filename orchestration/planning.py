@@ -65,9 +65,8 @@ def plan_declaration(
 ) -> PlannedDeclaration:
     """The plan of a release with other fields, wanted margins or a wanted total.
 
-    Raises:
-        DeclarationError: if the planned declaration is not valid, or nothing meets what is asked. One sentence names
-            the release, the field and the rule.
+    Raises DeclarationError if the planned declaration is not valid, or nothing meets what is asked. One sentence names
+    the release, the field and the rule.
     """
 
     def refuse(reason: str) -> DeclarationError:

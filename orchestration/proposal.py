@@ -73,8 +73,7 @@ def propose_dataset(
         key: the column that identifies a unit; by default, the one that looks like it.
         unit: the column of persons that identifies their unit; by default, the one with the key's name.
 
-    Raises:
-        DeclarationError: if no column identifies the units that persons are in, or the declaration would be refused.
+    Raises DeclarationError if no column identifies the units that persons are in, or the declaration would be refused.
     """
     proposal = Proposal("")
     path, profile = units
@@ -211,8 +210,7 @@ def widen(lowest: int, highest: int) -> tuple[int, int]:
 def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
     """Propose a release by permutation swapping: the geography of units is swapped, and few-valued variables published.
 
-    Raises:
-        DeclarationError: if the dataset declares no geography, or no variable with few values.
+    Raises DeclarationError if the dataset declares no geography, or no variable with few values.
     """
     columns = dataset.units.variables
     usable = {column: declared for column, declared in columns.items() if column.casefold() not in COLUMNS_OF_SWAPPED}
@@ -252,8 +250,7 @@ attributes:
 def propose_tables(dataset: DatasetDeclaration, name: str) -> Proposal:
     """Propose a release by the table builder: counts by the geography and two variables, of persons if there are any.
 
-    Raises:
-        DeclarationError: if no variable has a list of few values.
+    Raises DeclarationError if no variable has a list of few values.
     """
     counted, of_persons = ("persons", dataset.persons.variables) if dataset.persons else ("units", {})
     columns = {**dataset.units.variables, **of_persons}

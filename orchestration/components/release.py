@@ -133,8 +133,7 @@ def declared_datasets(context: dg.ComponentLoadContext) -> dict[str, DatasetDecl
 def dataset_of(declaration: ReleaseDeclaration, datasets: dict[str, DatasetDeclaration]) -> DatasetDeclaration:
     """The dataset that a release declares as its source.
 
-    Raises:
-        DeclarationError: if no dataset has that name, or if `watch_source` is set and the dataset has no source file.
+    Raises DeclarationError if no dataset has that name, or if `watch_source` is set and the dataset has no source file.
     """
     name = f"release {declaration.dataset}/{declaration.name}"
     dataset = datasets.get(declaration.dataset)

@@ -52,9 +52,8 @@ def explore(
         boundaries: a folder with GeoJSON files, if there is one.
         announce: called with the address once the page can be opened.
 
-    Raises:
-        ExplorerError: if the port is taken, the folder of publications contains what must not be opened, or the
-            process ends.
+    Raises ExplorerError if the port is taken, the folder of publications contains what must not be opened, or the
+    process ends.
     """
     if boundaries is not None and not boundaries.is_dir():
         raise ExplorerError(f"{boundaries} is no folder")
