@@ -44,18 +44,20 @@ class SingleHypercube(ReleaseComponent):
 
     @property
     def tried(self) -> HypercubeAttributes:
-        return self._cube
+        cube: HypercubeAttributes = self.declaration.hypercube
+        return cube
 
     @property
     def attributes(self) -> TableBuilderDeclaration:
-        return self._among
+        assert self.among is not None
+        return self.among
 
     def with_fields(self, given: Mapping[str, Any]) -> Self:
         """The hypercube with these fields, among the others of its file."""
         # Validated as part of the release, so that errors begin with the release and the field.
         tried = HypercubeDeclaration.model_validate(list_given_fields(self.declaration) | {"hypercube": given})
-        cube, among = tried.hypercube, self._among
-        if cube.swapped != self._cube.swapped:
+        cube, among = tried.hypercube, self.attributes
+        if cube.swapped != self.tried.swapped:
             raise DeclarationError(
                 f"release {self.named}: swapped: declare the hypercube with other records first, and plan it then"
             )
@@ -64,16 +66,6 @@ class SingleHypercube(ReleaseComponent):
         )
         (declaration,) = (single for single in changed.by_hypercube() if single.hypercube is cube)
         return replace(self, declaration=declaration, among=changed)
-
-    @property
-    def _cube(self) -> HypercubeAttributes:
-        cube: HypercubeAttributes = self.declaration.hypercube
-        return cube
-
-    @property
-    def _among(self) -> TableBuilderDeclaration:
-        assert self.among is not None
-        return self.among
 
 
 @dataclass
