@@ -230,8 +230,7 @@ def write_cef(home: str, dataset: DatasetDeclaration, write: Callable[[Session],
 def charge_counts(home: str, method: NoisyCounts[Any, Any], *, hash_cef: bool = True) -> None:
     """Make the exact counts of a release, publish their version and charge the draw, as the assets do.
 
-    Args:
-        hash_cef: whether the seal names the CEF by hashing it again, and not by the version that was published.
+    Without `hash_cef`, the seal names the version of the CEF that was published, instead of hashing it again.
     """
     warehouse, custody, _ = open_deployment(home)
     release, parameters = method.release, method.release.counted_with

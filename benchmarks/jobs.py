@@ -63,13 +63,10 @@ _DATASET, _UNTIL_TRACTS = "census", ("US", "State", "County", "Tract")
 
 @dataclass(frozen=True)
 class Case:
-    """A deployment to measure.
+    """A deployment to measure: a kind of release, and the households of its census.
 
-    Attributes:
-        kind: the kind of release.
-        households: the households of its census.
-        coarse: whether redistricting data end with tracts, and detailed groups with states, so that few numbers are
-            measured of many records.
+    If it is `coarse`, redistricting data end with tracts, and detailed groups with states, so that few numbers are
+    measured of many records.
     """
 
     kind: str

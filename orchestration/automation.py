@@ -163,12 +163,8 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
     reveal something about their contents, so the cursor holds only a keyed hash of them.
 
     If the job's last run failed, for example because it was not authorized or did not fit under the cap, the sensor
-    launches it again when the declarations have changed since. An authorization needs no further run: it is given to
-    one.
-
-    Args:
-        declared: the declarations of the release and its dataset, as text.
-        root: the folder that relative source paths start from.
+    launches it again when `declared`, the text of the declarations of release and dataset, has changed since. An
+    authorization needs no further run: it is given to one. Relative source paths start from `root`.
     """
     paths = source_paths(release.dataset, root)
     declarations = sha256(declared.encode()).hexdigest()

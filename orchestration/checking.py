@@ -93,14 +93,12 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
         group_populations(datasets.values())
     except DeclarationError as error:
         problems.append(Problem("", 0, str(error)))
-    return sorted(problems, key=lambda problem: (not problem.file, problem.file, problem.line)) or _load(tree)
-
-
-def _load(tree: dg.ComponentTree) -> list[Problem]:
-    """What Dagster refuses besides, as in a component that is not ours. It does not say in which file."""
+    if problems:
+        return sorted(problems, key=lambda problem: (not problem.file, problem.file, problem.line))
     try:
-        tree.load_component(tree.defs_module_path)
+        tree.load_component(folder)
     except Exception as error:
+        # What Dagster refuses besides, as in a component that is not ours. It does not say in which file.
         return [Problem("", 0, str(cause_of(error)))]
     return []
 

@@ -68,7 +68,6 @@ def propose_dataset(
     Args:
         units: the file with one record for each unit, as it is to be declared, and what it contains.
         persons: the same for the file of persons, if there is one.
-        record_name: what a unit is called.
         cap: the cap, as YAML.
         key: the column that identifies a unit; by default, the one that looks like it.
         unit: the column of persons that identifies their unit; by default, the one with the key's name.

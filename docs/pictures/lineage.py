@@ -31,10 +31,7 @@ CROSSINGS = {"invariant": "invariant", "draw": "charged draw", "keyed-version": 
 class Stage:
     """An asset of a release as the picture shows it, with the number of its blocking checks.
 
-    Attributes:
-        name: the asset's key without dataset and release.
-        crossing: why it may be made from confidential data, if it may.
-        parents: the names of the stages it is made from.
+    `name` and `parents` lack dataset and release; `crossing` says why it may be made from confidential data.
     """
 
     name: str

@@ -16,7 +16,7 @@ from assets.planning.expectation import UnknownError, expectation, format_expect
 from assets.release.method import PLAN, PREFLIGHT
 from assets.release.plan import PlanRequest
 from orchestration.cli.printing import print_json, print_table
-from orchestration.components.release import ReleaseComponent, dataset_of
+from orchestration.components.release import dataset_of
 from orchestration.deployment import Deployment, require_single
 from orchestration.planning import PlannedDeclaration, merge_fields, plan_declaration
 from orchestration.release_definitions import define_stages
@@ -29,7 +29,11 @@ def print_plans(release: str, request: PlanRequest, *, as_yaml: bool, as_json: b
     components = deployment.releases(release)
     if as_yaml or not request.is_empty:
         require_single(release, components)
-    plans = [_plan(deployment, component, request) for component in components]
+    datasets = {dataset.name: dataset for dataset in deployment.declared[0]}
+    plans = [
+        plan_declaration(component, dataset_of(component.declaration, datasets), deployment.published, request)
+        for component in components
+    ]
     if as_yaml:
         click.echo(plans[0].text, nl=False)
         return
@@ -65,11 +69,6 @@ def parse_margin(text: str) -> tuple[str, str]:
     if not equals:
         raise click.UsageError(f"--margin: {text!r} is not of the form LINE=NUMBER")
     return line.strip(), number.strip()
-
-
-def _plan(deployment: Deployment, component: ReleaseComponent, request: PlanRequest) -> PlannedDeclaration:
-    datasets = {dataset.name: dataset for dataset in deployment.declared[0]}
-    return plan_declaration(component, dataset_of(component.declaration, datasets), deployment.published, request)
 
 
 def _plan_record(deployment: Deployment, planned: PlannedDeclaration, records: int | None) -> dict[str, Any]:
