@@ -58,7 +58,6 @@ class Draws:
         self.variance = cells * float(one.exact_variance)
 
     def list_medians(self, parts: int) -> Integers:
-        """The medians of `parts` equally likely parts."""
         return self.values[np.searchsorted(self.chances.cumsum(), (np.arange(parts) + 0.5) / parts)]
 
 

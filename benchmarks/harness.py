@@ -257,7 +257,6 @@ def name_release() -> str:
 
 
 def charge(home: str, method: Method[Any, Any, Any]) -> None:
-    """Charge the draw of a release."""
     warehouse, custody, ledger = open_deployment(home)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = method.describe(session, custody)

@@ -115,7 +115,6 @@ class Case:
 
 
 def _end_with_tracts() -> dict[str, Any]:
-    """The fields of redistricting data that end with tracts."""
     return {
         "spine": {level: list(PRODUCTION_SPINE[level].columns) for level in _UNTIL_TRACTS},
         "invariants": {"population": "State", "housing_units": "Tract", "group_quarters": "Tract"},

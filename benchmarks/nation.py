@@ -97,7 +97,6 @@ def measure() -> list[Result]:
 
 
 def run_job(size: str) -> JobRun:
-    """Run the job of one size in an empty deployment."""
     case = Case(EIGHT_STATES, HOUSEHOLDS[size])
     limit = {"STIRRED_MEMORY_LIMIT": DUCKDB_MEMORY[size]}
     with temporary_home() as home:
@@ -108,7 +107,6 @@ def run_job(size: str) -> JobRun:
 
 
 def count_records(home: str, size: str) -> tuple[int, int]:
-    """The numbers of persons and of blocks."""
     case = Case(EIGHT_STATES, HOUSEHOLDS[size])
     release = case.releases[-1].release(case.census, Path(home) / "published")
     with open_warehouse(home).session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:

@@ -146,7 +146,6 @@ def charge(home: str, name: str, changes: dict[str, Any] | None = None) -> None:
 
 
 def swap(home: str, name: str, changes: dict[str, Any] | None = None) -> None:
-    """Run the swap stage of a release."""
     harness.make(home, Swapping(declare_release(home, name, **(changes or {}))))
 
 

@@ -79,7 +79,6 @@ def cube(home: str) -> None:
 
 
 def run_stages(home: str, name: str, noise: dict[str, Any]) -> None:
-    """Run the stages of a release."""
     declaration = TableBuilderDeclaration.model_validate(
         {
             "name": name,

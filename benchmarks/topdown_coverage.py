@@ -57,7 +57,6 @@ _Z = 1.645
 
 
 def main() -> None:
-    """Measure and print."""
     started = perf_counter()
     measured = {}
     for name, population in CENSUSES.items():

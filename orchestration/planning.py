@@ -45,7 +45,6 @@ class PlannedDeclaration:
 
     @property
     def text(self) -> str:
-        """The `defs.yaml` that declares it."""
         fields = "".join(
             # Collections of single values are written on one line, everything else on lines of its own.
             yaml.safe_dump(

@@ -58,7 +58,6 @@ def find_models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models in a type, such as a list of them."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in getattr(annotation, "__args__", ()):
@@ -126,7 +125,6 @@ def _describe_default(field: FieldInfo, required: bool) -> str:
 
 
 def _in_yaml(value: Any) -> str:
-    """A default as it would be declared."""
     if isinstance(value, BaseModel):
         return f"{{{', '.join(f'{name}: {_in_yaml(inner)}' for name, inner in value)}}}"
     if isinstance(value, Enum):
@@ -149,7 +147,6 @@ def format_cell(text: str) -> str:
 
 
 def format_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are Markdown already."""
     return f"{markdown_table(columns, rows)}\n"
 
 

@@ -49,7 +49,6 @@ def fill_in(markdown: str) -> str:
 
 
 def list_commands(group: click.Group, above: str) -> Iterator[tuple[str, click.Command]]:
-    """All commands below a group, with their full names."""
     for name, command in sorted(group.commands.items()):
         if isinstance(command, click.Group):
             yield from list_commands(command, f"{above} {name}")

@@ -90,7 +90,6 @@ class Dataset(DeclaredComponent):
         return declaration
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The CEF with its checks."""
         # Reading files needs the libraries that a declaration does without.
         from assets.cef.asset import build_cef
 

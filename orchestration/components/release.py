@@ -49,7 +49,6 @@ class DeclaresReleases(DeclaredComponent, ABC):
 
 
 def releases_of(declared: "Sequence[DeclaresReleases]") -> "list[ReleaseComponent]":
-    """All releases that the components of a deployment declare."""
     return [release for component in declared for release in component.releases(declared)]
 
 
@@ -112,7 +111,6 @@ class ReleaseComponent(DeclaresReleases):
 
     @property
     def job(self) -> str:
-        """The name of the release's job."""
         return f"{self.declaration.dataset}__{self.declaration.name}"
 
     @property
@@ -121,12 +119,10 @@ class ReleaseComponent(DeclaresReleases):
         return f"{PUBLICATION_OF}__{self.job}" if self.partitioned else self.job
 
     def key(self, stage: str) -> dg.AssetKey:
-        """The asset key of a stage of the release."""
         return dg.AssetKey([self.declaration.dataset, self.declaration.name, stage])
 
 
 def declared_datasets(context: dg.ComponentLoadContext) -> dict[str, DatasetDeclaration]:
-    """All datasets of the deployment, by name."""
     return {item.declaration.name: item.declaration for item in context.component_tree.get_all_components(Dataset)}
 
 

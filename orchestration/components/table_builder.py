@@ -53,7 +53,6 @@ class SingleHypercube(ReleaseComponent):
         return self.among
 
     def with_fields(self, given: Mapping[str, Any]) -> Self:
-        """The hypercube with these fields, among the others of its file."""
         # Validated as part of the release, so that errors begin with the release and the field.
         tried = HypercubeDeclaration.model_validate(list_given_fields(self.declaration) | {"hypercube": given})
         cube, among = tried.hypercube, self.attributes

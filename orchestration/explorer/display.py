@@ -73,7 +73,6 @@ def make_title(text: str) -> alt.TitleParams:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """A text in lines of at most so many letters, if no word is longer."""
     return textwrap.wrap(" ".join(text.split()), width, break_long_words=False, break_on_hyphens=False) or [""]
 
 

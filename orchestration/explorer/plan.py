@@ -137,7 +137,6 @@ def _choose_swap_rate(component: ReleaseComponent, name: str) -> dict[str, Any]:
 
 
 def _choose_margin(lines: tuple[Line, ...], name: str) -> dict[str, str]:
-    """The wanted margin of a line."""
     by_name = {line.name: line for line in lines}
     chosen = st.selectbox(
         "Line", list(by_name), format_func=lambda line: f"{line}: {by_name[line].counted}", key=f"{name}:line"

@@ -55,7 +55,6 @@ class Field:
         return words[:1].upper() + words[1:]
 
     def parse(self, text: str) -> Any:
-        """A value as the file has it."""
         if self.type == "boolean":
             return text == "True"
         return int(text) if self.type == "integer" else text
