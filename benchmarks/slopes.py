@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,11 +99,9 @@ def _measure_disk(folder: Path) -> int:
     """The bytes that the files of a folder have on disk; 0 if there is none."""
     size = 0
     for path in folder.rglob("*"):
-        try:
+        # A file may have been removed meanwhile.
+        with suppress(OSError):
             size += path.stat().st_blocks * 512
-        except OSError:
-            # A file that was removed meanwhile.
-            continue
     return size
 
 
