@@ -99,7 +99,7 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
         tree.load_component(folder)
     except Exception as error:
         # What Dagster refuses besides, as in a component that is not ours. It does not say in which file.
-        return [Problem("", 0, str(cause_of(error)))]
+        return [Problem("", 0, str(find_cause(error)))]
     return []
 
 
@@ -152,7 +152,7 @@ def _explain(file: str, attributes: yaml.Node | None, error: BaseException) -> I
         yield Problem(file, _find_line(attributes, _list_fields(str(error))), str(error))
 
 
-def cause_of(error: BaseException) -> BaseException:
+def find_cause(error: BaseException) -> BaseException:
     """The refusal in a chain of errors, or the first error of the chain."""
     while not isinstance(error, DeclarationError | ValidationError) and (error.__cause__ or error.__context__):
         error = error.__cause__ or error.__context__  # type: ignore[assignment]

@@ -43,7 +43,7 @@ def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
     return Path(home).absolute(), Path(published).absolute()
 
 
-def published_address() -> str:
+def read_published_address() -> str:
     """The address at which publications are served, or "". Raises DeclarationError if it is no web address."""
     address = os.environ.get("STIRRED_PUBLISHED_URL", "")
     if address and not address.startswith(("http://", "https://")):
@@ -87,7 +87,7 @@ def ledger_on_server() -> bool:
     return _choose("STIRRED_LEDGER", ("file", "postgres"), int(is_cluster())) == "postgres"
 
 
-def lake() -> dict[str, str]:
+def find_lake_paths() -> dict[str, str]:
     """Where the files of the zones lie that are kept in a lake, by zone; none in a deployment on files.
 
     Raises DeclarationError if a data path is missing in a cluster, is neither a folder nor a place on an S3 server, or
@@ -135,7 +135,7 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
         memory_limit=os.environ.get("STIRRED_MEMORY_LIMIT", "2GiB"),
         threads=int(threads),
         spill_folder=os.environ.get("STIRRED_SPILL_FOLDER", ""),
-        lake=lake(),
+        lake=find_lake_paths(),
         object_storage=os.environ.get("AWS_ENDPOINT_URL", ""),
     )
     custody = Custody(folder=str(home / "custody"), databases=warehouse.folder, lake=warehouse.lake)

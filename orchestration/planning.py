@@ -133,7 +133,7 @@ def _with_fields(component: ReleaseComponent, fields: Mapping[str, Any]) -> Rele
         return component
     declaration = component.declaration
     try:
-        return component.with_fields(_apply_changes(list_given_fields(component.tried), fields))
+        return component.with_fields(_apply_changes(list_given_fields(component.draft), fields))
     except ValidationError as error:
         said = str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
         named = f"release {declaration.dataset}/{declaration.name}: "

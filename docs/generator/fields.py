@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from assets.conventions import markdown_table
 from orchestration import components
-from orchestration.components.scaffolding import filled_example
+from orchestration.components.scaffolding import fill_in_example
 
 _TYPES = {"string": "text", "number": "number", "integer": "integer", "boolean": "`true` or `false`"}
 _TYPES |= {"array": "list", "object": "mapping", "null": "`null`"}
@@ -38,7 +38,7 @@ def _sections(name: str) -> Iterator[str]:
     # The declaration that `dg scaffold defs` writes, without the remark at its beginning.
     example = dropwhile(
         lambda line: line.startswith("#"),
-        filled_example(f"{components.__name__}.{name}", "town", "tenure").splitlines(),
+        fill_in_example(f"{components.__name__}.{name}", "town", "tenure").splitlines(),
     )
     yield "\n".join(["```yaml", *example, "```", ""])
     for inner_name, inner in find_models(model).items():

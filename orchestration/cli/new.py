@@ -78,7 +78,7 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     """Propose the declaration of a release from DATASET."""
     from assets.cef.census import CensusDeclaration
     from orchestration import components
-    from orchestration.components.scaffolding import filled_example
+    from orchestration.components.scaffolding import fill_in_example
     from orchestration.deployment import Deployment
     from orchestration.proposal import Proposal, propose_swapping, propose_tables
 
@@ -95,7 +95,7 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     name = name or usual
     target = _name_new_file(deployment, dataset, name)
     if component:
-        proposal = Proposal(filled_example(f"{components.__name__}.{component}", dataset, name))
+        proposal = Proposal(fill_in_example(f"{components.__name__}.{component}", dataset, name))
     else:
         proposal = (propose_tables if kind == "tables" else propose_swapping)(datasets[dataset], name)
     _write_draft(deployment, target, proposal, f"stirred preflight {dataset}/{name}")

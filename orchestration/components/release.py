@@ -17,7 +17,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError, Release, ReleaseDeclaration
 from orchestration.components.dataset import Dataset
 from orchestration.components.scaffolding import DeclaredComponent
-from orchestration.environment import published_address
+from orchestration.environment import read_published_address
 from orchestration.launch import PUBLICATION_OF
 
 COMPONENTS = "orchestration.components"
@@ -71,8 +71,8 @@ class ReleaseComponent(DeclaresReleases):
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
         """The declared release. Raises DeclarationError if the declaration contradicts itself or the dataset."""
-        sources = self.sources(dataset, published)
-        return self.release_type.from_declaration(self.declaration, dataset, published, published_address(), **sources)
+        given = self.declaration, dataset, published, read_published_address()
+        return self.release_type.from_declaration(*given, **self.sources(dataset, published))
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
         """The fields of the release that follow from more than its declaration and its dataset; none by default."""
@@ -95,7 +95,7 @@ class ReleaseComponent(DeclaresReleases):
         return f"{COMPONENTS}.{type(self).__name__}"
 
     @property
-    def tried(self) -> BaseModel:
+    def draft(self) -> BaseModel:
         """The declaration whose fields a plan tries."""
         declaration: BaseModel = self.declaration
         return declaration
@@ -103,10 +103,10 @@ class ReleaseComponent(DeclaresReleases):
     @property
     def attributes(self) -> BaseModel:
         """The attributes of the file that declares it."""
-        return self.tried
+        return self.draft
 
     def with_fields(self, given: Mapping[str, Any]) -> Self:
-        """The same release with these fields as those of `tried`. Raises ValidationError if they are not valid."""
+        """The same release with these fields as those of `draft`. Raises ValidationError if they are not valid."""
         return replace(self, declaration=self.declared_by.model_validate(given))
 
     @property

@@ -24,7 +24,7 @@ DATASET = "dataset"
 """The folder of a dataset's own declaration, below that of the dataset."""
 
 
-def filled_example(component: str, dataset: str, release: str) -> str:
+def fill_in_example(component: str, dataset: str, release: str) -> str:
     """The example of a component, given by its full name, for this dataset and release."""
     text = (EXAMPLES / f"{component.rpartition('.')[2]}.yaml").read_text(encoding="utf-8")
     return text.replace("{type}", component).replace("{dataset}", dataset).replace("{release}", release)
@@ -43,7 +43,7 @@ class ExampleScaffolder(dg.Scaffolder):
         folder = file.parent
         below_dataset = "{release}" in example.read_text(encoding="utf-8") or folder.name == DATASET
         dataset = propose_name(folder.parent.name if below_dataset else folder.name)
-        text = filled_example(request.type_name, dataset, propose_name(folder.name))
+        text = fill_in_example(request.type_name, dataset, propose_name(folder.name))
         with file.open("a" if request.append else "w", encoding="utf-8") as written:
             written.write(f"---\n{text}" if request.append else text)
 

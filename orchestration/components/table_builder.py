@@ -43,7 +43,7 @@ class SingleHypercube(ReleaseComponent):
         return f"{COMPONENTS}.{TableBuilder.__name__}"
 
     @property
-    def tried(self) -> HypercubeAttributes:
+    def draft(self) -> HypercubeAttributes:
         cube: HypercubeAttributes = self.declaration.hypercube
         return cube
 
@@ -54,9 +54,9 @@ class SingleHypercube(ReleaseComponent):
 
     def with_fields(self, given: Mapping[str, Any]) -> Self:
         # Validated as part of the release, so that errors begin with the release and the field.
-        tried = HypercubeDeclaration.model_validate(list_given_fields(self.declaration) | {"hypercube": given})
-        cube, among = tried.hypercube, self.attributes
-        if cube.swapped != self.tried.swapped:
+        cube = HypercubeDeclaration.model_validate(list_given_fields(self.declaration) | {"hypercube": given}).hypercube
+        among = self.attributes
+        if cube.swapped != self.draft.swapped:
             raise DeclarationError(
                 f"release {self.named}: swapped: declare the hypercube with other records first, and plan it then"
             )

@@ -96,7 +96,7 @@ def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> 
     fields: dict[str, Any] = {}
     margins: dict[str, str] = {}
     total, largest = None, 0
-    swaps = _SWAP_RATE in type(component.tried).model_fields
+    swaps = _SWAP_RATE in type(component.draft).model_fields
     ways = [_SWAP if swaps else _AS_DECLARED]
     ways += [] if plan and isinstance(plan.loss, InfiniteLoss) else [_TOTAL]
     ways += [_MARGIN] if plan and plan.lines else []
@@ -128,7 +128,7 @@ def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> 
 
 def _choose_swap_rate(component: ReleaseComponent, name: str) -> dict[str, Any]:
     """The field with another rate than the declared one, if another one is chosen."""
-    declared = getattr(component.tried, _SWAP_RATE, None)
+    declared = getattr(component.draft, _SWAP_RATE, None)
     rate = declared if isinstance(declared, Fraction) else None
     rates = sorted({*_RATES, *([rate] if rate else [])})
     first, key = rate or Fraction(1, 10), f"{name}:rate"
