@@ -19,16 +19,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import dagster as dg
 import psutil
 
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
-from assets.measurement.method import NoisyCounts
-from assets.release.contents import compute_basis, hash_cef, publish_contents, read_basis
+from assets.release.contents import hash_cef, publish_contents
 from assets.release.dataset import DatasetDeclaration
-from assets.release.draw import publish_version
 from assets.release.method import Method
 from orchestration.environment import PROJECT, deployment_resources
 from resources.custody import Custody
@@ -111,7 +110,9 @@ def run_step(step: Callable[..., Any], *arguments: Any) -> Run:
 
 
 def _run(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Run:
-    seconds, returned = time_call(lambda: step(*arguments))
+    # Dagster's first context in a process imports for half a second, which no step takes for itself.
+    with dg.build_asset_context():
+        seconds, returned = time_call(lambda: step(*arguments))
     return Run(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, returned)
 
 
@@ -227,25 +228,12 @@ def write_cef(home: str, dataset: DatasetDeclaration, write: Callable[[Session],
     return records
 
 
-def charge_counts(home: str, method: NoisyCounts[Any, Any], *, hash_cef: bool = True) -> None:
-    """Make the exact counts of a release, publish their version and charge the draw, as the assets do.
-
-    Without `hash_cef`, the seal names the version of the CEF that was published, instead of hashing it again.
-    """
-    warehouse, custody, _ = open_deployment(home)
-    release, parameters = method.release, method.release.counted_with
-    with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-        name, values, names = method.counts_recipe(session)
-        with session.transaction():
-            session.create(method.counts_table, name, values, **names)
-            method.require_countable(session, custody)
-        version = method.counts_version(session, custody)
-        if hash_cef:
-            counted = compute_basis(session, custody, release.dataset, parameters)
-        else:
-            counted = read_basis(session, custody, release.dataset, parameters)
-    publish_version(warehouse, custody, release, method.counts_stage, version, counted)
-    charge(home, method)
+def make_stages(home: str, method: Method[Any, Any, Any], *names: str) -> None:
+    """Make stages of a release by the functions of their assets."""
+    assets = {asset.key.path[-1]: asset for asset in method.own_assets()}
+    for name in names:
+        with dg.build_asset_context(resources=dict(deployment_resources(Path(home)))) as context:
+            assets[name](context)
 
 
 _NUMBERS = count()

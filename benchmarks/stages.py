@@ -19,19 +19,15 @@ import numpy as np
 
 from assets.cef.synthetic import SyntheticCensusDeclaration
 from assets.phsafe.declaration import PHSafeDeclaration
-from assets.phsafe.join import JOINED, join_recipe, write_report
+from assets.phsafe.join import JOINED
 from assets.phsafe.method import PHSafeMethod
-from assets.release.contents import compute_basis
-from assets.release.seal import seal_stage
-from assets.release.stage import create_tables
 from assets.topdown.accuracy import measure_accuracy
 from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.estimation import Scope, estimate_level
-from assets.topdown.exact import invariants_recipe
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.replicates import make_replicates
-from assets.topdown.spine import count_places, spine_recipe
+from assets.topdown.spine import count_places
 from benchmarks import harness
 from benchmarks.topdown_problems import ConvexProblem, Siblings, compute_objective, draw_siblings
 from mechanisms.states import PUERTO_RICO, STATES
@@ -95,12 +91,8 @@ def run_phsafe(home: str, households: int, run: int) -> None:
         name=f"run{run}", dataset=dataset.name, title="S-DHC", states=sorted(dataset.generated.states)
     )
     method = PHSafeMethod(PHSafe(declaration).release(dataset, Path(home) / "published"))
-    with harness.open_warehouse(home).session(writes=Zone.CONFIDENTIAL) as session:
-        recipes = {method.release.confidential(JOINED): join_recipe(session, method.release)}
-        with session.transaction():
-            create_tables(session, recipes)
-            write_report(session, method.release)
-    harness.charge_counts(home, method)
+    harness.make_stages(home, method, JOINED, method.counts_stage)
+    harness.charge(home, method)
     harness.make(home, method)
 
 
@@ -167,14 +159,10 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
     dataset = release.dataset
     assert isinstance(dataset, SyntheticCensusDeclaration)
     persons = harness.write_census_cef(home, dataset)
-    warehouse, custody, _ = harness.open_deployment(home)
-    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-        sealed = [release.public(SPINE), release.public(INVARIANTS)]
-        for table, recipe in zip(sealed, (spine_recipe, invariants_recipe), strict=True):
-            create_tables(session, {table: recipe(session, release)})
-        seal_stage(session, custody, release.schema, INVARIANTS, sealed, compute_basis(session, custody, dataset, {}))
-    harness.charge_counts(home, TopDownMethod(release))
-    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+    method = TopDownMethod(release)
+    harness.make_stages(home, method, SPINE, INVARIANTS, method.counts_stage)
+    harness.charge(home, method)
+    with harness.open_warehouse(home).session(reads=[Zone.PUBLIC]) as session:
         return persons, count_places(session, release)
 
 

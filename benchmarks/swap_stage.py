@@ -20,15 +20,10 @@ from typing import Any
 import pyarrow as pa
 
 from assets.pair_swapping.records import IN_ORDER, as_households
-from assets.release.contents import compute_basis
-from assets.release.seal import seal_stage
-from assets.release.stage import create_tables
 from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.draw import SWAPPED
-from assets.swapping.invariants import invariant_tables, write_invariants
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
-from assets.swapping.withheld import STRATA, WITHHELD, stage_withheld, strata_recipe, swap_loss, withheld_version
 from benchmarks import harness
 from mechanisms.pair_swapping.pairing import NOBODY, swap_pairs
 from mechanisms.sampling.stream import RandomStream
@@ -135,13 +130,8 @@ def generate(home: str, households: int) -> None:
 
 def charge(home: str, name: str, changes: dict[str, Any] | None = None) -> None:
     """Write a release's invariants, and charge its draw."""
-    warehouse, custody, _ = harness.open_deployment(home)
-    release = declare_release(home, name, **(changes or {}))
-    method = Swapping(release)
-    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
-        write_invariants(session, release, release.version_key(custody))
-        counted = compute_basis(session, custody, release.dataset, release.counted_with)
-        seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
+    method = Swapping(declare_release(home, name, **(changes or {})))
+    harness.make_stages(home, method, "invariants")
     harness.charge(home, method)
 
 
@@ -165,19 +155,9 @@ def run_stages(home: str, name: str) -> None:
 
 
 def withhold(home: str, name: str) -> None:
-    """Write the sizes of strata and the withheld records, as the two assets do."""
-    warehouse, custody, _ = harness.open_deployment(home)
-    release = declare_release(home, name, withheld=True, products=[])
-    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
-        create_tables(session, {release.public(STRATA): strata_recipe(session, release)})
-        counted = compute_basis(session, custody, release.dataset, release.counted_with)
-        seal_stage(session, custody, release.schema, "invariants", [release.public(STRATA)], counted)
-    with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-        swap_loss(session, release, custody)
-        with session.transaction():
-            source = stage_withheld(session, release, custody)
-            session.create(release.confidential(WITHHELD), "warehouse/all", source=source)
-        withheld_version(session, release, custody)
+    """Write the sizes of strata and the withheld records."""
+    method = Swapping(declare_release(home, name, withheld=True, products=[]))
+    harness.make_stages(home, method, "invariants", "swapped")
 
 
 def shuffle(home: str) -> None:
