@@ -182,12 +182,9 @@ def temporary_home() -> tempfile.TemporaryDirectory[str]:
 
 
 def open_deployment(home: str) -> tuple[Warehouse, Custody, Ledger]:
-    resources = deployment_resources(Path(home))
-    warehouse, custody, ledger = resources["warehouse"], resources["custody"], resources["ledger"]
-    assert isinstance(warehouse, Warehouse)
-    assert isinstance(custody, Custody)
+    ledger = deployment_resources(Path(home))["ledger"]
     assert isinstance(ledger, Ledger)
-    return warehouse, custody, ledger
+    return ledger.warehouse, ledger.custody, ledger
 
 
 def open_warehouse(home: str) -> Warehouse:

@@ -26,12 +26,9 @@ from orchestration.release_definitions import define_stages
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a declaration.
+    """What is wrong with a declaration: the dataset or release, the field and the rule, in one sentence.
 
-    Attributes:
-        file: the file, relative to the folder of declarations; empty for what concerns several.
-        line: the line of the field, from 1; 0 if there is none.
-        text: the dataset or release, the field and the rule, in one sentence.
+    The file is relative to the folder of declarations, and empty for what concerns several; the first line is 1.
     """
 
     file: str

@@ -54,10 +54,9 @@ class Dataset(DeclaredComponent):
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
-        """The component for the declared attributes, with the template variables of paths filled in.
+        """The component, with the template variables of paths filled in.
 
-        Raises DeclarationError if a template variable is unknown, or the result is not a path; the message does not
-        contain the values of variables.
+        Raises DeclarationError if one is unknown or the result is not a path, without the values of variables.
         """
         attributes: Any = cls.declared_by.model_validate(model)
 
@@ -167,10 +166,7 @@ class CensusAttributes(FileAttributes, CensusLayoutAttributes):
 
 @dataclass
 class CensusDataset(Dataset):
-    """A census in the production layout: persons, units and their geography, checked against every rule of the layout.
-
-    Paths may contain template variables such as `{{ env.CEF_FOLDER }}`. Everything else is taken literally.
-    """
+    """A census in the production layout: persons, units and their geography, checked against every rule of it."""
 
     declared_by = CensusAttributes
 
@@ -201,10 +197,7 @@ class SafeTabAttributes(FileAttributes):
 
 @dataclass
 class SafeTabDataset(Dataset):
-    """A census in the input files of SafeTab: persons, households and blocks, as text separated by `|`.
-
-    Paths may contain template variables such as `{{ env.CEF_FOLDER }}`. Everything else is taken literally.
-    """
+    """A census in the input files of SafeTab: persons, households and blocks, as text separated by `|`."""
 
     declared_by = SafeTabAttributes
 

@@ -44,11 +44,7 @@ def show_chart_with_table(
 
 
 def make_row_chart(rows: Sequence[Mapping[str, Any]], tooltips: Mapping[str, str]) -> alt.Chart:
-    """A chart with a row for each `name` of the rows, in their order. A long name is broken into lines, and never cut.
-
-    Args:
-        tooltips: by the name of a field, its title where a mark is pointed at.
-    """
+    """A chart with a row for each `name`, in their order, never cut. `tooltips` has titles by the name of a field."""
     names = list(dict.fromkeys(str(row["name"]) for row in rows))
     axis = alt.Axis(labelLimit=0, labelExpr=break_labels(names), labelOverlap=False, title=None, ticks=False)
     return alt.Chart(pd.DataFrame(rows)).encode(

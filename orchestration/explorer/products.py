@@ -265,10 +265,7 @@ def _read_field(described: Mapping[str, Any]) -> Field:
 
 
 def _guess_place(fields: Mapping[str, Field], identifying: Sequence[str]) -> tuple[str, ...]:
-    """The columns of places: up to the last one whose values have no labels, or else the first.
-
-    Codes of places are texts, and only those of the largest places have names in a dictionary.
-    """
+    """The columns of places, which are texts: up to the last one whose values have no labels, or else the first."""
     codes = [
         position
         for position, name in enumerate(identifying)
