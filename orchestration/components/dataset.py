@@ -166,7 +166,7 @@ class CensusAttributes(FileAttributes, CensusLayoutAttributes):
 
 @dataclass
 class CensusDataset(Dataset):
-    """A census in the production layout: persons, units and their geography, checked against every rule of it."""
+    """A census in the production layout: persons, units and their geography, checked against all its rules."""
 
     declared_by = CensusAttributes
 
