@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import zip_longest
 from typing import TypeAlias
 
@@ -57,7 +58,6 @@ class Draws:
         self.variance = cells * float(one.exact_variance)
 
     def list_medians(self, parts: int) -> Integers:
-        """The medians of `parts` equally likely parts."""
         return self.values[np.searchsorted(self.chances.cumsum(), (np.arange(parts) + 0.5) / parts)]
 
 
@@ -209,10 +209,7 @@ def _print_credible() -> list[list[float]]:
     quotient = QUOTIENTS[0]
     draws = quotient.make_draws(make_noise(200))
     variances = draws[0].variance, draws[1].variance
-
-    def estimator(numerator: Integers, denominator: Integers) -> Estimates:
-        return find_shortest_credible(numerator, denominator, variances, quotient.least, MOST_PERSONS)
-
+    estimator = partial(find_shortest_credible, variances=variances, least=quotient.least, most=MOST_PERSONS)
     curves = []
     print("\nShortest credible interval of persons per household, for comparison")
     for average in (1.0, 1.5, 2.5):

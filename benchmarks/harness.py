@@ -3,7 +3,6 @@
 `__main__` lists the modules that measure.
 """
 
-import json
 import multiprocessing
 import os
 import resource
@@ -13,21 +12,22 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+import dagster as dg
+import psutil
 
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
-from assets.measurement.method import NoisyCounts
-from assets.release.contents import compute_basis, hash_cef, publish_contents, read_basis
+from assets.release.contents import hash_cef, publish_contents
 from assets.release.dataset import DatasetDeclaration
-from assets.release.draw import publish_version
 from assets.release.method import Method
 from orchestration.environment import PROJECT, deployment_resources
 from resources.custody import Custody
@@ -105,23 +105,15 @@ class Run(NamedTuple):
 
 def run_step(step: Callable[..., Any], *arguments: Any) -> Run:
     """Run a step in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_report, args=(theirs, step, arguments))
-    process.start()
-    theirs.close()
-    try:
-        return Run(*json.loads(ours.recv()))
-    except EOFError:
-        raise RuntimeError(f"{step.__name__} failed in its process") from None
-    finally:
-        process.join()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_run, step, arguments).result()
 
 
-def _report(connection: Connection, step: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    seconds, returned = time_call(lambda: step(*arguments))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    connection.send(json.dumps([seconds, peak, returned]))
+def _run(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Run:
+    # Dagster's first context in a process imports for half a second, which no step takes for itself.
+    with dg.build_asset_context():
+        seconds, returned = time_call(lambda: step(*arguments))
+    return Run(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, returned)
 
 
 def launch(home: str, module: str, job: str, environment: Mapping[str, str] | None = None) -> float:
@@ -129,25 +121,17 @@ def launch(home: str, module: str, job: str, environment: Mapping[str, str] | No
 
     Dagster's instance and the publications have their own folders in `home`.
 
-    Raises:
-        RuntimeError: if it fails, with the end of Dagster's output.
+    Raises RuntimeError if it fails, with the end of Dagster's output.
     """
     instance = Path(home) / "dagster"
     instance.mkdir(exist_ok=True)
     places = {"DAGSTER_HOME": str(instance), "STIRRED_HOME": home, "STIRRED_PUBLISHED": f"{home}/published"}
     command = [str(Path(sys.executable).with_name("dg")), "launch", "--module-name", module, "--job", job]
-    started = time.perf_counter()
-    run = subprocess.run(
-        command,
-        cwd=PROJECT,
-        env={**os.environ, **places, **(environment or {})},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    options: Any = {"cwd": PROJECT, "env": os.environ | places | dict(environment or {}), "capture_output": True}
+    seconds, run = time_call(lambda: subprocess.run(command, text=True, **options))
     if run.returncode:
         raise RuntimeError(f"the job {job} failed:\n{run.stderr[-5_000:]}")
-    return time.perf_counter() - started
+    return seconds
 
 
 @contextmanager
@@ -177,28 +161,19 @@ def read_processor_seconds() -> float:
 
 def time_with_memory(step: Callable[[], object]) -> tuple[float, float]:
     """The seconds of a step, and the peak memory of this process and all its descendants together in GiB."""
-    with sample(lambda: sum(map(_read_memory, _list_processes(os.getpid()))) / 2**30, _SAMPLING_INTERVAL) as samples:
+    with sample(_read_memory, _SAMPLING_INTERVAL) as samples:
         seconds, _ = time_call(step)
     return seconds, max(samples)
 
 
-def _list_processes(process: int) -> Iterator[int]:
-    yield process
-    try:
-        children = [path.read_text().split() for path in Path(f"/proc/{process}/task").glob("*/children")]
-    except OSError:
-        return
-    for child in (child for of_thread in children for child in of_thread):
-        yield from _list_processes(int(child))
-
-
-def _read_memory(process: int) -> int:
-    """The process's memory in bytes, with shared pages divided among processes; 0 if the process has ended."""
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+def _read_memory() -> float:
+    """The memory of this process and all its descendants in GiB, with shared pages divided among processes."""
+    memory = 0
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        # A process may have ended meanwhile.
+        with suppress(psutil.Error):
+            memory += process.memory_full_info().pss
+    return memory / 2**30
 
 
 def temporary_home() -> tempfile.TemporaryDirectory[str]:
@@ -207,12 +182,13 @@ def temporary_home() -> tempfile.TemporaryDirectory[str]:
 
 
 def open_deployment(home: str) -> tuple[Warehouse, Custody, Ledger]:
-    resources = deployment_resources(Path(home))
-    warehouse, custody, ledger = resources["warehouse"], resources["custody"], resources["ledger"]
-    assert isinstance(warehouse, Warehouse)
-    assert isinstance(custody, Custody)
+    ledger = deployment_resources(Path(home))["ledger"]
     assert isinstance(ledger, Ledger)
-    return warehouse, custody, ledger
+    return ledger.warehouse, ledger.custody, ledger
+
+
+def open_warehouse(home: str) -> Warehouse:
+    return open_deployment(home)[0]
 
 
 def declare_dataset(columns: Mapping[str, Any], **fields: Any) -> DatasetDeclaration:
@@ -249,26 +225,12 @@ def write_cef(home: str, dataset: DatasetDeclaration, write: Callable[[Session],
     return records
 
 
-def charge_counts(home: str, method: NoisyCounts[Any, Any], *, hash_cef: bool = True) -> None:
-    """Make the exact counts of a release, publish their version and charge the draw, as the assets do.
-
-    Args:
-        hash_cef: whether the seal names the CEF by hashing it again, and not by the version that was published.
-    """
-    warehouse, custody, _ = open_deployment(home)
-    release, parameters = method.release, method.release.counted_with
-    with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-        name, values, names = method.counts_recipe(session)
-        with session.transaction():
-            session.create(method.counts_table, name, values, **names)
-            method.require_countable(session, custody)
-        version = method.counts_version(session, custody)
-        if hash_cef:
-            counted = compute_basis(session, custody, release.dataset, parameters)
-        else:
-            counted = read_basis(session, custody, release.dataset, parameters)
-    publish_version(warehouse, custody, release, method.counts_stage, version, counted)
-    charge(home, method)
+def make_stages(home: str, method: Method[Any, Any, Any], *names: str) -> None:
+    """Make stages of a release by the functions of their assets."""
+    assets = {asset.key.path[-1]: asset for asset in method.own_assets()}
+    for name in names:
+        with dg.build_asset_context(resources=dict(deployment_resources(Path(home)))) as context:
+            assets[name](context)
 
 
 _NUMBERS = count()
@@ -280,7 +242,6 @@ def name_release() -> str:
 
 
 def charge(home: str, method: Method[Any, Any, Any]) -> None:
-    """Charge the draw of a release."""
     warehouse, custody, ledger = open_deployment(home)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = method.describe(session, custody)

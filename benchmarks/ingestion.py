@@ -54,7 +54,6 @@ def write_source(home: str) -> None:
 
 
 def validate(home: str) -> None:
-    """Read, validate and write."""
     integer = {"type": "integer", "minimum": 1, "maximum": 100}
     columns = {
         "state": {"type": "string", "role": "geography", "values": [f"S{number:02}" for number in range(10)]},

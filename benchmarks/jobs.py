@@ -29,9 +29,9 @@ from mechanisms.topdown.allocation import Allocation
 from orchestration import components
 from orchestration.components import SafeTabH, SafeTabP, TopDown
 from orchestration.components.release import ReleaseComponent, releases_of
-from orchestration.definitions import budget, without_configuration
+from orchestration.definitions import budget
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
-from orchestration.release_definitions import define_jobs, define_stages
+from orchestration.release_definitions import define_jobs, define_stages, without_configuration
 
 CASE = "STIRRED_BENCH_CASE"
 """The environment variable with the case to declare."""
@@ -63,13 +63,10 @@ _DATASET, _UNTIL_TRACTS = "census", ("US", "State", "County", "Tract")
 
 @dataclass(frozen=True)
 class Case:
-    """A deployment to measure.
+    """A deployment to measure: a kind of release, and the households of its census.
 
-    Attributes:
-        kind: the kind of release.
-        households: the households of its census.
-        coarse: whether redistricting data end with tracts, and detailed groups with states, so that few numbers are
-            measured of many records.
+    If it is `coarse`, redistricting data end with tracts, and detailed groups with states, so that few numbers are
+    measured of many records.
     """
 
     kind: str
@@ -118,7 +115,6 @@ class Case:
 
 
 def _end_with_tracts() -> dict[str, Any]:
-    """The fields of redistricting data that end with tracts."""
     return {
         "spine": {level: list(PRODUCTION_SPINE[level].columns) for level in _UNTIL_TRACTS},
         "invariants": {"population": "State", "housing_units": "Tract", "group_quarters": "Tract"},

@@ -8,10 +8,10 @@ The groups of SafeTab in a tract are nearly all empty, and all are measured; a n
 of them at the level of detailed iterations and of regional ones.
 """
 
-import resource
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -21,7 +21,7 @@ from assets.cef.synthetic import write as write_census
 from assets.safetab.measurements import GROUPS_AT_A_TIME
 from assets.topdown.spine import count_places
 from benchmarks import swap_stage
-from benchmarks.harness import Result, open_deployment, run_step, temporary_home, time_with_memory, write_cef
+from benchmarks.harness import Result, open_warehouse, run_step, temporary_home, time_with_memory, write_cef
 from benchmarks.jobs import DETAILED, EIGHT_STATES, Case
 from mechanisms.safetab.adaptive import GroupNoise, draw_block
 from mechanisms.safetab.details import FINEST
@@ -97,22 +97,19 @@ def measure() -> list[Result]:
 
 
 def run_job(size: str) -> JobRun:
-    """Run the job of one size in an empty deployment."""
     case = Case(EIGHT_STATES, HOUSEHOLDS[size])
     limit = {"STIRRED_MEMORY_LIMIT": DUCKDB_MEMORY[size]}
     with temporary_home() as home:
-        seconds, peak = time_with_memory(lambda: case.launch(home, case.releases[-1], limit))
+        seconds, peak = time_with_memory(partial(case.launch, home, case.releases[-1], limit))
         persons, blocks = run_step(count_records, home, size).returned
         disk = sum(path.stat().st_size for path in Path(home).rglob("*") if path.is_file())
     return JobRun(persons, blocks, seconds, peak, disk / 2**30)
 
 
 def count_records(home: str, size: str) -> tuple[int, int]:
-    """The numbers of persons and of blocks."""
-    warehouse, _, _ = open_deployment(home)
     case = Case(EIGHT_STATES, HOUSEHOLDS[size])
     release = case.releases[-1].release(case.census, Path(home) / "published")
-    with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+    with open_warehouse(home).session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         return session.count(case.census.cef_tables()[1]), count_places(session, release)[release.finest]
 
 
@@ -122,7 +119,8 @@ def measure_detailed_groups() -> list[Result]:
     for households in (HALF, WHOLE):
         with temporary_home() as home:
             persons, tracts[households] = run_step(prepare, home, households).returned
-            runs = [run_step(launch, home, households, number).returned for number in range(2)]
+            case = Case(DETAILED, households)
+            runs = [time_with_memory(partial(case.launch, home, release)) for release in case.releases]
         seconds[households] = sum(duration for duration, _ in runs)
     groups, drawing = run_step(draw_empty_groups).returned
     growth, expected = seconds[WHOLE] / seconds[HALF], tracts[WHOLE] / tracts[HALF]
@@ -153,13 +151,6 @@ def prepare(home: str, households: int) -> tuple[int, int]:
         tracts = int(session.row(_TRACTS, units=units)[0])
 
     return write_cef(home, dataset, write), tracts
-
-
-def launch(home: str, households: int, number: int) -> tuple[float, float]:
-    """Run the job of a release; return its seconds and its peak memory in GiB."""
-    case = Case(DETAILED, households)
-    seconds = case.launch(home, case.releases[number])
-    return seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
 
 
 def draw_empty_groups() -> tuple[int, float]:

@@ -12,12 +12,13 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
-from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.optimize import nnls
 
 from assets.planning.expectation import (
     SLOPES,
@@ -98,33 +99,20 @@ def _measure_disk(folder: Path) -> int:
     """The bytes that the files of a folder have on disk; 0 if there is none."""
     size = 0
     for path in folder.rglob("*"):
-        try:
+        # A file may have been removed meanwhile.
+        with suppress(OSError):
             size += path.stat().st_blocks * 512
-        except OSError:
-            # A file that was removed meanwhile.
-            continue
     return size
 
 
 def fit(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict[str, float]:
-    """A constant and slopes of a quantity, none of them negative, with the least squares of relative errors.
-
-    Args:
-        numbers: whether it depends on the noisy numbers.
-    """
+    """A constant and slopes of a quantity, none of them negative, with the least squares of relative errors."""
     names = ("constant", "record", *(["number"] if numbers else []))
-    columns = {"constant": [1.0] * len(runs), **{name: [float(run[f"{name}s"]) for run in runs] for name in names[1:]}}
-    measured = np.array([float(run[quantity]) for run in runs])
-    best: tuple[float, dict[str, float]] = (np.inf, {})
-    # The least squares without negative coefficients leave some of them out, and there are few ways to do that.
-    for kept in chain.from_iterable(combinations(names, count) for count in range(1, len(names) + 1)):
-        design = np.array([columns[name] for name in kept]).T / measured[:, None]
-        scale = np.abs(design).max(axis=0)
-        slopes = np.linalg.lstsq(design / scale, np.ones(len(runs)), rcond=None)[0] / scale
-        error = float(((design @ slopes - 1) ** 2).sum())
-        if (slopes >= 0).all() and error < best[0] - 1e-12:
-            best = error, dict(zip(kept, map(float, slopes), strict=True))
-    return {name: float(f"{best[1].get(name, 0):.6g}") for name in ("constant", "record", "number")}
+    columns = [[float(run.get(f"{name}s", 1)) for run in runs] for name in names]
+    design = np.array(columns).T / np.array([[float(run[quantity])] for run in runs])
+    scale = design.max(axis=0)
+    slopes = dict(zip(names, nnls(design / scale, np.ones(len(runs)))[0] / scale, strict=True))
+    return {name: float(f"{slopes.get(name, 0):.6g}") for name in ("constant", "record", "number")}
 
 
 def find_peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:

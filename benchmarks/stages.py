@@ -18,33 +18,17 @@ import dagster as dg
 import numpy as np
 
 from assets.cef.synthetic import SyntheticCensusDeclaration
-from assets.phsafe.counts import JOINED, join_recipe, write_report
+from assets.phsafe.counts import JOINED
 from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.method import PHSafeMethod
-from assets.release.contents import compute_basis
-from assets.release.seal import seal_stage
-from assets.release.stage import create_tables
 from assets.topdown.accuracy import measure_accuracy
 from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.estimation import Scope, estimate_level
-from assets.topdown.invariants import invariants_recipe
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.replicates import make_replicates
-from assets.topdown.spine import count_places, spine_recipe
-from benchmarks.harness import (
-    Result,
-    charge_counts,
-    declare_census,
-    limit_costs,
-    make,
-    open_deployment,
-    run_step,
-    temporary_home,
-    time_call,
-    time_with_memory,
-    write_census_cef,
-)
+from assets.topdown.spine import count_places
+from benchmarks import harness
 from benchmarks.topdown_problems import ConvexProblem, Siblings, compute_objective, draw_siblings
 from mechanisms.states import PUERTO_RICO, STATES
 from mechanisms.topdown.design import words
@@ -78,23 +62,26 @@ ACCURACY_LIMITS = {"race_by_hispanic": ("race × Hispanic", 1.0), "population": 
 """By metric, its name in results and its limit."""
 
 
-def measure_phsafe() -> list[Result]:
+def measure_phsafe() -> list[harness.Result]:
     """The median time of three runs in seconds, the peak memory, and the growth of time with the number of persons."""
     results, seconds, persons = [], [], []
     for households in PHSAFE_SIZES:
-        with temporary_home() as home:
-            persons.append(run_step(generate, home, households).returned)
-            runs = [run_step(run_phsafe, home, households, number) for number in range(RUNS)]
+        with harness.temporary_home() as home:
+            persons.append(harness.run_step(generate, home, households).returned)
+            runs = [harness.run_step(run_phsafe, home, households, number) for number in range(RUNS)]
         seconds.append(median(run.seconds for run in runs))
         name, most = f"PHSafe, CEF to measurements, {persons[-1]:,} persons", 60.0 if results else 2.0
-        results += limit_costs(name, seconds[-1], most, max(run.peak for run in runs), 6.0)
+        results += harness.limit_costs(name, seconds[-1], most, max(run.peak for run in runs), 6.0)
     # Below the second size, the fixed cost of a release outweighs the cost of each person.
     growth, expected = seconds[-1] / seconds[1], persons[-1] / persons[1]
-    return [*results, Result("PHSafe, CEF to measurements: growth of time, against persons", growth, expected, 1.25)]
+    return [
+        *results,
+        harness.Result("PHSafe, CEF to measurements: growth of time, against persons", growth, expected, 1.25),
+    ]
 
 
 def generate(home: str, households: int) -> int:
-    return write_census_cef(home, _declare_census(households))
+    return harness.write_census_cef(home, _declare_census(households))
 
 
 def run_phsafe(home: str, households: int, run: int) -> None:
@@ -104,22 +91,17 @@ def run_phsafe(home: str, households: int, run: int) -> None:
         name=f"run{run}", dataset=dataset.name, title="S-DHC", states=sorted(dataset.generated.states)
     )
     method = PHSafeMethod(PHSafe(declaration).release(dataset, Path(home) / "published"))
-    warehouse, _, _ = open_deployment(home)
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-        recipes = {method.release.confidential(JOINED): join_recipe(session, method.release)}
-        with session.transaction():
-            create_tables(session, recipes)
-            write_report(session, method.release)
-    charge_counts(home, method)
-    make(home, method)
+    harness.make_stages(home, method, JOINED, method.counts_stage)
+    harness.charge(home, method)
+    harness.make(home, method)
 
 
 def _declare_census(households: int) -> SyntheticCensusDeclaration:
     states = [state for state in STATES if state != PUERTO_RICO]
-    return declare_census(households, states[:4] if households == PHSAFE_SIZES[0] else states)
+    return harness.declare_census(households, states[:4] if households == PHSAFE_SIZES[0] else states)
 
 
-def measure_estimation() -> list[Result]:
+def measure_estimation() -> list[harness.Result]:
     """Seconds of draw and estimation, peak memory of all processes together, and the growth of the time per block.
 
     The growth is the ratio of the estimation time per block at the largest size to that at the smallest: 1 if time is
@@ -127,34 +109,40 @@ def measure_estimation() -> list[Result]:
     """
     results, milliseconds = [], {}
     for households in SIZES:
-        with temporary_home() as home:
-            blocks, persons, answers = run_step(prepare, home, households).returned
-            drawing = run_step(draw, home, households)
-            seconds, peak = run_step(estimate, home, households).returned
+        with harness.temporary_home() as home:
+            blocks, persons, answers = harness.run_step(prepare, home, households).returned
+            drawing = harness.run_step(draw, home, households)
+            seconds, peak = harness.run_step(estimate, home, households).returned
         milliseconds[households] = seconds / blocks * 1e3
         if households == LARGEST:
-            results.append(Result(f"TopDown, noisy measurements: {answers:,} answers (s)", drawing.seconds, 30.0))
-        costs = limit_costs(f"TopDown, estimation: {blocks:,} blocks, {persons:,} persons", seconds, 600.0, peak, 8.0)
+            results.append(
+                harness.Result(f"TopDown, noisy measurements: {answers:,} answers (s)", drawing.seconds, 30.0)
+            )
+        costs = harness.limit_costs(
+            f"TopDown, estimation: {blocks:,} blocks, {persons:,} persons", seconds, 600.0, peak, 8.0
+        )
         results += costs if households == LARGEST else costs[:1]
     name = "TopDown, estimation: ms for each block, largest against smallest size"
-    return [*results, Result(name, milliseconds[LARGEST], milliseconds[SMALLEST], 1.5)]
+    return [*results, harness.Result(name, milliseconds[LARGEST], milliseconds[SMALLEST], 1.5)]
 
 
-def measure_replicates() -> list[Result]:
+def measure_replicates() -> list[harness.Result]:
     """Seconds for each replicate, against the seconds of the estimation, and the peak memory of all processes together.
 
     The estimation reads stored measurements; a replicate also draws its noise, and is stored. Both have the same census
     and as many processes.
     """
-    with temporary_home() as home:
-        blocks, persons, _ = run_step(prepare, home, LARGEST).returned
-        run_step(draw, home, LARGEST)
-        estimation_seconds, _ = run_step(estimate, home, LARGEST).returned
-        seconds, peak = run_step(replicate, home, LARGEST).returned
+    with harness.temporary_home() as home:
+        blocks, persons, _ = harness.run_step(prepare, home, LARGEST).returned
+        harness.run_step(draw, home, LARGEST)
+        estimation_seconds, _ = harness.run_step(estimate, home, LARGEST).returned
+        seconds, peak = harness.run_step(replicate, home, LARGEST).returned
     size = f"{blocks:,} blocks, {persons:,} persons"
     return [
-        Result(f"TopDown, a replicate against the estimation: {size} (s)", seconds / REPLICATES, estimation_seconds),
-        Result(f"TopDown, replicates: {size}: peak memory (GiB)", peak, 8.0),
+        harness.Result(
+            f"TopDown, a replicate against the estimation: {size} (s)", seconds / REPLICATES, estimation_seconds
+        ),
+        harness.Result(f"TopDown, replicates: {size}: peak memory (GiB)", peak, 8.0),
     ]
 
 
@@ -170,51 +158,47 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
     """Run all stages up to the charge, on a synthetic census; return the number of persons, and of places by level."""
     dataset = release.dataset
     assert isinstance(dataset, SyntheticCensusDeclaration)
-    persons = write_census_cef(home, dataset)
-    warehouse, custody, _ = open_deployment(home)
-    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-        sealed = [release.public(SPINE), release.public(INVARIANTS)]
-        for table, recipe in zip(sealed, (spine_recipe, invariants_recipe), strict=True):
-            create_tables(session, {table: recipe(session, release)})
-        seal_stage(session, custody, release.schema, INVARIANTS, sealed, compute_basis(session, custody, dataset, {}))
-    charge_counts(home, TopDownMethod(release))
-    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+    persons = harness.write_census_cef(home, dataset)
+    method = TopDownMethod(release)
+    harness.make_stages(home, method, SPINE, INVARIANTS, method.counts_stage)
+    harness.charge(home, method)
+    with harness.open_warehouse(home).session(reads=[Zone.PUBLIC]) as session:
         return persons, count_places(session, release)
 
 
 def draw(home: str, households: int) -> None:
-    make(home, TopDownMethod(declare_release(home, households)))
+    harness.make(home, TopDownMethod(declare_release(home, households)))
 
 
 def estimate(home: str, households: int) -> tuple[float, float]:
     """Estimate all levels; return the seconds, and the peak memory of all processes together in GiB."""
     release = declare_release(home, households)
-    return time_with_memory(lambda: _estimate_levels(home, release))
+    return harness.time_with_memory(lambda: _estimate_levels(home, release))
 
 
 def _estimate_levels(home: str, release: TopDownRelease) -> None:
-    warehouse, custody, _ = open_deployment(home)
+    warehouse, custody, _ = harness.open_deployment(home)
     for level in release.levels:
         estimate_level(warehouse, custody, release, Scope(level), lambda done, parents: None)
 
 
 def replicate(home: str, households: int) -> tuple[float, float]:
     """Make the replicates; return the seconds, and the peak memory of all processes together in GiB."""
-    warehouse, custody, _ = open_deployment(home)
+    warehouse, custody, _ = harness.open_deployment(home)
     release = declare_release(home, households, replicates=REPLICATES)
-    return time_with_memory(lambda: make_replicates(warehouse, custody, release, lambda done, declared: None))
+    return harness.time_with_memory(lambda: make_replicates(warehouse, custody, release, lambda done, declared: None))
 
 
 def declare_release(home: str, households: int, **fields: Any) -> TopDownRelease:
     """The release of a synthetic census with so many households. `fields` are those of its declaration."""
-    dataset = declare_census(households, TWO_STATES)
+    dataset = harness.declare_census(households, TWO_STATES)
     declaration = TopDownDeclaration(
         name="redistricting", dataset=dataset.name, title="Redistricting data", processes=PROCESSES, **fields
     )
     return TopDown(declaration).release(dataset, Path(home) / "published")
 
 
-def measure_steps() -> list[Result]:
+def measure_steps() -> list[harness.Result]:
     """Processor seconds for a dozen block groups of 28 blocks and about 45 cells, of production's shape.
 
     Totals are fixed as in production's last pass. The set-up of Clarabel's problem is not timed. Both solutions must
@@ -226,9 +210,9 @@ def measure_steps() -> list[Result]:
     for siblings in problems:
         queries, constraints = siblings.build_problem()
         peer = ConvexProblem(queries, constraints)
-        seconds, solution = time_call(partial(solve, queries, constraints), time.thread_time)
+        seconds, solution = harness.time_call(partial(solve, queries, constraints), time.thread_time)
         ours += seconds
-        seconds, x = time_call(peer.solve, time.thread_time)
+        seconds, x = harness.time_call(peer.solve, time.thread_time)
         other += seconds
         least = compute_objective(queries, x)
         if abs(compute_objective(queries, solution.x) - least) > 1e-6 * least:
@@ -237,10 +221,10 @@ def measure_steps() -> list[Result]:
     shape = f"{len(problems)} × {BLOCKS} blocks, {cells} cells"
     problems = _draw_block_groups(fixed=False)
     _estimate_siblings(problems[0])
-    whole = sum(time_call(partial(_estimate_siblings, siblings), time.thread_time)[0] for siblings in problems)
+    whole = sum(harness.time_call(partial(_estimate_siblings, siblings), time.thread_time)[0] for siblings in problems)
     return [
-        Result(f"TopDown, real-valued step, against Clarabel: {shape} (s)", ours, other, 1 / 20),
-        Result(f"TopDown, both passes and rounding: {shape} (s)", whole, 0.1 * len(problems)),
+        harness.Result(f"TopDown, real-valued step, against Clarabel: {shape} (s)", ours, other, 1 / 20),
+        harness.Result(f"TopDown, both passes and rounding: {shape} (s)", whole, 0.1 * len(problems)),
     ]
 
 
@@ -261,7 +245,7 @@ def _estimate_siblings(siblings: Siblings) -> None:
     estimate_siblings(schema, measurements, limits, siblings.parent, total_first=True)
 
 
-def measure_improvement() -> list[Result]:
+def measure_improvement() -> list[harness.Result]:
     """Mean absolute errors of the estimates against those of the raw measurements, both over all places and draws.
 
     The demonstration's release is made as declared, with fixed keys, so that every run gives the same result.
@@ -272,20 +256,19 @@ def measure_improvement() -> list[Result]:
     (component,) = tree.get_all_components(TopDown)
     for number in range(DRAWS):
         key = sha256(f"accuracy {number}".encode()).hexdigest()
-        with temporary_home() as home, patch.dict(os.environ, {"STIRRED_MASTER_KEY": key}):
+        with harness.temporary_home() as home, patch.dict(os.environ, {"STIRRED_MASTER_KEY": key}):
             declaration = component.declaration.model_copy(update={"processes": 1})
             dataset = datasets[declaration.dataset]
             release = TopDown(declaration).release(dataset, Path(home) / "published")
             charge(home, release)
-            make(home, TopDownMethod(release))
+            harness.make(home, TopDownMethod(release))
             _estimate_levels(home, release)
-            warehouse, _, _ = open_deployment(home)
-            with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            with harness.open_warehouse(home).session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
                 for error in measure_accuracy(session, release):
                     if error.metric in ACCURACY_LIMITS and error.value is not None:
                         errors[error.metric, error.level, error.source].append(error.value)
     return [
-        Result(
+        harness.Result(
             f"TopDown, error of {name}, {words(level)}: estimates against raw",
             mean(errors[metric, level, "post-processed"]),
             mean(errors[metric, level, "raw"]),

@@ -20,27 +20,11 @@ from typing import Any
 import pyarrow as pa
 
 from assets.pair_swapping.records import IN_ORDER, as_households
-from assets.release.contents import compute_basis
-from assets.release.seal import seal_stage
-from assets.release.stage import create_tables
 from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.draw import SWAPPED
-from assets.swapping.invariants import invariant_tables, write_invariants
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
-from assets.swapping.withheld import STRATA, WITHHELD, stage_withheld, strata_recipe, swap_loss, withheld_version
 from benchmarks import harness
-from benchmarks.harness import (
-    Result,
-    Run,
-    compare,
-    declare_dataset,
-    find_median_run,
-    name_release,
-    open_deployment,
-    run_step,
-    temporary_home,
-)
 from mechanisms.pair_swapping.pairing import NOBODY, swap_pairs
 from mechanisms.sampling.stream import RandomStream
 from orchestration.components.swapping import PermutationSwapping
@@ -70,32 +54,34 @@ _CODED = Table(Zone.CONFIDENTIAL, "bench", "coded")
 _SHUFFLED = SQL("benchmarks/shuffled", "FROM {{ table }} ORDER BY {{ stratum | ids }}, random()")
 
 
-def measure() -> list[Result]:
+def measure() -> list[harness.Result]:
     """Seconds and peak memory of the stage: the run with the median ratio of three runs alternating with the peer's."""
     runs = []
-    with temporary_home() as home:
-        run_step(generate, home, HOUSEHOLDS)
+    with harness.temporary_home() as home:
+        harness.run_step(generate, home, HOUSEHOLDS)
         for _ in range(RUNS):
             name, swapping = _swap_new_release(home)
-            decoding = run_step(write_values, home, name)
-            runs.append((swapping.seconds, run_step(shuffle, home).seconds, decoding.seconds, swapping.peak))
-    seconds, other, decoding_seconds, peak = find_median_run(runs)
+            decoding = harness.run_step(write_values, home, name)
+            runs.append((swapping.seconds, harness.run_step(shuffle, home).seconds, decoding.seconds, swapping.peak))
+    seconds, other, decoding_seconds, peak = harness.find_median_run(runs)
     size = f"{HOUSEHOLDS:,} households"
     return [
-        Result(f"swap stage, {size} (s)", seconds, other),
-        Result(f"swap stage, with its codes written out as values, {size} (s)", seconds + decoding_seconds, other, 2.0),
-        Result(f"swap stage, {size}: peak memory (GiB)", peak, 4.0),
+        harness.Result(f"swap stage, {size} (s)", seconds, other),
+        harness.Result(
+            f"swap stage, with its codes written out as values, {size} (s)", seconds + decoding_seconds, other, 2.0
+        ),
+        harness.Result(f"swap stage, {size}: peak memory (GiB)", peak, 4.0),
     ]
 
 
-def measure_extensions() -> list[Result]:
+def measure_extensions() -> list[harness.Result]:
     """Seconds of the stage with each extension: the run with the median ratio of three."""
-    with temporary_home() as home:
-        run_step(generate, home, FEWER_HOUSEHOLDS)
+    with harness.temporary_home() as home:
+        harness.run_step(generate, home, FEWER_HOUSEHOLDS)
 
-        def compare_with_plain(words: str, ours: Callable[[], float], plain: Callable[[], float]) -> Result:
+        def compare_with_plain(words: str, ours: Callable[[], float], plain: Callable[[], float]) -> harness.Result:
             name = f"{words}, {FEWER_HOUSEHOLDS:,} households, against the plain swap (s)"
-            return compare(name, ours, plain, EXTENSION_LIMIT, RUNS)
+            return harness.compare(name, ours, plain, EXTENSION_LIMIT, RUNS)
 
         def swap_extended(changes: dict[str, Any] | None = None) -> float:
             return _swap_new_release(home, changes)[1].seconds
@@ -107,34 +93,34 @@ def measure_extensions() -> list[Result]:
             ),
             compare_with_plain(
                 "withheld swap, from invariants to records",
-                lambda: run_step(withhold, home, name_release()).seconds,
-                lambda: run_step(run_stages, home, name_release()).seconds,
+                lambda: harness.run_step(withhold, home, harness.name_release()).seconds,
+                lambda: harness.run_step(run_stages, home, harness.name_release()).seconds,
             ),
         ]
 
 
-def measure_pairs() -> list[Result]:
+def measure_pairs() -> list[harness.Result]:
     """Seconds of both procedures, and the peak memory: the run with the median ratio of three that alternate."""
     runs = []
-    with temporary_home() as home:
-        run_step(generate, home, HOUSEHOLDS)
-        run_step(prepare_pairs, home)
+    with harness.temporary_home() as home:
+        harness.run_step(generate, home, HOUSEHOLDS)
+        harness.run_step(prepare_pairs, home)
         for number in range(RUNS):
-            (_, plain), targeted = _swap_new_release(home), run_step(swap_in_pairs, home, number)
+            (_, plain), targeted = _swap_new_release(home), harness.run_step(swap_in_pairs, home, number)
             runs.append((targeted.seconds, plain.seconds, targeted.peak))
-    seconds, other, peak = find_median_run(runs)
+    seconds, other, peak = harness.find_median_run(runs)
     name = f"targeted pair swap, {HOUSEHOLDS:,} households"
     return [
-        Result(f"{name}, against the plain swap (s)", seconds, other, 3.0),
-        Result(f"{name}: peak memory (GiB)", peak, 4.0),
+        harness.Result(f"{name}, against the plain swap (s)", seconds, other, 3.0),
+        harness.Result(f"{name}: peak memory (GiB)", peak, 4.0),
     ]
 
 
-def _swap_new_release(home: str, changes: dict[str, Any] | None = None) -> tuple[str, Run]:
+def _swap_new_release(home: str, changes: dict[str, Any] | None = None) -> tuple[str, harness.Run]:
     """Charge a release of its own, so that it draws, and run its stage."""
-    name = name_release()
-    run_step(charge, home, name, changes)
-    return name, run_step(swap, home, name, changes)
+    name = harness.name_release()
+    harness.run_step(charge, home, name, changes)
+    return name, harness.run_step(swap, home, name, changes)
 
 
 def generate(home: str, households: int) -> None:
@@ -144,24 +130,18 @@ def generate(home: str, households: int) -> None:
 
 def charge(home: str, name: str, changes: dict[str, Any] | None = None) -> None:
     """Write a release's invariants, and charge its draw."""
-    warehouse, custody, _ = open_deployment(home)
-    release = declare_release(home, name, **(changes or {}))
-    method = Swapping(release)
-    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
-        write_invariants(session, release, release.version_key(custody))
-        counted = compute_basis(session, custody, release.dataset, release.counted_with)
-        seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
+    method = Swapping(declare_release(home, name, **(changes or {})))
+    harness.make_stages(home, method, "invariants")
     harness.charge(home, method)
 
 
 def swap(home: str, name: str, changes: dict[str, Any] | None = None) -> None:
-    """Run the swap stage of a release."""
     harness.make(home, Swapping(declare_release(home, name, **(changes or {}))))
 
 
 def write_values(home: str, name: str) -> None:
     """Write the swapped data as a table of values, for comparison: the stage itself stores codes."""
-    warehouse, _, _ = open_deployment(home)
+    warehouse, _, _ = harness.open_deployment(home)
     release = declare_release(home, name)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(release.public("values"), "warehouse/all", source=release.public(SWAPPED))
@@ -175,41 +155,29 @@ def run_stages(home: str, name: str) -> None:
 
 
 def withhold(home: str, name: str) -> None:
-    """Write the sizes of strata and the withheld records, as the two assets do."""
-    warehouse, custody, _ = open_deployment(home)
-    release = declare_release(home, name, withheld=True, products=[])
-    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
-        create_tables(session, {release.public(STRATA): strata_recipe(session, release)})
-        counted = compute_basis(session, custody, release.dataset, release.counted_with)
-        seal_stage(session, custody, release.schema, "invariants", [release.public(STRATA)], counted)
-    with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-        swap_loss(session, release, custody)
-        with session.transaction():
-            source = stage_withheld(session, release, custody)
-            session.create(release.confidential(WITHHELD), "warehouse/all", source=source)
-        withheld_version(session, release, custody)
+    """Write the sizes of strata and the withheld records."""
+    method = Swapping(declare_release(home, name, withheld=True, products=[]))
+    harness.make_stages(home, method, "invariants", "swapped")
 
 
 def shuffle(home: str) -> None:
     """Run the peer: write the same table in random order within strata."""
-    warehouse, _, _ = open_deployment(home)
     release = declare_release(home, "swapped")
     table = Table(Zone.CONFIDENTIAL, release.dataset.name, "shuffled")
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+    with harness.open_warehouse(home).session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         source, stratum = release.dataset.cef_tables()[0], list(release.design.match)
         session.create(table, _SHUFFLED, table=source, stratum=stratum)
 
 
 def prepare_pairs(home: str) -> None:
     """Generate households in about 5 million blocks of 51 states, with 40,000 combinations of key values in use."""
-    warehouse, _, _ = open_deployment(home)
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+    with harness.open_warehouse(home).session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         session.create(_CODED, "benchmarks/coded_households", {"households": HOUSEHOLDS})
 
 
 def swap_in_pairs(home: str, run: int) -> None:
     """Read, swap by the 2010 procedure and store."""
-    warehouse, _, _ = open_deployment(home)
+    warehouse, _, _ = harness.open_deployment(home)
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
         stored = session.arrow(IN_ORDER, households=_CODED)
         households = as_households(stored)
@@ -236,7 +204,7 @@ def declare_release(home: str, name: str, **changes: Any) -> SwappingRelease:
         "race": code(1, 7),
         "age": code(15, 99),
     }
-    dataset = declare_dataset(columns, record_name="household")
+    dataset = harness.declare_dataset(columns, record_name="household")
     declaration = SwappingDeclaration.model_validate(
         {
             "name": name,

@@ -14,6 +14,7 @@ from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -22,23 +23,11 @@ from cell_key_perturbation.create_perturbed_table import create_perturbed_table
 from cell_key_perturbation.utils.generate_test_ptable import generate_ptable_10_5_rule
 from numpy.typing import NDArray
 
+from assets.release.contents import read_basis
 from assets.release.dataset import DatasetDeclaration
 from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.method import TableBuilderMethod
-from benchmarks.harness import (
-    Result,
-    charge_counts,
-    compare,
-    declare_dataset,
-    find_median_run,
-    generate_cef,
-    make,
-    name_release,
-    open_deployment,
-    run_step,
-    temporary_home,
-    time_call,
-)
+from benchmarks import harness
 from mechanisms.table_builder.p_table import PTable
 from mechanisms.table_builder.reading import read_ons
 from orchestration.components.table_builder import SingleHypercube
@@ -67,33 +56,31 @@ THRESHOLD = 10
 KEYED_RUNS = 5
 
 
-def measure_hypercubes() -> list[Result]:
+def measure_hypercubes() -> list[harness.Result]:
     """Seconds of the stages with each kind of noise: the run with the median ratio of three alternating runs."""
     results = []
-    with temporary_home() as home:
-        run_step(generate_cef, home, _declare_dataset(), "benchmarks/persons", {"records": RECORDS})
+    with harness.temporary_home() as home:
+        harness.run_step(harness.generate_cef, home, _declare_dataset(), "benchmarks/persons", {"records": RECORDS})
         for words, noise in NOISES.items():
             name = f"hypercube of 200,000 cells with margins, {RECORDS:,} records: {words}, against GROUP BY CUBE (s)"
             ours = partial(_time_stages, home, noise)
-            results.append(compare(name, ours, lambda: run_step(cube, home).seconds, 3.0, RUNS))
+            results.append(harness.compare(name, ours, lambda: harness.run_step(cube, home).seconds, 3.0, RUNS))
     return results
 
 
 def _time_stages(home: str, noise: dict[str, Any]) -> float:
-    return run_step(run_stages, home, name_release(), noise).seconds
+    return harness.run_step(run_stages, home, harness.name_release(), noise).seconds
 
 
 def cube(home: str) -> None:
     """Run the peer."""
-    warehouse, _, _ = open_deployment(home)
     dataset = _declare_dataset()
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+    with harness.open_warehouse(home).session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         table = Table(Zone.CONFIDENTIAL, dataset.name, "cube")
         session.create(table, _CUBE, table=dataset.cef_tables()[0], columns=list(SIZES))
 
 
 def run_stages(home: str, name: str, noise: dict[str, Any]) -> None:
-    """Run the stages of a release."""
     declaration = TableBuilderDeclaration.model_validate(
         {
             "name": name,
@@ -104,16 +91,21 @@ def run_stages(home: str, name: str, noise: dict[str, Any]) -> None:
     )
     release = SingleHypercube(declaration.by_hypercube()[0]).release(_declare_dataset(), Path(home) / "published")
     method = TableBuilderMethod(release)
-    charge_counts(home, method, hash_cef=False)
-    make(home, method)
+    warehouse, custody, _ = harness.open_deployment(home)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        basis = read_basis(session, custody, release.dataset, release.counted_with)
+    with patch("assets.release.stage.compute_basis", lambda *_: basis):
+        harness.make_stages(home, method, method.counts_stage)
+    harness.charge(home, method)
+    harness.make(home, method)
 
 
 def _declare_dataset() -> DatasetDeclaration:
     codes = {name: {"type": "integer", "minimum": 0, "maximum": size - 1} for name, size in SIZES.items()}
-    return declare_dataset(codes, record_name="person")
+    return harness.declare_dataset(codes, record_name="person")
 
 
-def measure_cell_keys() -> list[Result]:
+def measure_cell_keys() -> list[harness.Result]:
     """Seconds of wall-clock time: the run with the median ratio of five alternating runs. The results are compared."""
     generator = np.random.default_rng(1)
     data = pd.DataFrame({name: generator.integers(0, size, KEYED_RECORDS) for name, size in DOMAINS.items()})
@@ -122,18 +114,21 @@ def measure_cell_keys() -> list[Result]:
     p_table["pvalue"] = np.maximum(generator.integers(-5, 6, len(p_table)), -p_table["pcv"])
     our_p_table = read_ons(p_table.to_csv(index=False))
     records = Table(Zone.CONFIDENTIAL, "bench", "persons")
-    with temporary_home() as home, Warehouse(folder=f"{home}/warehouse").session(writes=Zone.CONFIDENTIAL) as session:
+    with (
+        harness.temporary_home() as home,
+        Warehouse(folder=f"{home}/warehouse").session(writes=Zone.CONFIDENTIAL) as session,
+    ):
         session.create(records, "warehouse/all", source=session.register("source", pa.Table.from_pandas(data)))
         runs = []
         for _ in range(KEYED_RUNS + 1):
-            ours, perturbed = time_call(lambda: _perturb(session, records, our_p_table))
-            other, expected = time_call(lambda: _perturb_by_package(data, p_table))
+            ours, perturbed = harness.time_call(lambda: _perturb(session, records, our_p_table))
+            other, expected = harness.time_call(lambda: _perturb_by_package(data, p_table))
             if not np.array_equal(perturbed, expected["count"].fillna(-1).to_numpy(dtype=np.int64)):
                 raise RuntimeError("the perturbed table differs from the package's")
             runs.append((ours, other))
-    ours, other = find_median_run(runs[1:])
+    ours, other = harness.find_median_run(runs[1:])
     name = f"perturbed table of {len(expected):,} cells, {KEYED_RECORDS:,} records, against the ONS package (s)"
-    return [Result(name, ours, other, 1 / 3)]
+    return [harness.Result(name, ours, other, 1 / 3)]
 
 
 def _perturb(session: Session, records: Table, p_table: PTable) -> NDArray[np.int64]:

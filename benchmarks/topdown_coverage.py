@@ -7,15 +7,14 @@ by the code of the replicates, which gives the estimates of a release if it is g
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from time import perf_counter
-from typing import TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
@@ -26,7 +25,7 @@ from assets.topdown.release import HISTOGRAMS
 from assets.topdown.spine import read_tree
 from assets.topdown.uncertainty import SIZES, describe_size
 from assets.topdown.workers import ReplicateTask, in_processes, make_replicate
-from benchmarks.harness import open_deployment, temporary_home
+from benchmarks.harness import open_warehouse, temporary_home
 from benchmarks.stages import charge
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import SCHEMAS, words
@@ -41,13 +40,15 @@ CENSUSES = {
     "A": SyntheticPopulation(households=40_000, states=["10", "44"]),
     "B": SyntheticPopulation(households=20_000, states=["11", "50", "56"], seed=7),
 }
-GROUPS = {"P1 to P4": ("P1", "P2", "P3", "P4"), "P5": ("P5",), "H1": ("H1",)}
+GROUPS = {**dict.fromkeys(("P1", "P2", "P3", "P4"), "P1 to P4"), "P5": "P5", "H1": "H1"}
+"""By table, the group of tables that it is counted in."""
 TOTALS = {
-    "population (P1)": "P0010001",
-    "of voting age (P3)": "P0030001",
-    "group quarters (P5)": "P0050001",
-    "occupied units (H1)": "H0010002",
+    "P0010001": "population (P1)",
+    "P0030001": "of voting age (P3)",
+    "P0050001": "group quarters (P5)",
+    "H0010002": "occupied units (H1)",
 }
+"""By cell, the total that it is."""
 RULES = ("published", "count itself as center", "measurement where narrower")
 """The rules that are compared: what is published; the same without taking off the bias; and the noisy measurement
 ± 1.645σ where that is narrower than what is published."""
@@ -55,28 +56,20 @@ RULES = ("published", "count itself as center", "measurement where narrower")
 _Z = 1.645
 
 
-Tally: TypeAlias = dict[str, float]
-"""Sums over cells and draws: `cells`, their number; `covered`, `centered` and `direct`, the intervals that contain the
-truth, by rule; `width`, of published intervals; `error` and `bias`, published less true counts and the biases by the
-replicates; `still` and `still_covered`, the cells where no replicate deviates, and how many of them are right."""
-
-Tallies: TypeAlias = Mapping[tuple[str, str, int], Tally]
-"""By group of tables, level and size of the true count; of totals, the size is 0."""
-
-
 def main() -> None:
-    """Measure and print."""
     started = perf_counter()
-    tallies = {}
+    measured = {}
     for name, population in CENSUSES.items():
         census, persons = _make_census(population)
         print(f"{name}: {persons:,} persons in {len(census.parents[-1]):,} blocks", flush=True)
-        tallies[name] = _measure(name, census)
-    levels = census.design.levels
-    for group in GROUPS:
-        print(f"\n### {group}\n\n{_format_by_size(tallies, group, levels)}")
-    print(f"\n### Three rules\n\n{_format_rules(tallies, levels)}")
-    print(f"\n### Without deviation\n\n{_format_still(tallies, levels)}")
+        measured[name] = _measure(name, census)
+    tallies = pd.concat(measured, names=["census"])
+    in_words = [words(level) for level in census.design.levels]
+    for group in dict.fromkeys(GROUPS.values()):
+        print(f"\n### {group}\n\n{_format_by_size(tallies.xs(group, level='group'), in_words)}")
+    both = tallies.groupby(["group", "depth", "size"]).sum()
+    print(f"\n### Three rules\n\n{_format_rules(both, in_words)}")
+    print(f"\n### Without deviation\n\n{_format_still(both, in_words)}")
     print(f"\n{perf_counter() - started:.0f} s")
 
 
@@ -87,9 +80,8 @@ def _make_census(population: SyntheticPopulation) -> tuple[ReplicateTask, int]:
     with temporary_home() as home:
         release = TopDown(declaration).release(dataset, Path(home) / "published")
         persons, _ = charge(home, release)
-        warehouse, _, _ = open_deployment(home)
         exact = release.confidential(HISTOGRAMS)
-        with warehouse.session(reads=[Zone.PUBLIC, Zone.CONFIDENTIAL]) as session:
+        with open_warehouse(home).session(reads=[Zone.PUBLIC, Zone.CONFIDENTIAL]) as session:
             counts = {histogram: read_counts(session, exact, histogram=histogram) for histogram in SCHEMAS}
             parents, limits = read_tree(session, release).parents, derive_all_limits(session, release)
     return ReplicateTask(0, b"", release.design, parents, counts, limits), persons
@@ -99,8 +91,8 @@ def _derive_key(*parts: object) -> bytes:
     return sha256(" ".join(map(str, parts)).encode()).digest()
 
 
-def _measure(name: str, census: ReplicateTask) -> Tallies:
-    """Publish a census several times, and compare every publication with the truth."""
+def _measure(name: str, census: ReplicateTask) -> pd.DataFrame:
+    """Publish a census several times, and add up what `_compare` finds of every publication."""
     draws = [replace(census, replicate=draw, key=_derive_key("draw", name, draw)) for draw in range(DRAWS)]
     published = {draw: counts for draw, counts, _ in in_processes(make_replicate, iter(draws), PROCESSES)}
     tasks = (
@@ -113,28 +105,31 @@ def _measure(name: str, census: ReplicateTask) -> Tallies:
         for draw in range(DRAWS)
         for number in range(REPLICATES)
     )
-    tallies: dict[tuple[str, str, int], Tally] = defaultdict(lambda: defaultdict(float))
+    tallies = []
     replicates: dict[int, list[Mapping[str, Counts]]] = defaultdict(list)
     for number, counts, _ in in_processes(make_replicate, tasks, PROCESSES):
         draw = number // REPLICATES
         replicates[draw].append(counts)
         if len(replicates[draw]) == REPLICATES:
-            _compare(tallies, draws[draw], published[draw], replicates.pop(draw))
-    return tallies
+            tallies += _compare(draws[draw], published[draw], replicates.pop(draw))
+    return pd.concat(tallies).groupby(["group", "depth", "size"]).sum()
 
 
 def _compare(
-    tallies: dict[tuple[str, str, int], Tally],
-    draw: ReplicateTask,
-    published: Mapping[str, Counts],
-    repeated: Sequence[Mapping[str, Counts]],
-) -> None:
-    """Add up one publication against the truth, which the draw was made of, at every level."""
+    draw: ReplicateTask, published: Mapping[str, Counts], repeated: Sequence[Mapping[str, Counts]]
+) -> Iterator[pd.DataFrame]:
+    """One publication against the truth, which the draw was made of, at every level.
+
+    Yields:
+        By group of tables, depth of the level, and size of the true count (0 for totals), sums over cells: `cells`,
+        their number; `covered`, `centered` and `direct`, the intervals that contain the truth, by rule; `width`, of
+        published intervals; `error` and `bias`, published less true counts and the biases by the replicates; `still`
+        and `still_covered`, the cells where no replicate deviates, and how many of them are right.
+    """
     noise = replicate_noise(draw.design, draw.key)
     for histogram, schema in SCHEMAS.items():
         cells = [(table, cell) for table in REDISTRICTING.values() if table.schema is schema for cell in table.cells]
         counted = np.array([cell.counted for _, cell in cells])
-        tables, names = np.array([table.name for table, _ in cells]), np.array([cell.name for _, cell in cells])
         sums = Sums(counted)
         true, release, *replicates = (
             roll_up(counts[histogram], draw.parents, schema.size) for counts in (draw.counts, published, *repeated)
@@ -161,29 +156,15 @@ def _compare(
                 "still": still,
                 "still_covered": still & covered,
             }
-            for (group, size), selected in _select_cells(truth, tables, names).items():
-                for quantity, values in quantities.items():
-                    tallies[group, level, size][quantity] += float(values[selected].sum())
-
-
-def _select_cells(
-    truth: NDArray[np.int64], tables: NDArray[np.str_], names: NDArray[np.str_]
-) -> dict[tuple[str, int], NDArray[np.bool_]]:
-    """By group of tables and size of the true count, and by total, its cells: shape (places, cells), as the truth.
-
-    Args:
-        tables, names: shape (cells,): the table and the name of each cell.
-    """
-    size = np.searchsorted(SIZES, truth, side="right") - 1
-    cells = {}
-    for group, members in GROUPS.items():
-        within = np.isin(tables, members)[None, :]
-        for number in np.unique(size[:, within[0]]):
-            cells[group, int(number)] = within & (size == number)
-    for total, name in TOTALS.items():
-        if name in names:
-            cells[total, 0] = np.broadcast_to(names == name, size.shape)
-    return cells
+            values = pd.DataFrame({name: array.ravel().astype(float) for name, array in quantities.items()})
+            size = np.searchsorted(SIZES, truth.ravel(), side="right") - 1
+            group = np.tile([GROUPS[table.name] for table, _ in cells], places)
+            total = np.tile([TOTALS.get(cell.name) for _, cell in cells], places)
+            for keys in (
+                {"group": group, "depth": depth, "size": size},
+                {"group": total, "depth": depth, "size": 0},
+            ):
+                yield values.assign(**keys).groupby(list(keys)).sum()
 
 
 def _contains(truth: NDArray[np.int64], center: NDArray[np.int64], margin: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -221,64 +202,56 @@ def _measure_directly(
     return answers, best
 
 
-def _format_by_size(tallies: Mapping[str, Tallies], group: str, levels: Sequence[str]) -> str:
+def _format_by_size(tally: pd.DataFrame, levels: Sequence[str]) -> str:
     """A row for each level and size of the true count, with columns for each census."""
-    head = ["level", "true count"]
-    for census in tallies:
-        head += [f"{census}: cells", "covered", "error", "bias"]
+    figures = pd.DataFrame(
+        {
+            "cells": (tally["cells"] / DRAWS).map("{:,.0f}".format),
+            "covered": (tally["covered"] / tally["cells"]).map("{:.1%}".format),
+            "error": (tally["error"] / tally["cells"]).map("{:+,.2f}".format),
+            "bias": (tally["bias"] / tally["cells"]).map("{:+,.2f}".format),
+        }
+    )
+    columns = [(name, census) for census in CENSUSES for name in figures]
+    by_census = figures.unstack("census", fill_value="").reindex(columns=columns, fill_value="")
+    head = [f"{census}: cells" if name == "cells" else name for name, census in columns]
+    rows = [[levels[depth], _name_size(size), *row] for (depth, size), *row in by_census.itertuples()]
+    return _format_table(["level", "true count", *head], rows)
+
+
+def _format_rules(tally: pd.DataFrame, levels: Sequence[str]) -> str:
+    """Coverage by rule: of totals, and of the larger cells of P1 to P4."""
+    keys = [(total, depth, 0) for total in TOTALS.values() for depth in range(len(levels))]
+    larger = range(SIZES.index(100), len(SIZES))
+    keys += [("P1 to P4", depth, size) for depth in range(len(levels)) for size in larger]
     rows = []
-    for level in levels:
-        for size in range(len(SIZES)):
-            by_census = [tallies_of_census.get((group, level, size)) for tallies_of_census in tallies.values()]
-            if any(by_census):
-                rows.append([words(level), _name_size(size), *chain.from_iterable(map(_format_row, by_census))])
-    return _format_table(head, rows)
-
-
-def _format_row(tally: Tally | None) -> list[str]:
-    if not tally:
-        return ["", "", "", ""]
-    cells = tally["cells"]
-    shares = f"{tally['covered'] / cells:.1%}", f"{tally['error'] / cells:+,.2f}", f"{tally['bias'] / cells:+,.2f}"
-    return [f"{cells / DRAWS:,.0f}", *shares]
-
-
-def _format_rules(tallies: Mapping[str, Tallies], levels: Sequence[str]) -> str:
-    """Coverage by rule, over all censuses: of totals, and of the larger cells of P1 to P4."""
-    keys = [(total, level, 0) for total in TOTALS for level in levels]
-    keys += [("P1 to P4", level, size) for level in levels for size in range(SIZES.index(100), len(SIZES))]
-    rows = []
-    for group, level, size in keys:
-        tally = _add_up(tallies, group, level, size)
-        if cells := tally["cells"]:
-            label = group if group in TOTALS else f"{group}: {_name_size(size)}"
-            shares = (f"{tally[rule] / cells:.1%}" for rule in ("covered", "centered", "direct"))
-            rows.append([label, words(level), f"{cells:,.0f}", *shares, f"{tally['width'] / cells:,.1f}"])
+    for group, depth, size in keys:
+        if (group, depth, size) in tally.index:
+            sums = tally.loc[(group, depth, size)]
+            label = group if group in TOTALS.values() else f"{group}: {_name_size(size)}"
+            shares = [f"{sums[rule] / sums['cells']:.1%}" for rule in ("covered", "centered", "direct")]
+            width = f"{sums['width'] / sums['cells']:,.1f}"
+            rows.append([label, levels[depth], f"{sums['cells']:,.0f}", *shares, width])
     return _format_table(["count", "level", "intervals", *RULES, "width"], rows)
 
 
-def _format_still(tallies: Mapping[str, Tallies], levels: Sequence[str]) -> str:
-    """Over all censuses, the cells of P1 to P4 in which no replicate deviates, and which no invariant decides."""
-    rows = []
-    for level in levels:
-        for size in (0, 1):
-            tally = _add_up(tallies, "P1 to P4", level, size)
-            if still := tally["still"]:
-                shares = f"{still / tally['cells']:.1%}", f"{tally['still_covered'] / still:.1%}"
-                rows.append([words(level), _name_size(size), *shares])
+def _format_still(tally: pd.DataFrame, levels: Sequence[str]) -> str:
+    """The cells of P1 to P4 in which no replicate deviates, and which no invariant decides."""
+    rows = [
+        [
+            levels[depth],
+            _name_size(size),
+            f"{sums['still'] / sums['cells']:.1%}",
+            f"{sums['still_covered'] / sums['still']:.1%}",
+        ]
+        for (depth, size), sums in tally.loc["P1 to P4"].iterrows()
+        if size < 2 and sums["still"]
+    ]
     return _format_table(["level", "true count", "without deviation", "of these right"], rows)
 
 
 def _name_size(number: int) -> str:
     return describe_size(SIZES[number], SIZES[number + 1] - 1 if number + 1 < len(SIZES) else None)
-
-
-def _add_up(tallies: Mapping[str, Tallies], group: str, level: str, size: int) -> Tally:
-    total: Tally = defaultdict(float)
-    for tallies_of_census in tallies.values():
-        for quantity, value in tallies_of_census.get((group, level, size), {}).items():
-            total[quantity] += value
-    return total
 
 
 def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -71,12 +71,8 @@ def draw_siblings(
 ) -> Siblings:
     """Siblings at a level of production, with that level's queries and noise, at random by `seed`.
 
-    Args:
-        children: their number.
-        cells: the maximal number of cells with people; they are as unequal as races and blocks.
-        kinds: the number of types of group quarters, including households.
-        population: of all children together.
-        fixed: whether the totals of the children are fixed.
+    At most `cells` cells have people; they are as unequal as races and blocks. `kinds` is the number of types of group
+    quarters, including households. If `fixed`, the totals of the children are.
     """
     random = np.random.default_rng(seed)
     types = np.concatenate(([0], random.choice(np.arange(1, 8), size=kinds - 1, replace=False)))

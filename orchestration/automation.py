@@ -6,16 +6,16 @@ changed draws nothing and charges nothing, so a release can be run any number of
 
 import hmac
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+from pydantic import BaseModel
 
 from assets.cef.readers import source_paths
 from assets.conventions import WRITES
-from assets.release.method import DRAW, PLAN, PREFLIGHT, Partitions
+from assets.release.method import DRAW, PLAN, PREFLIGHT, Method, Partitions
 from assets.release.release import Release
 from orchestration.launch import BY_COMMAND, PUBLICATION_OF, STATES
 from resources.custody import Custody
@@ -30,53 +30,41 @@ _RETRIES = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": 
 """A run of a partition whose process or machine is lost is launched again; what was refused stays refused."""
 
 
-def release_jobs(
-    release: Release,
-    charges: bool,
-    reads: Sequence[Release] = (),
-    *,
-    with_plan: bool = False,
-    partitions: Partitions | None = None,
-) -> dg.Definitions:
+def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     """The job `<dataset>__<release>`, which makes a release from its source to its publication, and its preflight.
 
     With partitions, it makes everything up to the stage that keeps their keys. The job `states__<dataset>__<release>`
     makes one partition, and `publication__<dataset>__<release>` the rest. A sensor launches them one after the other.
 
-    Schedules and sensors refer to the job by its name, the release's schema.
-
-    Args:
-        charges: whether it has a charge, and therefore the job `preflight__<dataset>__<release>`.
-        reads: other releases whose publications it reads. No job makes them, because each is charged by itself.
-        with_plan: whether the release stores what it plans, so that its job makes the plan too.
-        partitions: those of its stages that are made in parts, if it has any.
+    No job makes other releases whose publications this one reads, because each is charged by itself. Schedules and
+    sensors refer to the job by its name, the release's schema.
     """
+    release, partitions = method.release, method.partitions
     own = dg.AssetSelection.key_prefixes([release.dataset.name, release.name])
-    others = dg.AssetSelection.key_prefixes(*([each.dataset.name, each.name] for each in reads))
-    selected = own.upstream() if with_plan else own.upstream() - dg.AssetSelection.assets(release.key(PLAN))
+    read = method.reads_publications_of
+    others = dg.AssetSelection.key_prefixes(*([other.dataset.name, other.name] for other in read))
+    selected = own.upstream() if PLAN in method.stages else own.upstream() - dg.AssetSelection.assets(release.key(PLAN))
     words = f"{release.title}: every stage from the source to the publication, with every check."
     tags = {WRITES: release.dataset.name}
-    parted = dg.Definitions()
+    by_partition = dg.Definitions()
     if partitions:
-        by_part = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
-        parted = _partition_jobs(release, partitions, selected & by_part.downstream() - by_part - others)
-        selected -= by_part.downstream()
+        stages = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
+        by_partition = _partition_jobs(release, partitions, selected & stages.downstream() - stages - others)
+        selected -= stages.downstream()
         words = f"{release.title}: every stage from the source to {partitions.keys_from}, with every check. "
         words += "While the UI's daemon runs, the runs of all partitions and the publication follow."
-    if not charges:
+    if not release.declaration.charges:
         return dg.Definitions(jobs=[dg.define_asset_job(release.schema, selected, description=words, tags=tags)])
     preflight = dg.AssetSelection.assets(release.key(PREFLIGHT))
-    price = f"{release.title}: what the next charge would be, and why. Draws nothing and charges nothing."
-    own_jobs = dg.Definitions(
-        jobs=[
-            dg.define_asset_job(release.schema, selected - preflight - others, description=words, tags=tags),
-            # No job may have the name of an operation, which for this asset is `<dataset>__<release>__preflight`.
-            dg.define_asset_job(
-                f"{PREFLIGHT}__{release.schema}", preflight.upstream() - others, description=price, tags=tags
-            ),
-        ]
+    job = dg.define_asset_job(release.schema, selected - preflight - others, description=words, tags=tags)
+    # No job may have the name of an operation, which for this asset is `<dataset>__<release>__preflight`.
+    price = dg.define_asset_job(
+        f"{PREFLIGHT}__{release.schema}",
+        preflight.upstream() - others,
+        description=f"{release.title}: what the next charge would be, and why. Draws nothing and charges nothing.",
+        tags=tags,
     )
-    return dg.Definitions.merge(own_jobs, parted)
+    return dg.Definitions.merge(dg.Definitions(jobs=[job, price]), by_partition)
 
 
 def _partition_jobs(release: Release, partitions: Partitions, rest: dg.AssetSelection) -> dg.Definitions:
@@ -103,12 +91,12 @@ def _partition_jobs(release: Release, partitions: Partitions, rest: dg.AssetSele
         "made from its draw, the publication.",
     )
     def follow(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        return _following(context.instance, release, partitions)
+        return _launch_next(context.instance, release, partitions)
 
     return dg.Definitions(jobs=[states, publication], sensors=[follow])
 
 
-def _following(
+def _launch_next(
     instance: dg.DagsterInstance, release: Release, partitions: Partitions
 ) -> dg.SensorResult | dg.SkipReason:
     """What is to be launched after the last run of the release's job.
@@ -125,22 +113,19 @@ def _following(
     if not (run.is_success or _succeeded_later(instance, run)):
         return dg.SkipReason("the last run has not succeeded")
     keys = set(instance.get_dynamic_partitions(partitions.name))
-    draw = _draw_of(begun[0])
+    draw = _read_draw(begun[0])
     after = dg.AssetRecordsFilter(release.key(partitions.stages[-1]), after_storage_id=begun[0].storage_id)
     # A partition can be made several times.
-    found, cursor, more = list[dg.EventLogRecord](), None, True
+    records, cursor, more = list[dg.EventLogRecord](), None, True
     while more:
         result = instance.fetch_materializations(after, limit=1000, cursor=cursor)
-        found, cursor, more = [*found, *result.records], result.cursor, result.has_more
-    made = {each.partition_key for each in found if _draw_of(each) == draw}
+        records, cursor, more = [*records, *result.records], result.cursor, result.has_more
+    made = {record.partition_key for record in records if _read_draw(record) == draw}
     if missing := sorted(keys - made):
-        requests = [
-            dg.RunRequest(run_key=f"{run.run_id}/{key}", job_name=f"{STATES}__{release.schema}", partition_key=key)
-            for key in missing
-        ]
+        job = f"{STATES}__{release.schema}"
+        requests = [dg.RunRequest(f"{run.run_id}/{key}", job_name=job, partition_key=key) for key in missing]
     else:
-        job = f"{PUBLICATION_OF}__{release.schema}"
-        requests = [dg.RunRequest(run_key=f"{run.run_id}/{PUBLICATION_OF}", job_name=job)]
+        requests = [dg.RunRequest(f"{run.run_id}/{PUBLICATION_OF}", job_name=f"{PUBLICATION_OF}__{release.schema}")]
     return dg.SensorResult(run_requests=requests)
 
 
@@ -152,20 +137,16 @@ def _succeeded_later(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
         tags={_ROOT: run.tags.get(_ROOT, run.run_id)},
         created_after=record.create_timestamp if record else None,
     )
-    return any("true" in map(each.tags.get, _RETRIED) for each in instance.get_runs(again))
+    return any("true" in map(later.tags.get, _RETRIED) for later in instance.get_runs(again))
 
 
-def _draw_of(record: dg.EventLogRecord) -> object:
+def _read_draw(record: dg.EventLogRecord) -> object:
     made = record.asset_materialization
     return made.metadata[DRAW].value if made and DRAW in made.metadata else None
 
 
 def release_schedule(release: Release, cron: str) -> dg.ScheduleDefinition:
-    """Run the release's job on a cron expression (UTC). The schedule is on by default.
-
-    Raises:
-        dagster.DagsterInvalidDefinitionError: if `cron` is not a cron expression.
-    """
+    """Run the release's job on a cron expression (UTC), which Dagster checks. The schedule is on by default."""
     return dg.ScheduleDefinition(
         name=f"{release.schema}__schedule",
         job_name=release.schema,
@@ -182,12 +163,8 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
     reveal something about their contents, so the cursor holds only a keyed hash of them.
 
     If the job's last run failed, for example because it was not authorized or did not fit under the cap, the sensor
-    launches it again when the declarations have changed since. An authorization needs no further run: it is given to
-    one.
-
-    Args:
-        declared: the declarations of the release and its dataset, as text.
-        root: the folder that relative source paths start from.
+    launches it again when `declared`, the text of the declarations of release and dataset, has changed since. An
+    authorization needs no further run: it is given to one. Relative source paths start from `root`.
     """
     paths = source_paths(release.dataset, root)
     declarations = sha256(declared.encode()).hexdigest()
@@ -205,28 +182,28 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
             return dg.SkipReason(f"{', '.join(missing)} is missing")
         state = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
         seen = hmac.new(custody.derive("source sensor"), json.dumps(state).encode(), sha256).hexdigest()
-        before = _Cursor(**json.loads(context.cursor)) if context.cursor else _Cursor(seen, seen, 0, declarations)
+        first = _Cursor(launched=seen, seen=seen, launches=0, declarations=declarations)
+        before = _Cursor.model_validate_json(context.cursor) if context.cursor else first
         if seen == before.launched:
             if before.declarations == declarations:
-                return dg.SensorResult(skip_reason="nothing has changed", cursor=replace(before, seen=seen).text)
+                return dg.SensorResult(skip_reason="nothing has changed", cursor=before.after_tick(seen))
             last = context.instance.get_runs(dg.RunsFilter(job_name=release.schema), limit=1)
             if last and not last[0].is_finished:
-                return dg.SensorResult(skip_reason="the last run goes on", cursor=replace(before, seen=seen).text)
+                return dg.SensorResult(skip_reason="the last run goes on", cursor=before.after_tick(seen))
             if not last or last[0].status is not dg.DagsterRunStatus.FAILURE:
-                cursor = replace(before, seen=seen, declarations=declarations)
-                return dg.SensorResult(skip_reason="the last run did not fail", cursor=cursor.text)
+                cursor = before.after_tick(seen, declarations=declarations)
+                return dg.SensorResult(skip_reason="the last run did not fail", cursor=cursor)
         elif seen != before.seen:
-            return dg.SensorResult(skip_reason="the source is changing", cursor=replace(before, seen=seen).text)
+            return dg.SensorResult(skip_reason="the source is changing", cursor=before.after_tick(seen))
         # The number makes the run key new when a source returns to an earlier state, so that the job is launched again.
         launches = before.launches + 1
-        request = dg.RunRequest(run_key=f"{launches}-{seen}")
-        return dg.SensorResult(run_requests=[request], cursor=_Cursor(seen, seen, launches, declarations).text)
+        cursor = before.after_tick(seen, launched=seen, launches=launches, declarations=declarations)
+        return dg.SensorResult(run_requests=[dg.RunRequest(f"{launches}-{seen}")], cursor=cursor)
 
     return source_changed
 
 
-@dataclass(frozen=True)
-class _Cursor:
+class _Cursor(BaseModel, frozen=True):
     """What the sensor remembers between ticks.
 
     Attributes:
@@ -240,6 +217,6 @@ class _Cursor:
     launches: int
     declarations: str = ""
 
-    @property
-    def text(self) -> str:
-        return json.dumps(asdict(self))
+    def after_tick(self, seen: str, **changes: Any) -> str:
+        """The cursor after a tick at which the source had a state, as text."""
+        return self.model_copy(update={"seen": seen} | changes).model_dump_json()

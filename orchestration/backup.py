@@ -34,13 +34,7 @@ def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = 
     No other process can write a database meanwhile: writers wait, or this waits for them. Nothing that was deleted from
     a database is in the back-up. If the process is killed, the folder has no signature and cannot be restored.
 
-    Args:
-        ledger: the ledger of the deployment, with its warehouse and custody.
-        folder: a folder that does not exist, or is empty.
-        with_keys: whether the keys are copied too.
-
-    Raises:
-        BackupError: if the folder is not empty, the ledger is not intact, or zones are in a lake.
+    Raises BackupError if the folder is not empty, the ledger is not intact, or zones are in a lake.
     """
     warehouse, custody = ledger.warehouse, ledger.custody
     _refuse_lake(warehouse, "backed up")
@@ -60,7 +54,7 @@ def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = 
         # The anchor changes only while the ledger is open for writing.
         if (tie := Path(warehouse.folder) / FINGERPRINT).exists():
             shutil.copy2(tie, folder / WAREHOUSE)
-        for path in _custody_files(Path(custody.folder), with_keys=with_keys):
+        for path in _list_custody_files(Path(custody.folder), with_keys=with_keys):
             copy = folder / CUSTODY / path.relative_to(custody.folder)
             copy.parent.mkdir(exist_ok=True, mode=0o700)
             shutil.copy2(path, copy)
@@ -80,17 +74,11 @@ def restore(
 ) -> None:
     """Restore a back-up into a home that has no databases, and its publications where there are none.
 
-    The master key must be there: in the home's custody, in the environment, or in the back-up. Nothing is charged and
-    nothing is drawn; materializing again gives the same bytes.
+    The master key must be there: in the home's custody, in the environment, or in the back-up. If a custody in the home
+    survived, its anchor counts. Nothing is charged and nothing is drawn; materializing again gives the same bytes.
 
-    Args:
-        folder: the back-up.
-        home: the folder of databases and keys. It may hold a custody that survived; its anchor then counts.
-        resources: the warehouse, custody and ledger of the deployment whose home is the given folder.
-
-    Raises:
-        BackupError: if something is in the way, there is no key, the back-up was altered or made under another key,
-            the ledger of the back-up is older than the anchor, or zones are in a lake. Nothing is restored then.
+    Raises BackupError if something is in the way, there is no key, the back-up was altered or made under another key,
+    the ledger of the back-up is older than the anchor, or zones are in a lake. Nothing is restored then.
     """
     ledger = resources(home)["ledger"]
     assert isinstance(ledger, Ledger)
@@ -109,7 +97,7 @@ def restore(
         _require_ours(folder, staged, resources(staged))
         if (folder / PUBLISHED).exists():
             bring_publications(folder / PUBLISHED, published)
-        for path in _custody_files(staged / CUSTODY, with_keys=True):
+        for path in _list_custody_files(staged / CUSTODY, with_keys=True):
             kept = home / CUSTODY / path.relative_to(staged / CUSTODY)
             kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not kept.exists():
@@ -166,7 +154,7 @@ def _require_ours(folder: Path, staged: Path, resources: Mapping[str, dg.Configu
         )
 
 
-def _custody_files(folder: Path, *, with_keys: bool) -> list[Path]:
+def _list_custody_files(folder: Path, *, with_keys: bool) -> list[Path]:
     """The files that the custody itself wrote. Nothing else is taken along: it could be a copy of a key."""
     keys = [folder / MASTER, *sorted((folder / "ephemeral").glob("[!.]*.key"))] if with_keys else []
     return [path for path in (folder / ANCHOR, *keys) if path.is_file()]

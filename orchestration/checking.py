@@ -26,12 +26,9 @@ from orchestration.release_definitions import define_stages
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a declaration.
+    """What is wrong with a declaration: the dataset or release, the field and the rule, in one sentence.
 
-    Attributes:
-        file: the file, relative to the folder of declarations; empty for what concerns several.
-        line: the line of the field, from 1; 0 if there is none.
-        text: the dataset or release, the field and the rule, in one sentence.
+    The file is relative to the folder of declarations, and empty for what concerns several; the first line is 1.
     """
 
     file: str
@@ -43,7 +40,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class _Declared:
+class _Document:
     """One document of a file: the node of its attributes, and the component that they declare."""
 
     file: str
@@ -52,64 +49,59 @@ class _Declared:
 
 
 def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Problem]:
-    """The problems of all declarations below `defs/`, in the order of the files; empty if all can be loaded.
-
-    Args:
-        tree: the component tree, of which nothing needs to be loadable.
-    """
+    """The problems of all declarations below `defs/`, in the order of the files; empty if all can be loaded."""
     folder = tree.defs_module_path
     files = sorted(path.relative_to(folder).as_posix() for name in NAMES for path in folder.rglob(name))
-    declared: list[_Declared] = []
-    problems = [problem for file in files for problem in _read(folder / file, file, declared)]
+    documents: list[_Document] = []
+    problems = [problem for file in files for problem in _read(folder / file, file, documents)]
     all_loaded = not problems
-    beside = [each.component for each in declared if isinstance(each.component, DeclaresReleases)]
-    named: dict[str, str] = {}
+    others = [document.component for document in documents if isinstance(document.component, DeclaresReleases)]
+    first_files: dict[str, str] = {}
     datasets = {}
-    for each in declared:
-        if isinstance(each.component, Dataset):
-            datasets[each.component.declaration.name] = each.component.declaration
-            names = [f"dataset {each.component.declaration.name}"]
-        elif isinstance(each.component, DeclaresReleases):
-            names = sorted({each.component.named, *(release.named for release in each.component.releases(beside))})
+    for document in documents:
+        component = document.component
+        if isinstance(component, Dataset):
+            datasets[component.declaration.name] = component.declaration
+            names = [f"dataset {component.declaration.name}"]
+        elif isinstance(component, DeclaresReleases):
+            names = sorted({component.named, *(release.named for release in component.releases(others))})
             names = [f"release {name}" for name in names]
-        elif isinstance(each.component, PublisherSettings):
+        elif isinstance(component, PublisherSettings):
             names = ["publisher of all releases"]
         else:
             continue
         for name in names:
-            if name in named:
-                problems.append(
-                    Problem(each.file, _line(each.node, ["name"]), f"{name}: it is declared in {named[name]} too")
-                )
-            named.setdefault(name, each.file)
-    for each in declared:
+            if name in first_files:
+                line = _find_line(document.node, ["name"])
+                problems.append(Problem(document.file, line, f"{name}: it is declared in {first_files[name]} too"))
+            first_files.setdefault(name, document.file)
+    for document in documents:
         # A dataset that is not there may be one of those that were refused, which is not the release's fault.
-        for release in each.component.releases(beside) if isinstance(each.component, DeclaresReleases) else ():
+        component = document.component
+        for release in component.releases(others) if isinstance(component, DeclaresReleases) else ():
             if not (all_loaded or release.declaration.dataset in datasets):
                 continue
             try:
                 dataset = dataset_of(release.declaration, datasets)
                 define_stages(release, release.method(release.release(dataset, published)))
             except (DeclarationError, ValidationError) as error:
-                problems += _refusals(each.file, each.node, error)
+                problems += _explain(document.file, document.node, error)
     try:
         group_populations(datasets.values())
     except DeclarationError as error:
         problems.append(Problem("", 0, str(error)))
-    return sorted(problems, key=lambda problem: (not problem.file, problem.file, problem.line)) or _others(tree)
-
-
-def _others(tree: dg.ComponentTree) -> list[Problem]:
-    """What Dagster refuses besides, as in a component that is not ours. It does not say in which file."""
+    if problems:
+        return sorted(problems, key=lambda problem: (not problem.file, problem.file, problem.line))
     try:
-        tree.load_component(tree.defs_module_path)
+        tree.load_component(folder)
     except Exception as error:
-        return [Problem("", 0, str(cause_of(error)))]
+        # What Dagster refuses besides, as in a component that is not ours. It does not say in which file.
+        return [Problem("", 0, str(find_cause(error)))]
     return []
 
 
-def _read(path: Path, file: str, declared: list[_Declared]) -> Iterator[Problem]:
-    """Tell the problems of one file, and note the components that its documents declare.
+def _read(path: Path, file: str, documents: list[_Document]) -> Iterator[Problem]:
+    """The problems of one file; adds its documents to `documents`.
 
     Each document is resolved by itself. The tree would load all files, and stop at the first that is broken.
     """
@@ -120,15 +112,15 @@ def _read(path: Path, file: str, declared: list[_Declared]) -> Iterator[Problem]
         yield Problem(file, 1, f"it cannot be read as UTF-8 ({type(error).__name__})")
         return
     except DeclarationError as error:
-        place, _, said = str(error).partition(": ")
+        place, _, reason = str(error).partition(": ")
         line = place.removeprefix(file).removeprefix(":")
-        yield Problem(file, int(line) if line.isdigit() else 1, said)
+        yield Problem(file, int(line) if line.isdigit() else 1, reason)
         return
     for node, document in zip(yaml.compose_all(text, yaml.SafeLoader), yaml.safe_load_all(text), strict=True):
-        yield from _of_document(file, node, document, declared)
+        yield from _resolve(file, node, document, documents)
 
 
-def _of_document(file: str, node: yaml.Node, document: Any, declared: list[_Declared]) -> Iterator[Problem]:
+def _resolve(file: str, node: yaml.Node, document: Any, documents: list[_Document]) -> Iterator[Problem]:
     kind = document.get("type") if isinstance(document, Mapping) else None
     # A component can also be named by the module that defines it.
     package, _, name = str(kind).rpartition(".")
@@ -137,44 +129,40 @@ def _of_document(file: str, node: yaml.Node, document: Any, declared: list[_Decl
     if known is None:
         if kind is None or str(kind).startswith(components.__name__):
             kinds = ", ".join(components.__all__)
-            yield Problem(file, _line(node, ["type"]), f"type: {kind} is no component; there are {kinds}")
+            yield Problem(file, _find_line(node, ["type"]), f"type: {kind} is no component; there are {kinds}")
         return
-    attributes = _below(node, "attributes")
+    attributes = _descend(node, "attributes")
     try:
         model = known.model().model_validate(document.get("attributes") or {})
         component = known.resolve_from_model(dg.ResolutionContext.default(), model)
-        declared.append(_Declared(file, attributes, component))
+        documents.append(_Document(file, attributes, component))
     except (DeclarationError, ValidationError) as error:
-        yield from _refusals(file, attributes, error)
+        yield from _explain(file, attributes, error)
 
 
-def _refusals(file: str, attributes: yaml.Node | None, error: BaseException) -> Iterator[Problem]:
+def _explain(file: str, attributes: yaml.Node | None, error: BaseException) -> Iterator[Problem]:
     if isinstance(error, ValidationError):
-        for each in error.errors(include_url=False):
-            text = each["msg"].removeprefix("Value error, ")
-            yield Problem(file, _line(attributes, [*each["loc"], *_fields(text, len(each["loc"]))]), text)
+        for refusal in error.errors(include_url=False):
+            text, location = refusal["msg"].removeprefix("Value error, "), refusal["loc"]
+            yield Problem(file, _find_line(attributes, [*location, *_list_fields(text, len(location))]), text)
     else:
-        yield Problem(file, _line(attributes, _fields(str(error))), str(error))
+        yield Problem(file, _find_line(attributes, _list_fields(str(error))), str(error))
 
 
-def cause_of(error: BaseException) -> BaseException:
+def find_cause(error: BaseException) -> BaseException:
     """The refusal in a chain of errors, or the first error of the chain."""
     while not isinstance(error, DeclarationError | ValidationError) and (error.__cause__ or error.__context__):
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
     return error
 
 
-def _fields(message: str, known: int = 0) -> list[str]:
-    """The fields that a message names after what is declared, as in `release town/tenure: swap: …`.
-
-    Args:
-        known: the number of its first fields that are known already, and left out.
-    """
+def _list_fields(message: str, known: int = 0) -> list[str]:
+    """The fields that a message such as `release town/tenure: swap: …` names, without the first `known` ones."""
     fields = message.split(": ")[1:-1]
     return [field for part in fields[:1] for field in part.split(".")][known:] + fields[1:]
 
 
-def _below(node: yaml.Node | None, field: object) -> yaml.Node | None:
+def _descend(node: yaml.Node | None, field: object) -> yaml.Node | None:
     if isinstance(node, yaml.MappingNode):
         return next((value for key, value in node.value if key.value == str(field)), None)
     if isinstance(node, yaml.SequenceNode) and str(field).isdigit() and int(str(field)) < len(node.value):
@@ -182,7 +170,7 @@ def _below(node: yaml.Node | None, field: object) -> yaml.Node | None:
     return None
 
 
-def _line(node: yaml.Node | None, fields: Any) -> int:
+def _find_line(node: yaml.Node | None, fields: Any) -> int:
     """The line of the innermost of these fields that is there, from 1."""
     if node is None:
         return 1
@@ -190,7 +178,7 @@ def _line(node: yaml.Node | None, fields: Any) -> int:
     for field in fields:
         if isinstance(node, yaml.MappingNode):
             line = next((key.start_mark.line + 1 for key, _ in node.value if key.value == str(field)), line)
-        node = _below(node, field)
+        node = _descend(node, field)
         if node is None:
             break
         if not isinstance(node, yaml.MappingNode | yaml.SequenceNode):

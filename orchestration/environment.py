@@ -43,12 +43,8 @@ def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
     return Path(home).absolute(), Path(published).absolute()
 
 
-def published_address() -> str:
-    """The address under which the folder of publications is served; "" if it is not.
-
-    Raises:
-        DeclarationError: if it is no address of a web page.
-    """
+def read_published_address() -> str:
+    """The address at which publications are served, or "". Raises DeclarationError if it is no web address."""
     address = os.environ.get("STIRRED_PUBLISHED_URL", "")
     if address and not address.startswith(("http://", "https://")):
         raise DeclarationError(
@@ -63,9 +59,8 @@ def dask_scheduler() -> str:
     What workers return is unpickled in the process of the run, which can open the custody. Whoever can connect to a
     scheduler at `tcp://` can return anything, so that only one on this machine has such an address.
 
-    Raises:
-        DeclarationError: if it is no such address, is one of another machine without TLS, or the package `distributed`
-            is not installed.
+    Raises DeclarationError if it is no such address, is one of another machine without TLS, or the package
+    `distributed` is not installed.
     """
     address = os.environ.get("STIRRED_DASK", "")
     if not address:
@@ -83,34 +78,25 @@ def dask_scheduler() -> str:
 
 
 def is_cluster() -> bool:
-    """Whether several machines share the deployment.
-
-    Raises:
-        DeclarationError: if `STIRRED_DEPLOYMENT` is neither `files` nor `cluster`.
-    """
-    return _chosen("STIRRED_DEPLOYMENT", ("files", "cluster"), 0) == "cluster"
+    """Whether several machines share the deployment. Raises DeclarationError if `STIRRED_DEPLOYMENT` is unknown."""
+    return _choose("STIRRED_DEPLOYMENT", ("files", "cluster"), 0) == "cluster"
 
 
 def ledger_on_server() -> bool:
-    """Whether the ledger is in a PostgreSQL server: in a cluster it is, and on files only if that is said.
-
-    Raises:
-        DeclarationError: if `STIRRED_LEDGER` is neither `file` nor `postgres`.
-    """
-    return _chosen("STIRRED_LEDGER", ("file", "postgres"), int(is_cluster())) == "postgres"
+    """Whether the ledger is in a PostgreSQL server. Raises DeclarationError if `STIRRED_LEDGER` is unknown."""
+    return _choose("STIRRED_LEDGER", ("file", "postgres"), int(is_cluster())) == "postgres"
 
 
-def lake() -> dict[str, str]:
+def find_lake_paths() -> dict[str, str]:
     """Where the files of the zones lie that are kept in a lake, by zone; none in a deployment on files.
 
-    Raises:
-        DeclarationError: if a data path is missing in a cluster, is neither a folder nor a place on an S3 server, or is
-            inside the other.
+    Raises DeclarationError if a data path is missing in a cluster, is neither a folder nor a place on an S3 server, or
+    is inside the other.
     """
     if not is_cluster():
         return {}
     variables = {Zone.CONFIDENTIAL: "STIRRED_LAKE_CONFIDENTIAL", Zone.PUBLIC: "STIRRED_LAKE_PUBLIC"}
-    found = {}
+    paths = {}
     for zone, variable in variables.items():
         given = os.environ.get(variable, "")
         # DuckDB would take what follows a question mark for keys, and the catalog would keep them.
@@ -119,14 +105,14 @@ def lake() -> dict[str, str]:
                 f"{variable} is {given!r}, which is neither a folder such as /srv/lake nor a place such as "
                 "s3://bucket/prefix (STIRRED_DEPLOYMENT is cluster)"
             )
-        found[zone.value] = f"{given.rstrip('/')}/"
-    one, other = found.values()
+        paths[zone.value] = f"{given.rstrip('/')}/"
+    one, other = paths.values()
     if one.startswith(other) or other.startswith(one):
         raise DeclarationError(f"{' and '.join(variables.values())} are not apart: one is inside the other")
-    return found
+    return paths
 
 
-def _chosen(variable: str, choices: Sequence[str], default: int) -> str:
+def _choose(variable: str, choices: Sequence[str], default: int) -> str:
     given = os.environ.get(variable) or choices[default]
     if given not in choices:
         raise DeclarationError(f"{variable} is {given!r}, which is not one of {', '.join(choices)}")
@@ -136,9 +122,8 @@ def _chosen(variable: str, choices: Sequence[str], default: int) -> str:
 def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     """The warehouse, custody and ledger of the deployment that keeps its state in `home`.
 
-    Raises:
-        DeclarationError: if `STIRRED_THREADS` is not a number, `STIRRED_DEPLOYMENT` or `STIRRED_LEDGER` is unknown, or
-            a data path of the lake is impossible.
+    Raises DeclarationError if `STIRRED_THREADS` is not a number, `STIRRED_DEPLOYMENT` or `STIRRED_LEDGER` is unknown,
+    or a data path of the lake is impossible.
     """
     threads = os.environ.get("STIRRED_THREADS", "0")
     if not (threads.isascii() and threads.isdigit()):
@@ -150,7 +135,7 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
         memory_limit=os.environ.get("STIRRED_MEMORY_LIMIT", "2GiB"),
         threads=int(threads),
         spill_folder=os.environ.get("STIRRED_SPILL_FOLDER", ""),
-        lake=lake(),
+        lake=find_lake_paths(),
         object_storage=os.environ.get("AWS_ENDPOINT_URL", ""),
     )
     custody = Custody(folder=str(home / "custody"), databases=warehouse.folder, lake=warehouse.lake)

@@ -41,23 +41,13 @@ def withdraw_job(published: Path) -> dg.JobDefinition:
         except WithdrawalError as error:
             raise dg.Failure(str(error), allow_retries=False) from None
 
-    @dg.job(
-        name="withdraw",
-        description="Removes the tables, publications and ephemeral keys of a release or a dataset, for good. The "
-        "ledger keeps what was charged and records the withdrawal.",
-    )
-    def job() -> None:
-        withdraw_op()
-
-    return job
+    words = "Removes the tables, publications and ephemeral keys of a release or a dataset, for good. The ledger keeps "
+    words += "what was charged and records the withdrawal."
+    return dg.GraphDefinition("withdraw", node_defs=[withdraw_op], description=words).to_job()
 
 
 def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports: Path) -> dg.JobDefinition:
-    """The job `audit`, which fails if something does not hold.
-
-    Args:
-        reports: the folder of the report, `audit.html` and `audit.json`.
-    """
+    """The job `audit`, which fails if something does not hold; `reports` is the folder of its report."""
 
     @dg.op(name="audit_report", pool=POOL, config_schema=NO_CONFIG)
     def audit_op(context: dg.OpExecutionContext, ledger: Ledger) -> None:
@@ -67,23 +57,13 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
         if record["verdict"] == Verdict.FAILS:
             raise dg.Failure(f"The audit found what does not hold; the report is {page}", allow_retries=False)
 
-    @dg.job(
-        name="audit",
-        description="Verifies the ledger, every stored table, every seal, signature and checksum, and repeats every "
-        "draw whose key is kept. Writes a report. Charges nothing and changes nothing.",
-    )
-    def job() -> None:
-        audit_op()
-
-    return job
+    words = "Verifies the ledger, every stored table, every seal, signature and checksum, and repeats every draw whose "
+    words += "key is kept. Writes a report. Charges nothing and changes nothing."
+    return dg.GraphDefinition("audit", node_defs=[audit_op], description=words).to_job()
 
 
 def audit_automation(audits: dg.JobDefinition, releases: Iterable[str]) -> dg.Definitions:
-    """A schedule and a sensor that launch an audit. Both are off until somebody switches them on in the UI.
-
-    Args:
-        releases: the names of the jobs that make releases.
-    """
+    """A schedule and a sensor that launch an audit, off until they are switched on; `releases` are names of jobs."""
     made = frozenset(releases)
 
     @dg.run_status_sensor(

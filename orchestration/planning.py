@@ -10,7 +10,7 @@ from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 from textwrap import indent
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -30,49 +30,50 @@ _STAYS = ("name", "dataset")
 _WIDTH = 100
 
 
-C = TypeVar("C", bound=ReleaseComponent)
-
-
 @dataclass(frozen=True)
-class PlannedDeclaration(Generic[C]):
-    """A planned declaration, and what it would charge.
+class PlannedDeclaration:
+    """A planned declaration, the method by which its release would be made, and its plan."""
 
-    Attributes:
-        component: the component of the planned declaration.
-        method: how its release would be made.
-        plan: what it would charge, and how exact it would be.
-        attributes: the attributes of the file, as plain values; only those that are given.
-        text: the `defs.yaml` that declares it.
-    """
-
-    component: C
+    component: ReleaseComponent
     method: Method[Any, Any, Any]
     plan: Plan
-    attributes: dict[str, Any]
-    text: str
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the file, as plain values; only those that are given."""
+        return list_given_fields(self.component.attributes)
+
+    @property
+    def text(self) -> str:
+        fields = "".join(
+            # Collections of single values are written on one line, everything else on lines of its own.
+            yaml.safe_dump(
+                {name: value},
+                sort_keys=False,
+                allow_unicode=True,
+                default_flow_style=None if isinstance(value, Mapping | list) else False,
+                width=_WIDTH,
+            )
+            for name, value in self.attributes.items()
+        )
+        return f"type: {self.component.type_name}\nattributes:\n{indent(fields, '  ')}"
 
 
 def plan_declaration(
-    component: C, dataset: DatasetDeclaration, published: Path, request: PlanRequest
-) -> PlannedDeclaration[C]:
+    component: ReleaseComponent, dataset: DatasetDeclaration, published: Path, request: PlanRequest
+) -> PlannedDeclaration:
     """The plan of a release with other fields, wanted margins or a wanted total.
 
-    Args:
-        component: the declared release.
-        dataset: its dataset.
-        published: the parent folder of all publications.
-        request: what is tried.
-
-    Raises:
-        DeclarationError: if the planned declaration is not valid, or nothing meets what is asked. One sentence names
-            the release, the field and the rule.
+    Raises DeclarationError if the planned declaration is not valid, or nothing meets what is asked. One sentence names
+    the release, the field and the rule.
     """
 
     def refuse(reason: str) -> DeclarationError:
         return DeclarationError(f"release {component.named}: plan: {reason}")
 
-    def method_of(changed: C) -> Method[Any, Any, Any]:
-        return changed.method(changed.release(dataset, published))
+    def make_method(changed: ReleaseComponent) -> Method[Any, Any, Any]:
+        method: Method[Any, Any, Any] = changed.method(changed.release(dataset, published))
+        return method
 
     if request.margins and request.total is not None:
         raise refuse("give wanted margins or a wanted total, not both")
@@ -80,68 +81,45 @@ def plan_declaration(
         if field in _STAYS:
             raise refuse(f"{field}: the plan is one of this release, so it stays as it is")
     changed = _with_fields(component, request.fields)
-    method = method_of(changed)
+    method = make_method(changed)
     try:
         fields: Mapping[str, Any] = {}
         if request.margins:
-            fields = method.fields_for_margins(_wanted(request.margins, method.plan_request(request).lines))
+            fields = method.fields_for_margins(_parse_margins(request.margins, method.plan_request(request).lines))
         elif request.total is not None:
-            fields = method.fields_for_total(_number("total", request.total), request)
+            fields = method.fields_for_total(_parse_number("total", request.total), request)
         if fields:
             changed = _with_fields(changed, fields)
-            method = method_of(changed)
+            method = make_method(changed)
         plan = method.plan_request(request)
     except DeclarationError:
         raise
     except ValueError as error:
         raise refuse(str(error)) from None
-    attributes = plain(changed.attributes)
-    return PlannedDeclaration(
-        changed,
-        method,
-        replace(plan, problem=plan.problem or _problem(method, plan)),
-        attributes,
-        declaration_text(changed, attributes),
-    )
+    return PlannedDeclaration(changed, method, replace(plan, problem=plan.problem or _find_problem(method, plan)))
 
 
-def declaration_text(component: ReleaseComponent, attributes: Mapping[str, Any]) -> str:
-    """The `defs.yaml` of these attributes."""
-    fields = "".join(
-        # Collections of single values are written on one line, everything else on lines of its own.
-        yaml.safe_dump(
-            {name: value},
-            sort_keys=False,
-            allow_unicode=True,
-            default_flow_style=None if isinstance(value, Mapping | list) else False,
-            width=_WIDTH,
-        )
-        for name, value in attributes.items()
-    )
-    return f"type: {component.type_name}\nattributes:\n{indent(fields, '  ')}"
-
-
-def plain(declared: BaseModel) -> dict[str, Any]:
+def list_given_fields(declared: BaseModel) -> dict[str, Any]:
     """The given fields of a declaration as values that YAML writes, and that are read as the same declaration."""
     written = declared.model_dump(exclude_unset=True, warnings=False)
     given = {name: getattr(declared, name) for name, value in written.items() if value is not None}
     # A value that stands for a word, such as `accepted`, is None, and not written so.
-    return {name: _plain(written[name] if value is None else value) for name, value in given.items()}
+    return {name: _simplify(written[name] if value is None else value) for name, value in given.items()}
 
 
-def _plain(value: Any) -> Any:
+def _simplify(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return plain(value)
+        return list_given_fields(value)
     if isinstance(value, Mapping):
-        return {_plain(name): _plain(each) for name, each in value.items()}
+        return {_simplify(name): _simplify(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_simplify(inner) for inner in value]
     if isinstance(value, Enum):
         return value.value
-    return _shortest(value) if isinstance(value, Fraction) else value
+    return _write_number(value) if isinstance(value, Fraction) else value
 
 
-def _shortest(number: Fraction) -> int | float | str:
+def _write_number(number: Fraction) -> int | float | str:
     """A number as an integer, a decimal or a fraction, which `exact_fraction` reads as exactly this number."""
     if number.denominator == 1:
         return number.numerator
@@ -149,66 +127,64 @@ def _shortest(number: Fraction) -> int | float | str:
     return decimal if Fraction(repr(decimal)) == number else str(number)
 
 
-def _with_fields(component: C, fields: Mapping[str, Any]) -> C:
-    """The component with other fields.
-
-    Raises:
-        DeclarationError: if the declaration is then not valid.
-    """
+def _with_fields(component: ReleaseComponent, fields: Mapping[str, Any]) -> ReleaseComponent:
+    """The component with other fields. Raises DeclarationError if the declaration is then not valid."""
     if not fields:
         return component
     declaration = component.declaration
     try:
-        return component.with_fields(_merged(plain(component.tried), fields))
+        return component.with_fields(_apply_changes(list_given_fields(component.draft), fields))
     except ValidationError as error:
         said = str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
         named = f"release {declaration.dataset}/{declaration.name}: "
         raise DeclarationError(said if said.startswith("release ") else f"{named}{said}") from None
 
 
-def together(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def merge_fields(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """The fields to try of two, the second before the first where they contradict."""
     both = dict(first)
     for name, value in second.items():
         before = both.get(name)
-        both[name] = together(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            value = merge_fields(before, value)
+        both[name] = value
     return both
 
 
-def _merged(declared: Any, changes: Any) -> Any:
+def _apply_changes(declared: Any, changes: Any) -> Any:
     """What is declared with changes: mappings are merged, null removes, and anything else replaces."""
     if not isinstance(changes, Mapping):
         return changes
-    found = dict(declared) if isinstance(declared, Mapping) else {}
+    merged = dict(declared) if isinstance(declared, Mapping) else {}
     for name, value in changes.items():
         if value is None:
-            found.pop(name, None)
+            merged.pop(name, None)
             continue
-        found[name] = _merged(found.get(name), value)
-        if found[name] == {} != value:
+        merged[name] = _apply_changes(merged.get(name), value)
+        if merged[name] == {} != value:
             # Nothing is left of it.
-            del found[name]
-    return found
+            del merged[name]
+    return merged
 
 
-def _wanted(margins: Mapping[str, Any], lines: Iterable[Line]) -> dict[str, Fraction]:
+def _parse_margins(margins: Mapping[str, Any], lines: Iterable[Line]) -> dict[str, Fraction]:
     known = [line.name for line in lines]
     if not known:
         raise ValueError("margins: nothing is measured with noise of its own, so that no margin can be asked for")
     for name in margins:
         if name not in known:
             raise ValueError(f"margins: there is no line {name!r}; lines are {', '.join(known)}")
-    return {name: _number(f"margins: {name}", margin) for name, margin in margins.items()}
+    return {name: _parse_number(f"margins: {name}", margin) for name, margin in margins.items()}
 
 
-def _number(field: str, value: object) -> Fraction:
+def _parse_number(field: str, value: object) -> Fraction:
     try:
         return positive_fraction(value)
     except ValueError as error:
         raise ValueError(f"{field}: {error}") from None
 
 
-def _problem(method: Method[Any, Any, Any], plan: Plan) -> str:
+def _find_problem(method: Method[Any, Any, Any], plan: Plan) -> str:
     """Why a charge would be refused whatever else is charged, as a sentence; "" if it would not."""
     release, loss = method.release, plan.loss
     try:

@@ -17,7 +17,7 @@ from assets.conventions import NO_CONFIG
 from assets.gates.shared import build_gates
 from assets.planning.asset import build_plan
 from assets.publication.asset import build_publication
-from assets.release.method import PLAN, Method
+from assets.release.method import Method
 from assets.release.plan import PlanRequest
 from assets.release.published import require_placeable
 from assets.release.release import ReleaseDeclaration
@@ -85,13 +85,4 @@ def define_jobs(method: Method[Any, Any, Any], declaration: ReleaseDeclaration, 
     release = method.release
     schedules = [release_schedule(release, declaration.schedule)] if declaration.schedule else []
     sensors = [source_sensor(release, f"{declaration!r} {release.dataset!r}", root)] if declaration.watch_source else []
-    return dg.Definitions.merge(
-        release_jobs(
-            release,
-            declaration.charges,
-            method.reads_publications_of,
-            with_plan=PLAN in method.stages,
-            partitions=method.partitions,
-        ),
-        dg.Definitions(schedules=schedules, sensors=sensors),
-    )
+    return dg.Definitions.merge(release_jobs(method), dg.Definitions(schedules=schedules, sensors=sensors))

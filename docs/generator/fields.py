@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from assets.conventions import markdown_table
 from orchestration import components
-from orchestration.components.scaffolding import filled_example
+from orchestration.components.scaffolding import fill_in_example
 
 _TYPES = {"string": "text", "number": "number", "integer": "integer", "boolean": "`true` or `false`"}
 _TYPES |= {"array": "list", "object": "mapping", "null": "`null`"}
@@ -38,7 +38,7 @@ def _sections(name: str) -> Iterator[str]:
     # The declaration that `dg scaffold defs` writes, without the remark at its beginning.
     example = dropwhile(
         lambda line: line.startswith("#"),
-        filled_example(f"{components.__name__}.{name}", "town", "tenure").splitlines(),
+        fill_in_example(f"{components.__name__}.{name}", "town", "tenure").splitlines(),
     )
     yield "\n".join(["```yaml", *example, "```", ""])
     for inner_name, inner in find_models(model).items():
@@ -58,7 +58,6 @@ def find_models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models in a type, such as a list of them."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in getattr(annotation, "__args__", ()):
@@ -75,12 +74,7 @@ def _fields_table(model: type[BaseModel], schema: Schema, models: Schema, compon
 
 
 def describe_type(schema: Schema, models: Schema, component: str) -> str:
-    """The values that a field takes, in words; links lead to the section of the component.
-
-    Args:
-        schema: the JSON schema of the field.
-        models: the schemas that it may refer to, by name.
-    """
+    """The values that a field takes by its JSON schema, in words; links lead to the section of the component."""
     if reference := schema.get("$ref"):
         name = reference.removeprefix(_REFERENCE)
         if "enum" in models[name]:
@@ -131,7 +125,6 @@ def _describe_default(field: FieldInfo, required: bool) -> str:
 
 
 def _in_yaml(value: Any) -> str:
-    """A default as it would be declared."""
     if isinstance(value, BaseModel):
         return f"{{{', '.join(f'{name}: {_in_yaml(inner)}' for name, inner in value)}}}"
     if isinstance(value, Enum):
@@ -154,7 +147,6 @@ def format_cell(text: str) -> str:
 
 
 def format_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are Markdown already."""
     return f"{markdown_table(columns, rows)}\n"
 
 

@@ -1,10 +1,14 @@
-"""The generated parts of pages. A line that holds nothing but `{{ made: NAME }}` stands for one of them.
+"""The generated parts of pages, and the hooks by which MkDocs fills them in while it builds the site.
 
-The section of each command of `stirred`, with its arguments and options, is made here from the command itself.
+A line that holds nothing but `{{ made: NAME }}` stands for a part. The section of each command of `stirred`, with its
+arguments and options, is made here from the command itself. `CONTRIBUTING.md` and `CHANGELOG.md`, which people look for
+in the project's folder, become pages of the site too.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,6 +24,23 @@ def make_commands_page() -> str:
 PARTS: Mapping[str, Callable[[], str]] = {"commands": make_commands_page, "components": make_components_page}
 PLACE = re.compile(r"^\{\{ made: (\w+) \}\}$", re.MULTILINE)
 """The line that stands for a part."""
+ADDED_PAGES = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+"""Pages of the site that are files in the project's folder."""
+
+
+def on_files(files: Any, *, config: Any) -> Any:
+    """Add the pages that lie in the project's folder; their links to `docs/` become links within the site."""
+    from mkdocs.structure.files import File
+
+    root = Path(config.docs_dir).parent
+    for page, name in ADDED_PAGES.items():
+        text = (root / name).read_text("utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    return fill_in(markdown)
 
 
 def fill_in(markdown: str) -> str:
@@ -28,7 +49,6 @@ def fill_in(markdown: str) -> str:
 
 
 def list_commands(group: click.Group, above: str) -> Iterator[tuple[str, click.Command]]:
-    """All commands below a group, with their full names."""
     for name, command in sorted(group.commands.items()):
         if isinstance(command, click.Group):
             yield from list_commands(command, f"{above} {name}")

@@ -21,7 +21,6 @@ RELEASES = {
 
 
 def make_drawings() -> dict[str, Drawing]:
-    """Every picture by the name of its file."""
     defined = load_definitions()
     pictures = {"layers.png": draw_layers(), "differencing.png": draw_differencing()}
     for mechanism, (dataset, release) in RELEASES.items():

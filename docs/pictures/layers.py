@@ -52,7 +52,6 @@ def find_part(module: str) -> str:
 
 
 def find_layer(name: str, root: Path = ROOT) -> str:
-    """The layer that a part of the code is in."""
     top, _, rest = name.partition("/")
     if top != "assets":
         return top
@@ -89,7 +88,6 @@ def arrange_rows(parts: Iterable[str], arrows: Iterable[tuple[str, str]]) -> lis
 
 
 def draw_layers(root: Path = ROOT) -> Drawing:
-    """Which layer imports which."""
     arrows = list_arrows(root)
     parts: dict[str, set[str]] = {name: set() for name in LAYERS}
     for name in map(find_part, list_modules(root)):

@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -31,10 +31,7 @@ CROSSINGS = {"invariant": "invariant", "draw": "charged draw", "keyed-version": 
 class Stage:
     """An asset of a release as the picture shows it, with the number of its blocking checks.
 
-    Attributes:
-        name: the asset's key without dataset and release.
-        crossing: why it may be made from confidential data, if it may.
-        parents: the names of the stages it is made from.
+    `name` and `parents` lack dataset and release; `crossing` says why it may be made from confidential data.
     """
 
     name: str
@@ -53,7 +50,7 @@ def load_definitions() -> dg.Definitions:
 
 
 def list_stages(defined: dg.Definitions, dataset: str, release: str) -> list[Stage]:
-    """The stages of a release, each after those it is made from, with the dataset's and the ledger."""
+    """The stages of a release, with the dataset's and the ledger: each after its parents, else by kind."""
     specs = {spec.key.to_user_string(): spec for spec in defined.resolve_all_asset_specs()}
     own = {key for key, spec in specs.items() if list(spec.key.path[:-1]) in ([dataset, release], [dataset], [])}
     checks = Counter(
@@ -62,8 +59,9 @@ def list_stages(defined: dg.Definitions, dataset: str, release: str) -> list[Sta
         if isinstance(check, dg.AssetsDefinition)
         for spec in check.check_specs
     )
-    selected = {
-        key: Stage(
+    kinds = list(StageKind)
+    left = [
+        Stage(
             name=spec.key.path[-1],
             zone=spec.tags[ZONE],
             kind=spec.tags[STAGE_KIND],
@@ -73,14 +71,8 @@ def list_stages(defined: dg.Definitions, dataset: str, release: str) -> list[Sta
         )
         for key, spec in specs.items()
         if key in own
-    }
-    return sort_stages(selected.values())
-
-
-def sort_stages(unordered: Iterable[Stage]) -> list[Stage]:
-    """Stages so that each comes after those it is made from, and otherwise by their kind."""
-    kinds = list(StageKind)
-    left = sorted(unordered, key=lambda stage: (kinds.index(StageKind(stage.kind)), stage.name))
+    ]
+    left.sort(key=lambda stage: (kinds.index(StageKind(stage.kind)), stage.name))
     ordered: list[Stage] = []
     while left:
         names = {stage.name for stage in ordered}

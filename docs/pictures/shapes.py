@@ -147,7 +147,6 @@ def save(drawing: Drawing, path: Path) -> None:
 
 
 def _find_corners(before: Point, tip: Point) -> list[Point]:
-    """The three corners of an arrow's head."""
     across, down = tip[0] - before[0], tip[1] - before[1]
     length = (across**2 + down**2) ** 0.5
     x, y = across / length, down / length
@@ -155,7 +154,6 @@ def _find_corners(before: Point, tip: Point) -> list[Point]:
 
 
 def read_shapes(path: Path) -> str:
-    """The shapes that a file carries as text."""
     with Image.open(path) as picture:
         picture.load()
         return str(getattr(picture, "text", {}).get(SHAPES, ""))

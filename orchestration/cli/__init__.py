@@ -52,7 +52,7 @@ def explain_error(error: Exception) -> str | None:
     from assets.release.release import DeclarationError
     from mechanisms.refusal import RefusedError
     from orchestration.backup import BackupError
-    from orchestration.checking import cause_of
+    from orchestration.checking import find_cause
     from orchestration.explorer.launcher import ExplorerError
 
     match error:
@@ -63,7 +63,7 @@ def explain_error(error: Exception) -> str | None:
         case OSError():
             return f"{error.filename or 'writing'}: {error.strerror or error}"
     # Dagster wraps errors of declarations in errors of its own.
-    cause = cause_of(error)
+    cause = find_cause(error)
     if isinstance(cause, DeclarationError | ValidationError):
         return f"{cause}\nstirred check names every problem with file and line."
     return None

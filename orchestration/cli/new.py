@@ -48,10 +48,11 @@ def dataset(
     from assets.cef.profile import profile
     from assets.release.dataset import Reader
     from orchestration.deployment import Deployment
-    from orchestration.proposal import propose_dataset, proposed_name
+    from orchestration.environment import PROJECT
+    from orchestration.proposal import propose_dataset, propose_name
 
     deployment = Deployment()
-    name = name or proposed_name(file.stem)
+    name = name or propose_name(file.stem)
     files = [path for path in (file, persons) if path]
     readers = {".csv": Reader.CSV, ".parquet": Reader.PARQUET}
     for path in files:
@@ -59,8 +60,11 @@ def dataset(
             raise click.UsageError(f"{path.name}: a dataset is read from .csv or from .parquet files, all alike")
     target = _name_new_file(deployment, name, "dataset")
     reader = readers[file.suffix]
+    # A path below the project's folder is declared from there.
+    paths = [path.absolute() for path in files]
+    declared = [path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path for path in paths]
     with deployment.ledger.warehouse.session() as session:
-        profiles = [(_declare_path(path), profile(session, reader, path)) for path in files]
+        profiles = [(path, profile(session, reader, file)) for path, file in zip(declared, files, strict=True)]
     proposal = propose_dataset(name, reader, *profiles, record_name=record_name, cap=cap, key=key, unit=unit)
     print_table("Proposed", ["table", "column", "type", "role", "domain"], proposal.columns)
     _write_draft(deployment, target, proposal, f"stirred new release {name}")
@@ -74,7 +78,7 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     """Propose the declaration of a release from DATASET."""
     from assets.cef.census import CensusDeclaration
     from orchestration import components
-    from orchestration.components.scaffolding import filled_example
+    from orchestration.components.scaffolding import fill_in_example
     from orchestration.deployment import Deployment
     from orchestration.proposal import Proposal, propose_swapping, propose_tables
 
@@ -91,18 +95,10 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     name = name or usual
     target = _name_new_file(deployment, dataset, name)
     if component:
-        proposal = Proposal(filled_example(f"{components.__name__}.{component}", dataset, name))
+        proposal = Proposal(fill_in_example(f"{components.__name__}.{component}", dataset, name))
     else:
         proposal = (propose_tables if kind == "tables" else propose_swapping)(datasets[dataset], name)
     _write_draft(deployment, target, proposal, f"stirred preflight {dataset}/{name}")
-
-
-def _declare_path(path: Path) -> Path:
-    """The path as it is declared: from the project's folder if it is below it, and absolute otherwise."""
-    from orchestration.environment import PROJECT
-
-    path = path.absolute()
-    return path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path
 
 
 def _name_new_file(deployment: "Deployment", *folders: str) -> Path:

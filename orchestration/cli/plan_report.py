@@ -16,9 +16,9 @@ from assets.planning.expectation import UnknownError, expectation, format_expect
 from assets.release.method import PLAN, PREFLIGHT
 from assets.release.plan import PlanRequest
 from orchestration.cli.printing import print_json, print_table
-from orchestration.components.release import ReleaseComponent, dataset_of
+from orchestration.components.release import dataset_of
 from orchestration.deployment import Deployment, require_single
-from orchestration.planning import PlannedDeclaration, plan_declaration, together
+from orchestration.planning import PlannedDeclaration, merge_fields, plan_declaration
 from orchestration.release_definitions import define_stages
 from resources.ledger import LedgerError
 
@@ -29,7 +29,11 @@ def print_plans(release: str, request: PlanRequest, *, as_yaml: bool, as_json: b
     components = deployment.releases(release)
     if as_yaml or not request.is_empty:
         require_single(release, components)
-    plans = [_plan(deployment, component, request) for component in components]
+    datasets = {dataset.name: dataset for dataset in deployment.declared[0]}
+    plans = [
+        plan_declaration(component, dataset_of(component.declaration, datasets), deployment.published, request)
+        for component in components
+    ]
     if as_yaml:
         click.echo(plans[0].text, nl=False)
         return
@@ -55,7 +59,7 @@ def parse_fields(texts: Sequence[str]) -> dict[str, Any]:
             mapping = None
         if not isinstance(mapping, dict) or not all(isinstance(name, str) for name in mapping):
             raise click.UsageError(f"--try: {text!r} is not of the form 'FIELD: VALUE'")
-        fields = together(fields, mapping)
+        fields = merge_fields(fields, mapping)
     return fields
 
 
@@ -65,11 +69,6 @@ def parse_margin(text: str) -> tuple[str, str]:
     if not equals:
         raise click.UsageError(f"--margin: {text!r} is not of the form LINE=NUMBER")
     return line.strip(), number.strip()
-
-
-def _plan(deployment: Deployment, component: ReleaseComponent, request: PlanRequest) -> PlannedDeclaration:
-    datasets = {dataset.name: dataset for dataset in deployment.declared[0]}
-    return plan_declaration(component, dataset_of(component.declaration, datasets), deployment.published, request)
 
 
 def _plan_record(deployment: Deployment, planned: PlannedDeclaration, records: int | None) -> dict[str, Any]:

@@ -29,10 +29,9 @@ RELEASE, DATASET = DeclaredName(of_release=True), DeclaredName(of_release=False)
 
 
 def list_declared_names() -> Iterator[str]:
-    """The names of datasets and releases in the files of declarations.
+    """The names in the files of declarations, without the further names of releases that are declared together.
 
-    A file that is not YAML is passed over: `stirred check` names it. Releases that are declared together have further
-    names, which are not among them.
+    A file that is not YAML is passed over: `stirred check` names it.
     """
     import yaml
 

@@ -23,14 +23,13 @@ from assets.cef.census import (
 )
 from assets.cef.survey import SurveyParameters, synthetic_survey
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
-from assets.conventions import OWNERS
 from assets.release.columns import Column
 from assets.release.dataset import Cap, Charging, DatasetDeclaration, Reader, UnboundedReleases
 from assets.release.declaration import Declaration
 from assets.release.names import ColumnName, DatasetName, SourcePath
 from assets.release.numbers import shown
 from assets.release.release import DeclarationError
-from orchestration.components.scaffolding import ExampleScaffolder
+from orchestration.components.scaffolding import DeclaredComponent
 
 _PATH = TypeAdapter(SourcePath)
 
@@ -40,9 +39,8 @@ FillIn = Callable[[str, str | None], str | None]
 """Fills in the template variables of a path, given the field that declares it and the path, if it is declared."""
 
 
-@dg.scaffold_with(ExampleScaffolder)
 @dataclass
-class Dataset(dg.Component, dg.Resolvable):
+class Dataset(DeclaredComponent):
     """One vintage of confidential microdata, read from CSV or Parquet and checked against its declaration.
 
     The attributes are those of `DatasetDeclaration`. Paths may contain template variables such as
@@ -52,19 +50,13 @@ class Dataset(dg.Component, dg.Resolvable):
     declaration: DatasetDeclaration
 
     declared_by: ClassVar[type[Declaration]] = DatasetDeclaration
-    """The attributes."""
-
-    @classmethod
-    def model(cls) -> type[BaseModel]:
-        """The attributes, as `dg check yaml` validates them."""
-        return cls.declared_by
+    produces = ("asset", "asset_check")
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
-        """The component for the declared attributes, with the template variables of paths filled in.
+        """The component, with the template variables of paths filled in.
 
-        Raises DeclarationError if a template variable is unknown, or the result is not a path; the message does not
-        contain the values of variables.
+        Raises DeclarationError if one is unknown or the result is not a path, without the values of variables.
         """
         attributes: Any = cls.declared_by.model_validate(model)
 
@@ -96,12 +88,7 @@ class Dataset(dg.Component, dg.Resolvable):
         declaration: DatasetDeclaration = attributes.model_copy(update=tables)
         return declaration
 
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        return dg.ComponentTypeSpec(owners=OWNERS, produces=["asset", "asset_check"])
-
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The CEF with its checks."""
         # Reading files needs the libraries that a declaration does without.
         from assets.cef.asset import build_cef
 
@@ -179,10 +166,7 @@ class CensusAttributes(FileAttributes, CensusLayoutAttributes):
 
 @dataclass
 class CensusDataset(Dataset):
-    """A census in the production layout: persons, units and their geography, checked against every rule of the layout.
-
-    Paths may contain template variables such as `{{ env.CEF_FOLDER }}`. Everything else is taken literally.
-    """
+    """A census in the production layout: persons, units and their geography, checked against all its rules."""
 
     declared_by = CensusAttributes
 
@@ -213,10 +197,7 @@ class SafeTabAttributes(FileAttributes):
 
 @dataclass
 class SafeTabDataset(Dataset):
-    """A census in the input files of SafeTab: persons, households and blocks, as text separated by `|`.
-
-    Paths may contain template variables such as `{{ env.CEF_FOLDER }}`. Everything else is taken literally.
-    """
+    """A census in the input files of SafeTab: persons, households and blocks, as text separated by `|`."""
 
     declared_by = SafeTabAttributes
 

@@ -1,7 +1,6 @@
 """The component of a release by targeted pair swapping, as in the 2010 census, for comparison."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from assets.pair_swapping.declaration import PairSwappingDeclaration
 from assets.pair_swapping.release import PairSwappingRelease
@@ -14,9 +13,4 @@ class PairSwapping2010(ReleaseComponent):
 
     declared_by = PairSwappingDeclaration
     release_type = PairSwappingRelease
-
-    @property
-    def method(self) -> type[Any]:
-        from assets.pair_swapping.method import PairSwapping
-
-        return PairSwapping
+    method_name = "assets.pair_swapping.method:PairSwapping"

@@ -1,7 +1,6 @@
 """The component of an S-DHC release by PHSafe."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.release import PHSafeRelease
@@ -14,9 +13,4 @@ class PHSafe(ReleaseComponent):
 
     declared_by = PHSafeDeclaration
     release_type = PHSafeRelease
-
-    @property
-    def method(self) -> type[Any]:
-        from assets.phsafe.method import PHSafeMethod
-
-        return PHSafeMethod
+    method_name = "assets.phsafe.method:PHSafeMethod"

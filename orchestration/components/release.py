@@ -7,46 +7,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
 import dagster as dg
 from pydantic import BaseModel
 
-from assets.conventions import OWNERS
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError, Release, ReleaseDeclaration
 from orchestration.components.dataset import Dataset
-from orchestration.components.scaffolding import ExampleScaffolder
-from orchestration.environment import published_address
+from orchestration.components.scaffolding import DeclaredComponent
+from orchestration.environment import read_published_address
 from orchestration.launch import PUBLICATION_OF
 
 COMPONENTS = "orchestration.components"
 """The package that files name components by."""
 
 
-@dg.scaffold_with(ExampleScaffolder)
 @dataclass
-class DeclaresReleases(dg.Component, dg.Resolvable, ABC):
+class DeclaresReleases(DeclaredComponent, ABC):
     """A component that declares releases in YAML: a single one, or several that belong together."""
 
-    declaration: Any
-
     declared_by: ClassVar[type[ReleaseDeclaration]]
-    """The fields of the declaration."""
-
-    @classmethod
-    def model(cls) -> type[BaseModel]:
-        """The attributes, as `dg check yaml` validates them: those of the declaration."""
-        return cls.declared_by
-
-    @classmethod
-    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
-        """The component for a declaration. Template variables are not filled in."""
-        return cls(cls.declared_by.model_validate(model))
-
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        return dg.ComponentTypeSpec(owners=OWNERS, produces=["asset", "asset_check", "job", "schedule", "sensor"])
+    produces = ("asset", "asset_check", "job", "schedule", "sensor")
 
     @property
     def named(self) -> str:
@@ -55,11 +38,7 @@ class DeclaresReleases(dg.Component, dg.Resolvable, ABC):
 
     @abstractmethod
     def releases(self, others: "Sequence[DeclaresReleases]" = ()) -> "Sequence[ReleaseComponent]":
-        """The releases that it declares.
-
-        Args:
-            others: all that the deployment declares, of which a release may be made.
-        """
+        """The releases that it declares, which may be made of `others`, all that the deployment declares."""
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The assets, checks, jobs, schedules and sensors of all its releases."""
@@ -70,7 +49,6 @@ class DeclaresReleases(dg.Component, dg.Resolvable, ABC):
 
 
 def releases_of(declared: "Sequence[DeclaresReleases]") -> "list[ReleaseComponent]":
-    """All releases that the components of a deployment declare."""
     return [release for component in declared for release in component.releases(declared)]
 
 
@@ -80,30 +58,24 @@ class ReleaseComponent(DeclaresReleases):
 
     release_type: ClassVar[type[Release]]
     """The release with its declaration, dataset and design."""
+    method_name: ClassVar[str]
+    """The module and the class of its method."""
 
     @property
-    @abstractmethod
     def method(self) -> type[Any]:
         """How a release of this kind is charged, drawn, checked and published.
 
         It is imported here, because it imports every stage and kernel, and only what runs or plans needs it.
         """
+        return resolve_name(self.method_name)
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
-        """The declared release of a dataset. `published` is the parent folder of all publications.
-
-        Raises:
-            DeclarationError: if the declaration contradicts itself or the dataset.
-        """
-        sources = self.sources(dataset, published)
-        return self.release_type.from_declaration(self.declaration, dataset, published, published_address(), **sources)
+        """The declared release. Raises DeclarationError if the declaration contradicts itself or the dataset."""
+        given = self.declaration, dataset, published, read_published_address()
+        return self.release_type.from_declaration(*given, **self.sources(dataset, published))
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
-        """The fields of the release that follow from more than its declaration and its dataset; none by default.
-
-        Raises:
-            DeclarationError: if the declaration names something that there is not.
-        """
+        """The fields of the release that follow from more than its declaration and its dataset; none by default."""
         return {}
 
     def releases(self, others: Sequence[DeclaresReleases] = ()) -> "Sequence[ReleaseComponent]":
@@ -123,7 +95,7 @@ class ReleaseComponent(DeclaresReleases):
         return f"{COMPONENTS}.{type(self).__name__}"
 
     @property
-    def tried(self) -> BaseModel:
+    def draft(self) -> BaseModel:
         """The declaration whose fields a plan tries."""
         declaration: BaseModel = self.declaration
         return declaration
@@ -131,19 +103,14 @@ class ReleaseComponent(DeclaresReleases):
     @property
     def attributes(self) -> BaseModel:
         """The attributes of the file that declares it."""
-        return self.tried
+        return self.draft
 
     def with_fields(self, given: Mapping[str, Any]) -> Self:
-        """The same release with these fields as those of `tried`.
-
-        Raises:
-            ValidationError: if they are not valid.
-        """
+        """The same release with these fields as those of `draft`. Raises ValidationError if they are not valid."""
         return replace(self, declaration=self.declared_by.model_validate(given))
 
     @property
     def job(self) -> str:
-        """The name of the release's job."""
         return f"{self.declaration.dataset}__{self.declaration.name}"
 
     @property
@@ -152,20 +119,17 @@ class ReleaseComponent(DeclaresReleases):
         return f"{PUBLICATION_OF}__{self.job}" if self.partitioned else self.job
 
     def key(self, stage: str) -> dg.AssetKey:
-        """The asset key of a stage of the release."""
         return dg.AssetKey([self.declaration.dataset, self.declaration.name, stage])
 
 
 def declared_datasets(context: dg.ComponentLoadContext) -> dict[str, DatasetDeclaration]:
-    """All datasets of the deployment, by name."""
     return {item.declaration.name: item.declaration for item in context.component_tree.get_all_components(Dataset)}
 
 
 def dataset_of(declaration: ReleaseDeclaration, datasets: dict[str, DatasetDeclaration]) -> DatasetDeclaration:
     """The dataset that a release declares as its source.
 
-    Raises:
-        DeclarationError: if no dataset has that name, or if `watch_source` is set and the dataset has no source file.
+    Raises DeclarationError if no dataset has that name, or if `watch_source` is set and the dataset has no source file.
     """
     name = f"release {declaration.dataset}/{declaration.name}"
     dataset = datasets.get(declaration.dataset)

@@ -22,15 +22,10 @@ class SafeTabP(ReleaseComponent):
 
     declared_by = SafeTabPDeclaration
     release_type = SafeTabPRelease
-
-    @property
-    def method(self) -> type[Any]:
-        from assets.safetab.method import SafeTabPMethod
-
-        return SafeTabPMethod
+    method_name = "assets.safetab.method:SafeTabPMethod"
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> dict[str, Any]:
-        return {"lists": declared_lists(self.declaration)}
+        return {"lists": read_declared_lists(self.declaration)}
 
 
 @dataclass
@@ -42,12 +37,7 @@ class SafeTabH(ReleaseComponent):
 
     declared_by = SafeTabHDeclaration
     release_type = SafeTabHRelease
-
-    @property
-    def method(self) -> type[Any]:
-        from assets.safetab.household_method import SafeTabHMethod
-
-        return SafeTabHMethod
+    method_name = "assets.safetab.household_method:SafeTabHMethod"
 
     def releases(self, others: Sequence[DeclaresReleases] = ()) -> Sequence[ReleaseComponent]:
         known = {component.named: component for component in others if isinstance(component, SafeTabP)}
@@ -72,18 +62,15 @@ class SafeTabH(ReleaseComponent):
         return changed
 
 
-def declared_lists(declaration: SafeTabPDeclaration) -> CodeLists:
-    """The declared lists of codes and iterations.
-
-    Raises:
-        DeclarationError: if a file is missing or breaks a rule.
-    """
+def read_declared_lists(declaration: SafeTabPDeclaration) -> CodeLists:
+    """The declared lists of codes and iterations. Raises DeclarationError if a file is missing or breaks a rule."""
+    lists = declaration.lists
     try:
-        return _production_lists() if declaration.lists == "production" else read_lists(PROJECT / declaration.lists)
+        return _read_production_lists() if lists == "production" else read_lists(PROJECT / lists)
     except ListsFileError as error:
         raise DeclarationError(f"release {declaration.dataset}/{declaration.name}: lists: {error}") from None
 
 
 @cache
-def _production_lists() -> CodeLists:
+def _read_production_lists() -> CodeLists:
     return read_lists()

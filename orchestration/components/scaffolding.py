@@ -1,15 +1,22 @@
-"""What `dg scaffold defs` writes: for each component a complete example with comments, instead of empty attributes.
-`stirred new release` writes the same for a census.
+"""What all components share: their attributes are checked as a declaration, and each has a complete example.
+
+`dg scaffold defs` writes the example with its comments, instead of empty attributes, and so does `stirred new release`
+for a census.
 
 The examples are in `orchestration/components/examples`, a file each, named like the component. The names of dataset and
 release follow from the folder: `dg scaffold defs …PermutationSwapping town/tenure` declares the release town/tenure.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import dagster as dg
+from pydantic import BaseModel
 
-from orchestration.proposal import proposed_name
+from assets.conventions import OWNERS
+from orchestration.proposal import propose_name
 
 EXAMPLES = Path(__file__).with_name("examples")
 
@@ -17,7 +24,7 @@ DATASET = "dataset"
 """The folder of a dataset's own declaration, below that of the dataset."""
 
 
-def filled_example(component: str, dataset: str, release: str) -> str:
+def fill_in_example(component: str, dataset: str, release: str) -> str:
     """The example of a component, given by its full name, for this dataset and release."""
     text = (EXAMPLES / f"{component.rpartition('.')[2]}.yaml").read_text(encoding="utf-8")
     return text.replace("{type}", component).replace("{dataset}", dataset).replace("{release}", release)
@@ -35,7 +42,34 @@ class ExampleScaffolder(dg.Scaffolder):
         file = request.target_path if request.append else request.target_path / "defs.yaml"
         folder = file.parent
         below_dataset = "{release}" in example.read_text(encoding="utf-8") or folder.name == DATASET
-        dataset = proposed_name(folder.parent.name if below_dataset else folder.name)
-        text = filled_example(request.type_name, dataset, proposed_name(folder.name))
+        dataset = propose_name(folder.parent.name if below_dataset else folder.name)
+        text = fill_in_example(request.type_name, dataset, propose_name(folder.name))
         with file.open("a" if request.append else "w", encoding="utf-8") as written:
             written.write(f"---\n{text}" if request.append else text)
+
+
+@dg.scaffold_with(ExampleScaffolder)
+@dataclass
+class DeclaredComponent(dg.Component, dg.Resolvable):
+    """A component whose attributes are those of a declaration."""
+
+    declaration: Any
+
+    declared_by: ClassVar[type[BaseModel]]
+    """The attributes."""
+    produces: ClassVar[Sequence[str]] = ()
+    """The kinds of definitions that it has, for Dagster."""
+
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        """The attributes, as `dg check yaml` validates them."""
+        return cls.declared_by
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
+        """The component for a declaration. Template variables are not filled in."""
+        return cls(cls.declared_by.model_validate(model))
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        return dg.ComponentTypeSpec(owners=OWNERS, produces=list(cls.produces))

@@ -1,7 +1,6 @@
 """The component of a release by permutation swapping."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.release import SwappingRelease
@@ -14,9 +13,4 @@ class PermutationSwapping(ReleaseComponent):
 
     declared_by = SwappingDeclaration
     release_type = SwappingRelease
-
-    @property
-    def method(self) -> type[Any]:
-        from assets.swapping.method import Swapping
-
-        return Swapping
+    method_name = "assets.swapping.method:Swapping"

@@ -18,7 +18,7 @@ from assets.table_builder.declaration import (
 )
 from assets.table_builder.release import HypercubeRelease
 from orchestration.components.release import COMPONENTS, DeclaresReleases, ReleaseComponent
-from orchestration.planning import plain
+from orchestration.planning import list_given_fields
 
 
 @dataclass
@@ -31,12 +31,7 @@ class SingleHypercube(ReleaseComponent):
 
     declared_by = HypercubeDeclaration
     release_type = HypercubeRelease
-
-    @property
-    def method(self) -> type[Any]:
-        from assets.table_builder.method import TableBuilderMethod
-
-        return TableBuilderMethod
+    method_name = "assets.table_builder.method:TableBuilderMethod"
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
         if self.withholding is None:
@@ -48,19 +43,20 @@ class SingleHypercube(ReleaseComponent):
         return f"{COMPONENTS}.{TableBuilder.__name__}"
 
     @property
-    def tried(self) -> HypercubeAttributes:
-        return self._cube
+    def draft(self) -> HypercubeAttributes:
+        cube: HypercubeAttributes = self.declaration.hypercube
+        return cube
 
     @property
     def attributes(self) -> TableBuilderDeclaration:
-        return self._among
+        assert self.among is not None
+        return self.among
 
     def with_fields(self, given: Mapping[str, Any]) -> Self:
-        """The hypercube with these fields, among the others of its file."""
         # Validated as part of the release, so that errors begin with the release and the field.
-        tried = HypercubeDeclaration.model_validate(plain(self.declaration) | {"hypercube": given})
-        cube, among = tried.hypercube, self._among
-        if cube.swapped != self._cube.swapped:
+        cube = HypercubeDeclaration.model_validate(list_given_fields(self.declaration) | {"hypercube": given}).hypercube
+        among = self.attributes
+        if cube.swapped != self.draft.swapped:
             raise DeclarationError(
                 f"release {self.named}: swapped: declare the hypercube with other records first, and plan it then"
             )
@@ -69,16 +65,6 @@ class SingleHypercube(ReleaseComponent):
         )
         (declaration,) = (single for single in changed.by_hypercube() if single.hypercube is cube)
         return replace(self, declaration=declaration, among=changed)
-
-    @property
-    def _cube(self) -> HypercubeAttributes:
-        cube: HypercubeAttributes = self.declaration.hypercube
-        return cube
-
-    @property
-    def _among(self) -> TableBuilderDeclaration:
-        assert self.among is not None
-        return self.among
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from assets.release.dataset import DatasetDeclaration
 from assets.topdown.declaration import TopDownDeclaration
@@ -17,12 +16,7 @@ class TopDown(ReleaseComponent):
 
     declared_by = TopDownDeclaration
     release_type = TopDownRelease
-
-    @property
-    def method(self) -> type[Any]:
-        from assets.topdown.method import TopDownMethod
-
-        return TopDownMethod
+    method_name = "assets.topdown.method:TopDownMethod"
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> TopDownRelease:
         return replace(super().release(dataset, published), scheduler=dask_scheduler())

@@ -24,7 +24,7 @@ from assets.publication.signature import (
 from orchestration.explorer.display import show_table
 from orchestration.explorer.reading import (
     UnavailableError,
-    ask_patiently,
+    ask_database,
     find_published,
     find_warehouse,
     read_entries,
@@ -90,7 +90,7 @@ def _show_ledger() -> tuple[Entry, ...] | None:
 def _compare_tables(entries: Sequence[Entry]) -> None:
     populations = dict.fromkeys(entry.parse_details().population for entry in entries if entry.kind == chain.RESERVE)
     try:
-        altered, lagging = ask_patiently(lambda: find_unlike_tables(find_warehouse(), entries, populations))
+        altered, lagging = ask_database(lambda: find_unlike_tables(find_warehouse(), entries, populations))
     except UnavailableError as error:
         st.warning(escape(error))
         return

@@ -75,12 +75,7 @@ def show() -> None:
 
 
 def show_charge(population: Population, release: str, loss: Loss, entries: Sequence[Entry]) -> None:
-    """Show whether a charge would fit under the cap, and the rest that it would leave.
-
-    Args:
-        release: the name of the release, within the population's first dataset.
-        entries: those of an intact ledger.
-    """
+    """Show whether the charge of a release, by its name alone, would fit under the cap, and the rest it would leave."""
     words, refusal = predict_budget(population.datasets[0], release, loss, Reading(tuple(entries), ()))
     if refusal:
         st.error(escape(f"It would be refused: {refusal}."))
@@ -144,15 +139,14 @@ def _imagine(population: Population, entries: Sequence[Entry]) -> None:
         st.write(escape(f"The plan of {release} that was shown last would charge {format_loss(planned_loss)}."))
         show_charge(population, release.partition("/")[2], planned_loss, entries)
     name = st.text_input("Its name", "next_release", max_chars=60)
-    measures = {"ε": "pure", "ρ": "zCDP"}
-    symbol = st.selectbox("Its loss is an", list(measures), format_func=lambda symbol: f"{symbol} ({measures[symbol]})")
+    measures = {"ε": PureLoss, "ρ": ConcentratedLoss}
+    symbol = st.selectbox("Its loss is an", list(measures), format_func={"ε": "ε (pure)", "ρ": "ρ (zCDP)"}.__getitem__)
     text = st.text_input("The loss, such as 1, 0.5 or 1/2", "1", max_chars=40)
     try:
-        amount = positive_fraction(text)
+        loss = measures[symbol](positive_fraction(text))
     except ValueError as error:
         st.error(escape(f"The loss {text} cannot be read: {error}."))
         return
-    loss = PureLoss(amount) if symbol == "ε" else ConcentratedLoss(amount)
     show_charge(population, name or "next_release", loss, entries)
 
 

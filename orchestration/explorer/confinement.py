@@ -62,8 +62,7 @@ def confine(readable: Collection[Path], writable: Collection[Path], refused: Col
         refused: what must not be opened, for systems without Landlock, where everything else stays open.
         port: the TCP port at which connections may come in.
 
-    Raises:
-        ConfinementError: if the kernel has Landlock and refuses the rules, or other threads run already.
+    Raises ConfinementError if the kernel has Landlock and refuses the rules, or other threads run already.
     """
     version = find_landlock_version()
     if not version:

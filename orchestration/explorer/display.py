@@ -20,11 +20,7 @@ _LABEL, _TITLE, _WHOLE = 28, 44, 48
 
 
 def show_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> None:
-    """A table in which every label is whole. Its texts are shown as they are.
-
-    Args:
-        columns: by heading, the key of the rows that is shown; without them, every key is a heading.
-    """
+    """Show a table with whole labels. `columns` has the key of each heading; without it, every key is a heading."""
     if columns is not None:
         rows = [{heading: row[key] for heading, key in columns.items()} for row in rows]
     frame = pd.DataFrame([{escape(key): escape(value) for key, value in row.items()} for row in rows])
@@ -48,11 +44,7 @@ def show_chart_with_table(
 
 
 def make_row_chart(rows: Sequence[Mapping[str, Any]], tooltips: Mapping[str, str]) -> alt.Chart:
-    """A chart with a row for each `name` of the rows, in their order. A long name is broken into lines, and never cut.
-
-    Args:
-        tooltips: by the name of a field, its title where a mark is pointed at.
-    """
+    """A chart with a row for each `name`, in their order, never cut. `tooltips` has titles by the name of a field."""
     names = list(dict.fromkeys(str(row["name"]) for row in rows))
     axis = alt.Axis(labelLimit=0, labelExpr=break_labels(names), labelOverlap=False, title=None, ticks=False)
     return alt.Chart(pd.DataFrame(rows)).encode(
@@ -77,7 +69,6 @@ def make_title(text: str) -> alt.TitleParams:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """A text in lines of at most so many letters, if no word is longer."""
     return textwrap.wrap(" ".join(text.split()), width, break_long_words=False, break_on_hyphens=False) or [""]
 
 

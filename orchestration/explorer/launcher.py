@@ -15,6 +15,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -50,11 +51,9 @@ def explore(
         replays: by draw id, when it was last replayed and with which result.
         boundaries: a folder with GeoJSON files, if there is one.
         announce: called with the address once the page can be opened.
-        browser: whether to open a browser on it.
 
-    Raises:
-        ExplorerError: if the port is taken, the folder of publications contains what must not be opened, or the
-            process ends.
+    Raises ExplorerError if the port is taken, the folder of publications contains what must not be opened, or the
+    process ends.
     """
     if boundaries is not None and not boundaries.is_dir():
         raise ExplorerError(f"{boundaries} is no folder")
@@ -77,15 +76,14 @@ def explore(
             port=find_port(port),
         )
         _write_replays(settings, replays)
-        address, announced = f"http://127.0.0.1:{settings.port}", False
-        while True:
+        address = f"http://127.0.0.1:{settings.port}"
+        for start in count():
             with _run_process(settings) as process:
                 _wait_for(settings.port, process)
-                if not announced:
+                if not start:
                     announce(address)
-                    announced = True
-                    if browser:
-                        webbrowser.open(address)
+                if browser and not start:
+                    webbrowser.open(address)
                 _wait_until_databases_change(settings, process, replays)
 
 

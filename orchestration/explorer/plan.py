@@ -31,7 +31,7 @@ from orchestration.explorer.reading import (
 from orchestration.explorer.words import escape
 from orchestration.planning import PlannedDeclaration, plan_declaration
 
-_AS_DECLARED, _TOTAL, _MARGIN = "As declared", "Another total", "Another margin of error"
+_AS_DECLARED, _SWAP, _TOTAL, _MARGIN = "As declared", "Swap rate", "Another total", "Another margin of error"
 _TIMES = [Fraction(times) for times in (1, 2, 3, 4, 5, 10, 20, 50, 100)]
 _TIMES = sorted({*_TIMES, *(1 / times for times in _TIMES), Fraction(2, 3), Fraction(3, 2)})
 _SWAP_RATE = "swap_rate"
@@ -60,71 +60,60 @@ def show() -> None:
     st.query_params.from_dict(link)
     component = known[name]
     dataset = next(candidate for candidate in datasets if candidate.name == component.declaration.dataset)
-    declared_plan: PlannedDeclaration | None = None
+    declared: Plan | None = None
     try:
-        declared_plan = plan_declaration(component, dataset, find_published(), PlanRequest())
+        declared = plan_declaration(component, dataset, find_published(), PlanRequest()).plan
     except DeclarationError as error:
         st.info(escape(error))
-    request = _read_request(component, declared_plan.plan if declared_plan else None, name)
+    request = _read_request(component, declared, name)
     if request is None:
         return
     try:
-        found = plan_declaration(component, dataset, find_published(), request)
+        planned = plan_declaration(component, dataset, find_published(), request)
     except DeclarationError as error:
         st.error(escape(error))
         return
-    _total(found.plan, dataset.population, name)
-    _expected(found, name)
-    _facts(found.plan)
-    _lines(found.plan.lines, name)
-    for curve in found.plan.curves:
-        _curve(curve)
-    for title, (header, rows) in found.plan.tables.items():
+    _show_total(planned.plan, dataset.population, name)
+    _show_expectation(planned, name)
+    if planned.plan.facts:
+        st.subheader("What follows")
+        show_table([{"Fact": label, "In words": words} for label, words in planned.plan.facts.items()])
+    if planned.plan.lines:
+        _show_lines(planned.plan.lines, name)
+    for curve in planned.plan.curves:
+        _show_curve(curve)
+    for title, (header, rows) in planned.plan.tables.items():
         with st.expander(escape(title)):
             show_table([dict(zip(header, row, strict=True)) for row in rows])
     st.subheader("The declaration")
     st.write("Copy it into the release's defs.yaml:")
-    st.code(found.text, language="yaml", wrap_lines=True)
+    st.code(planned.text, language="yaml", wrap_lines=True)
 
 
 def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> PlanRequest | None:
+    """What to try; None while it cannot be read."""
     st.subheader("What to try")
     fields: dict[str, Any] = {}
-    given: dict[str, Any] = {}
-    swaps = _SWAP_RATE in type(component.tried).model_fields
-    infinite = plan is not None and isinstance(plan.loss, InfiniteLoss)
-    ways = [_AS_DECLARED, *([] if infinite else [_TOTAL]), *([_MARGIN] if plan and plan.lines else [])]
-    if swaps:
-        ways[0] = "Swap rate"
+    margins: dict[str, str] = {}
+    total, largest = None, 0
+    swaps = _SWAP_RATE in type(component.draft).model_fields
+    ways = [_SWAP if swaps else _AS_DECLARED]
+    ways += [] if plan and isinstance(plan.loss, InfiniteLoss) else [_TOTAL]
+    ways += [_MARGIN] if plan and plan.lines else []
     way = st.segmented_control("What you decide on", ways, default=ways[0], key=f"{name}:way") or ways[0]
-    if way == "Swap rate":
-        rate = _declared_rate(component)
-        rates = sorted({*_RATES, *([rate] if rate else [])})
-        picked = st.select_slider(
-            "Swap rate",
-            rates,
-            rate or Fraction(1, 10),
-            format_func=lambda rate: f"{float(rate):.1%}",
-            key=f"{name}:rate",
-        )
-        if picked != rate:
-            fields[_SWAP_RATE] = str(picked)
+    if way == _SWAP:
+        fields = _choose_swap_rate(component, name)
     elif way == _TOTAL:
-        if not _wanted_total(plan, given, name):
+        times = _ask_times("Times the declared total", f"{name}:times")
+        wanted = Fraction(plan.loss.round_up()) * times if plan and plan.loss else Fraction(1)
+        total = st.text_input("The total, or another one", f"{float(wanted):.6g}", key=f"{name}:total:{times}")
+        if not total:
             return None
     elif way == _MARGIN and plan:
-        _wanted_margin(plan.lines, given, name)
+        margins = _choose_margin(plan.lines, name)
     if swaps:
-        largest = int(
-            st.number_input(
-                "b, the number of records in the largest stratum (0: that of the published edition)",
-                0,
-                step=1000,
-                key=f"{name}:b",
-            )
-        )
-        if largest:
-            given["largest_stratum"] = largest
+        question = "b, the number of records in the largest stratum (0: that of the published edition)"
+        largest = int(st.number_input(question, 0, step=1000, key=f"{name}:b"))
     with st.expander("Other fields of the declaration, as in defs.yaml"):
         text = st.text_area("Fields in place of the declared ones (YAML); null removes one", key=f"{name}:fields")
     try:
@@ -134,42 +123,35 @@ def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> 
     except yaml.YAMLError:
         st.error("The other fields cannot be read: they are lines such as  swap_rate: 1/10")
         return None
-    return PlanRequest(fields={**fields, **further}, **given)
+    return PlanRequest(fields={**fields, **further}, margins=margins, total=total, largest_stratum=largest or None)
 
 
-def _declared_rate(component: ReleaseComponent) -> Fraction | None:
-    rate = getattr(component.tried, _SWAP_RATE, None)
-    return rate if isinstance(rate, Fraction) else None
+def _choose_swap_rate(component: ReleaseComponent, name: str) -> dict[str, Any]:
+    """The field with another rate than the declared one, if another one is chosen."""
+    declared = getattr(component.draft, _SWAP_RATE, None)
+    rate = declared if isinstance(declared, Fraction) else None
+    rates = sorted({*_RATES, *([rate] if rate else [])})
+    first, key = rate or Fraction(1, 10), f"{name}:rate"
+    chosen = st.select_slider(_SWAP, rates, first, format_func=lambda rate: f"{float(rate):.1%}", key=key)
+    return {} if chosen == rate else {_SWAP_RATE: str(chosen)}
 
 
-def _wanted_total(plan: Plan | None, given: dict[str, Any], name: str) -> bool:
-    times = _ask_times("Times the declared total", f"{name}:times")
-    total = Fraction(plan.loss.round_up()) * times if plan and plan.loss else Fraction(1)
-    text = st.text_input("The total, or another one", f"{float(total):.6g}", key=f"{name}:total:{times}")
-    given["total"] = text
-    return bool(text)
-
-
-def _wanted_margin(lines: tuple[Line, ...], given: dict[str, Any], name: str) -> None:
+def _choose_margin(lines: tuple[Line, ...], name: str) -> dict[str, str]:
     by_name = {line.name: line for line in lines}
-    picked = st.selectbox(
+    chosen = st.selectbox(
         "Line", list(by_name), format_func=lambda line: f"{line}: {by_name[line].counted}", key=f"{name}:line"
     )
-    declared_margin = by_name[picked].margin
-    times = _ask_times(f"Times its declared margin of {declared_margin:,.4g}", f"{name}:{picked}:times")
-    text = st.text_input(
-        "The 90% margin of one number, or another one",
-        f"{declared_margin * float(times):.6g}",
-        key=f"{name}:{picked}:margin:{times}",
-    )
-    given["margins"] = {picked: text}
+    declared = by_name[chosen].margin
+    times = _ask_times(f"Times its declared margin of {declared:,.4g}", f"{name}:{chosen}:times")
+    key, first = f"{name}:{chosen}:margin:{times}", f"{declared * float(times):.6g}"
+    return {chosen: st.text_input("The 90% margin of one number, or another one", first, key=key)}
 
 
 def _ask_times(words: str, key: str) -> Fraction:
     return st.select_slider(words, _TIMES, Fraction(1), format_func=lambda times: f"× {times}", key=key)
 
 
-def _total(plan: Plan, population: str, name: str) -> None:
+def _show_total(plan: Plan, population: str, name: str) -> None:
     loss = plan.loss
     st.subheader("What it would charge")
     if plan.problem:
@@ -193,19 +175,17 @@ def _total(plan: Plan, population: str, name: str) -> None:
         )
 
 
-def _expected(found: PlannedDeclaration, name: str) -> None:
-    """What a launch is expected to take; where the number of records is not public, ask for it."""
+def _show_expectation(planned: PlannedDeclaration, name: str) -> None:
+    """Show what a launch is expected to take; where the number of records is not public, ask for it."""
     st.subheader("What a launch would take on this machine")
     records: int | None = None
-    if expected_size(found.method.release.dataset) is None:
-        given = st.number_input(
-            "The number of persons, or of units, that you expect", 0, step=1000, key=f"{name}:records"
-        )
-        records = int(given) or None
+    if expected_size(planned.method.release.dataset) is None:
+        question = "The number of persons, or of units, that you expect"
+        records = int(st.number_input(question, 0, step=1000, key=f"{name}:records")) or None
     try:
         place = find_warehouse()
         machine = this_machine(Path(place.folder), find_published(), in_lake=bool(place.lake))
-        expected = expectation(found.method, records, machine)
+        expected = expectation(planned.method, records, machine)
     except UnknownError as error:
         st.info(escape(error))
         return
@@ -214,23 +194,15 @@ def _expected(found: PlannedDeclaration, name: str) -> None:
         st.warning(escape(warning))
 
 
-def _facts(plan: Plan) -> None:
-    if plan.facts:
-        st.subheader("What follows")
-        show_table([{"Fact": label, "In words": words} for label, words in plan.facts.items()])
-
-
-def _lines(lines: tuple[Line, ...], name: str) -> None:
-    if not lines:
-        return
+def _show_lines(lines: tuple[Line, ...], name: str) -> None:
     st.subheader("How exact the numbers would be")
     levels = list(dict.fromkeys(line.level for line in lines))
     if len(lines) > _MANY and len(levels) > 1:
         level = st.selectbox("Lines of the level", [*levels, _EVERY], key=f"{name}:level")
         lines = tuple(line for line in lines if level in (_EVERY, line.level))
-    rows = [{"name": line.name, "margin": line.margin, "said": f"{line.margin:,.4g}"} for line in lines]
+    rows = [{"name": line.name, "margin": line.margin, "figure": f"{line.margin:,.4g}"} for line in lines]
     chart = (
-        make_row_chart(rows, {"name": "line", "said": "margin"})
+        make_row_chart(rows, {"name": "line", "figure": "margin"})
         .mark_bar(color=COLORS[0])
         .encode(x=alt.X("margin:Q", title="90% margin of error of one number"))
         .properties(height=fit_height([line.name for line in lines]))
@@ -253,27 +225,17 @@ def _lines(lines: tuple[Line, ...], name: str) -> None:
     )
 
 
-def _curve(curve: Curve) -> None:
+def _show_curve(curve: Curve) -> None:
     st.subheader(escape(curve.title))
     rows = [{"series": name, "x": x, "y": y} for name, points in curve.series.items() for x, y in points]
     names = list(curve.series)
     across, up = (alt.Scale(type="log") if log else alt.Scale(zero=False) for log in (curve.log_x, curve.log_y))
     colors = alt.Scale(domain=names, range=[COLORS[position % len(COLORS)] for position in range(len(names))])
-    color = alt.Color(
-        "series:N",
-        sort=names,
-        scale=colors,
-        legend=alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=0),
-    )
-    lines = (
-        alt.Chart(pd.DataFrame(rows))
-        .mark_line()
-        .encode(
-            x=alt.X("x:Q", title=curve.x, scale=across),
-            y=alt.Y("y:Q", title=curve.y, scale=up),
-            color=color if len(names) > 1 else alt.value(COLORS[0]),
-        )
-    )
+    legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=0)
+    color = alt.Color("series:N", sort=names, scale=colors, legend=legend)
+    lines = alt.Chart(pd.DataFrame(rows)).mark_line()
+    lines = lines.encode(x=alt.X("x:Q", title=curve.x, scale=across), y=alt.Y("y:Q", title=curve.y, scale=up))
+    lines = lines.encode(color=color if len(names) > 1 else alt.value(COLORS[0]))
     chart: alt.LayerChart | alt.Chart = lines
     if curve.marks:
         marks = pd.DataFrame([{"name": name, "x": x, "y": y} for name, x, y in curve.marks])

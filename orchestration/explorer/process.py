@@ -56,7 +56,6 @@ def main() -> None:
 
 
 def list_readable(settings: Settings) -> Sequence[Path]:
-    """The files and folders that the process can read besides its temporary folder."""
     programs = [PROJECT / name for name in _PROGRAMS]
     boundaries = [settings.boundaries] if settings.boundaries else []
     others = [Path(path) for path in (*_SYSTEM, sys.prefix, sys.base_prefix, *boundaries)]

@@ -55,7 +55,6 @@ class Field:
         return words[:1].upper() + words[1:]
 
     def parse(self, text: str) -> Any:
-        """A value as the file has it."""
         if self.type == "boolean":
             return text == "True"
         return int(text) if self.type == "integer" else text
@@ -185,11 +184,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Publication:
-    """The current edition of a release.
-
-    Attributes:
-        problem: why its tables cannot be shown, as a sentence; "" if they can.
-    """
+    """The current edition of a release; `problem` says why its tables cannot be shown, and is "" if they can."""
 
     release: str
     title: str
@@ -270,10 +265,7 @@ def _read_field(described: Mapping[str, Any]) -> Field:
 
 
 def _guess_place(fields: Mapping[str, Field], identifying: Sequence[str]) -> tuple[str, ...]:
-    """The columns of places: up to the last one whose values have no labels, or else the first.
-
-    Codes of places are texts, and only those of the largest places have names in a dictionary.
-    """
+    """The columns of places, which are texts: up to the last one whose values have no labels, or else the first."""
     codes = [
         position
         for position, name in enumerate(identifying)

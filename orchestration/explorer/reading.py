@@ -5,7 +5,6 @@ the chain of the ledger's entries is verified, and its anchor, which lies with t
 """
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -30,8 +29,8 @@ from resources.warehouse import Session, Warehouse, WarehouseError
 
 Answer = TypeVar("Answer")
 
-_TRIES, _BETWEEN = 3, 1.0
-"""How often a database is tried that a run is writing, and how many seconds apart."""
+_PATIENCE = 3.0
+"""How many seconds a database is waited for that a run is writing."""
 
 
 class UnavailableError(Exception):
@@ -46,7 +45,7 @@ def find_warehouse() -> Warehouse:
     """The deployment's databases, with a folder of the explorer's own to spill into."""
     settings = read_settings()
     folder, spill = Path(settings.home) / "warehouse", Path(settings.temporary) / "spill"
-    return Warehouse(folder=str(folder), threads=1, spill_folder=str(spill), patience=0.3)
+    return Warehouse(folder=str(folder), threads=1, spill_folder=str(spill), patience=_PATIENCE)
 
 
 def ask_files(question: Callable[[Session], Answer]) -> Answer:
@@ -88,7 +87,7 @@ def read_entries() -> tuple[Entry, ...]:
             return read_stored_entries(session)
 
     try:
-        return ask_patiently(ask)
+        return ask_database(ask)
     except LedgerError as error:
         raise UnavailableError(f"The ledger cannot be read: {error}.") from None
 
@@ -101,19 +100,15 @@ def read_intact_entries() -> tuple[Entry, ...]:
     return entries
 
 
-def ask_patiently(ask: Callable[[], Answer]) -> Answer:
-    """The answer of a question to a database, asked again for a moment if a run holds it; else UnavailableError."""
-    for attempt in range(_TRIES):
-        try:
-            return ask()
-        except WarehouseError as error:
-            if "holds it" not in str(error):
-                raise UnavailableError(
-                    f"The database cannot be read: {error}. If a run has just made it, start the explorer again."
-                ) from None
-            if attempt + 1 < _TRIES:
-                time.sleep(_BETWEEN)
-    raise UnavailableError("A run is writing the database. Try again when it has ended; publications can be read.")
+def ask_database(ask: Callable[[], Answer]) -> Answer:
+    """The answer of a question to a database. Raises UnavailableError if it cannot be read, as while a run holds it."""
+    try:
+        return ask()
+    except WarehouseError as error:
+        reason = f"The database cannot be read: {error}. If a run has just made it, start the explorer again."
+        if "holds it" in str(error):
+            reason = "A run is writing the database. Try again when it has ended; publications can be read."
+        raise UnavailableError(reason) from None
 
 
 def load_declarations() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:

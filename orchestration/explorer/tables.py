@@ -69,7 +69,7 @@ class Choice:
     greatest: int
     title: str
 
-    def head_groups(self, otherwise: str) -> str:
+    def find_heading(self, otherwise: str) -> str:
         return self.product.fields[self.varying].words if self.varying else otherwise
 
 
@@ -78,10 +78,8 @@ def show() -> None:
     publications = list_publications()
     if not publications:
         st.info("Nothing is published yet. A release is published by `stirred launch`.")
-        return
-    for publication in publications:
-        if publication.problem:
-            st.error(escape(publication.problem))
+    for problem in filter(None, (publication.problem for publication in publications)):
+        st.error(escape(problem))
     readable = {publication.release: publication for publication in publications if publication.products}
     if not readable:
         return
@@ -107,12 +105,10 @@ def show() -> None:
         st.query_params.from_dict(link)
     with st.expander("The published files"):
         for path in product.files:
-            size = path.stat().st_size
+            size, label = path.stat().st_size, f"Download {escape(path.name)}"
             st.write(escape(f"{path}, {size:,} bytes"))
             if size <= _MOST_BYTES:
-                st.download_button(
-                    f"Download {escape(path.name)}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore"
-                )
+                st.download_button(label, path.read_bytes, path.name, key=f"file:{path}", on_click="ignore")
 
 
 def _show_numbers(product: Product, scope: str, link: dict[str, str]) -> None:
@@ -137,8 +133,12 @@ def _show_numbers(product: Product, scope: str, link: dict[str, str]) -> None:
         varying = choose("One row for each", words, link, "by", scope)
     for group in product.groups:
         if group != varying:
-            value, label = _choose_group(product, group, equal, scope, link)
-            title += f", {product.fields[group].words}: {label}"
+            heading, options = product.fields[group].words, product.list_options(group, equal)
+            if product.find_total_flag(group):
+                options = {TOTAL: "All together", **options}
+            value = choose(heading, options or {"": "nothing"}, link, group, scope)
+            label = "all together" if value == TOTAL else product.label(group, value, product.list_options(group))
+            title += f", {heading}: {label}"
             equal |= product.match({group: value})
     if varying:
         equal |= product.exclude_totals([varying])
@@ -153,16 +153,6 @@ def _show_numbers(product: Product, scope: str, link: dict[str, str]) -> None:
     _VIEWS[view](Choice(product, scope, link, number, equal, varying, greatest, title))
 
 
-def _choose_group(
-    product: Product, group: str, equal: Mapping[str, Any], scope: str, link: dict[str, str]
-) -> tuple[str, str]:
-    options = product.list_options(group, equal)
-    if product.find_total_flag(group):
-        options = {TOTAL: "All together", **options}
-    value = choose(product.fields[group].words, options or {"": "nothing"}, link, group, scope)
-    return value, "all together" if value == TOTAL else product.label(group, value, product.list_options(group))
-
-
 def _show_ranked(choice: Choice) -> None:
     words = "How many places, from the greatest number"
     most = int(st.number_input(words, 1, 500, _MOST_SHOWN, key=f"{choice.scope}most"))
@@ -171,7 +161,7 @@ def _show_ranked(choice: Choice) -> None:
 
 def _show_one_place(choice: Choice) -> None:
     place, name = _choose_place(choice, "Place", "place")
-    _show_lines(choice, _list_groups(choice, place), choice.head_groups("Place"), f"{name}. {choice.title}")
+    _show_lines(choice, _list_groups(choice, place), choice.find_heading("Place"), f"{name}. {choice.title}")
 
 
 def _show_two_places(choice: Choice) -> None:
@@ -188,15 +178,12 @@ def _show_two_places(choice: Choice) -> None:
     has_errors = choice.product.has_errors
     if has_errors and pairs:
         _report_overlaps(choice, pairs)
-    both = [
-        line
-        | {"where": where}
-        | ({"overlap": "yes" if overlap(*pair) else "no"} if has_errors else {})
-        | ({} if choice.varying else {"name": choice.title})
-        for pair in pairs
-        for line, where in zip(pair, (name, other_name), strict=True)
-    ]
-    _show_lines(choice, both, choice.head_groups("Number"), choice.title)
+    both = []
+    for pair in pairs:
+        further = {"overlap": "yes" if overlap(*pair) else "no"} if has_errors else {}
+        further |= {} if choice.varying else {"name": choice.title}
+        both += [line | {"where": where} | further for line, where in zip(pair, (name, other_name), strict=True)]
+    _show_lines(choice, both, choice.find_heading("Number"), choice.title)
 
 
 def _report_overlaps(choice: Choice, pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
@@ -241,14 +228,12 @@ def _show_map(choice: Choice) -> None:
     if not matches[code]:
         example = escape(next(iter(by_code), ""))
         st.warning(f"No feature's {escape(code)} is a code of a place of this table, such as {example}.")
-    places = [
-        {
-            "type": "Feature",
-            "geometry": feature.get("geometry"),
-            "properties": _describe_place(choice, by_code.get(_read_code(feature, code))),
-        }
-        for feature in features
-    ]
+    unknown = {"name": "not in the table", "number": None, "interval": "–", "flag": ""}
+    places = []
+    for feature in features:
+        row = by_code.get(_read_code(feature, code))
+        line = _make_line(choice, product.name_place(row), row) if row else unknown
+        places.append({"type": "Feature", "geometry": feature["geometry"], "properties": line})
     legend = alt.Legend(orient="bottom")
     base = alt.Chart(alt.Data(values=places)).project(type="mercator")
     chart = base.mark_geoshape(stroke="white", fill="#dddddd") + base.transform_filter(
@@ -306,12 +291,6 @@ def _list_groups(choice: Choice, place: str) -> list[dict[str, Any]]:
     ]
 
 
-def _describe_place(choice: Choice, row: Mapping[str, Any] | None) -> dict[str, Any]:
-    if row is None:
-        return {"name": "not in the table", "number": None, "interval": "–", "flag": ""}
-    return _make_line(choice, choice.product.name_place(row), row)
-
-
 def _read_code(feature: Mapping[str, Any], name: str) -> str:
     return str((feature.get("properties") or {}).get(name))
 
@@ -358,13 +337,10 @@ def _make_line(choice: Choice, name: str, row: Mapping[str, Any]) -> dict[str, A
     line: dict[str, Any] = {"name": name, "number": number, "interval": format_figure(number), "flag": ""}
     if choice.product.has_errors:
         line |= {error: _float(row.get(error)) for error in _ERRORS}
-        line["interval"] += f" ({_format_interval(line)})"
+        line["range"] = f"{format_figure(line[LOWER])} to {format_figure(line[UPPER])}"
+        line["interval"] += f" ({line['range']})"
         line["flag"] = _UNCERTAIN if is_uncertain(number, line[STANDARD_ERROR], choice.greatest) else ""
     return line
-
-
-def _format_interval(line: Mapping[str, Any]) -> str:
-    return f"{format_figure(line[LOWER])} to {format_figure(line[UPPER])}"
 
 
 def is_uncertain(number: float | None, standard_error: float | None, greatest: float) -> bool:
@@ -431,7 +407,7 @@ def _describe_line(product: Product, line: Mapping[str, Any], heading: str) -> d
         return row | {"Count": format_figure(line["number"])}
     row |= {
         "Estimate": format_figure(line["number"]),
-        "90% interval": _format_interval(line),
+        "90% interval": line["range"],
         "Standard error": format_figure(line[STANDARD_ERROR]),
         "Remark": line["flag"],
     }

@@ -8,7 +8,7 @@ import pytest
 from assets.release.release import DeclarationError
 from assets.retention import RETENTION_KEY
 from orchestration.backup import BackupError, back_up, restore
-from orchestration.environment import deployment_resources, lake
+from orchestration.environment import deployment_resources, find_lake_paths
 from orchestration.jobs import retention_automation
 from orchestration.release_definitions import without_configuration
 from resources.custody import Custody
@@ -28,7 +28,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, confidential: str, public: str) -> 
 
 def test_a_deployment_on_files_has_no_lake_whatever_else_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STIRRED_LAKE_CONFIDENTIAL", "/srv/lake")
-    assert lake() == {}
+    assert find_lake_paths() == {}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_data_paths_are_folders_or_places_on_an_s3_server(
     monkeypatch: pytest.MonkeyPatch, places: tuple[str, str]
 ) -> None:
     cluster(monkeypatch, *places)
-    assert lake() == {
+    assert find_lake_paths() == {
         zone: f"{place.rstrip('/')}/" for zone, place in zip(("confidential", "public"), places, strict=True)
     }
 
@@ -59,7 +59,7 @@ def test_data_paths_are_folders_or_places_on_an_s3_server(
 def test_an_impossible_data_path_is_refused_naming_the_setting(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     cluster(monkeypatch, place, "/srv/other")
     with pytest.raises(DeclarationError, match="STIRRED_LAKE_CONFIDENTIAL"):
-        lake()
+        find_lake_paths()
 
 
 def test_a_cluster_needs_no_more_than_its_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -306,7 +306,7 @@ def margin_with(kind: Kind, line: str, budget: Fraction) -> float:
     elif isinstance(component, SafeTabP | SafeTabH):
         fields = {"budgets": {line: str(budget)}}
     else:
-        cube: Any = component.tried
+        cube: Any = component.draft
         symbol = "epsilon" if cube.rho is None else "rho"
         fields = {"margins": "summed", "variables": line.split(" × "), symbol: str(budget), "products": None}
     (found,) = (each for each in plan_of(kind, fields=fields).plan.lines if each.name == line)

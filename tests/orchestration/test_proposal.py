@@ -27,10 +27,10 @@ from orchestration.proposal import (
     MOST_PROPOSED,
     Proposal,
     propose_dataset,
+    propose_name,
     propose_swapping,
     propose_tables,
-    proposed_name,
-    widened,
+    widen,
 )
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -185,7 +185,7 @@ def test_whatever_a_file_contains_its_proposal_can_be_read(rows: list[tuple[str,
 
 @given(lowest=st.integers(-(10**9), 10**9), length=st.integers(0, 10**9))
 def test_widened_bounds_contain_the_range_and_hide_the_greatest_value(lowest: int, length: int) -> None:
-    low, high = widened(lowest, lowest + length)
+    low, high = widen(lowest, lowest + length)
     assert low <= lowest <= lowest + length < high
     assert high - low <= 30 * max(length, 1)
 
@@ -231,4 +231,4 @@ def test_what_cannot_be_proposed_is_said_in_one_sentence(warehouse: Warehouse, t
 
 @pytest.mark.parametrize(("text", "name"), [("My File-2", "my_file_2"), ("2024 survey", "table_2024_survey")])
 def test_names_are_made_possible(text: str, name: str) -> None:
-    assert proposed_name(text) == name
+    assert propose_name(text) == name

@@ -11,7 +11,7 @@ import pytest
 from assets.publication.asset import link
 from assets.publication.placement import write_listing
 from assets.release.release import DeclarationError
-from orchestration.environment import published_address
+from orchestration.environment import read_published_address
 from tests.deployments import small_deployment
 
 
@@ -53,4 +53,4 @@ def test_a_file_is_a_link_where_publications_are_served_and_a_path_elsewhere(tmp
 def test_an_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STIRRED_PUBLISHED_URL", "javascript:alert(1)")
     with pytest.raises(DeclarationError, match=r"^STIRRED_PUBLISHED_URL is 'javascript"):
-        published_address()
+        read_published_address()
