@@ -109,7 +109,7 @@ def test_what_follows_a_run_waits_for_every_state_of_its_draw() -> None:
     partitions = Partitions("town__redistricting__states", "level_state", ["level_county", "level_block"])
 
     def launched() -> list[tuple[str | None, str | None, str | None]]:
-        answer = automation._following(instance, release, partitions)
+        answer = automation._launch_next(instance, release, partitions)
         return [(each.job_name, each.partition_key, each.run_key) for each in getattr(answer, "run_requests", [])]
 
     def made(state: str, draw: str, stage: str = "level_block") -> None:
@@ -141,7 +141,7 @@ def test_what_follows_a_lost_run_follows_the_run_that_finished_it() -> None:
     partitions = Partitions("town__redistricting__states", "level_state", ["level_county", "level_block"])
 
     def launched() -> list[str | None]:
-        answer = automation._following(instance, release, partitions)
+        answer = automation._launch_next(instance, release, partitions)
         return [each.run_key for each in getattr(answer, "run_requests", [])]
 
     def again(run: str, root: str, resumes: bool = True, **changes: Any) -> str:
