@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from assets.pair_swapping.declaration import PairSwappingDeclaration
-from assets.pair_swapping.release import PairSwappingRelease
+from assets.pair_swapping.release import PairSwappingDeclaration, PairSwappingRelease
 from orchestration.components.release import ReleaseComponent
 
 
