@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assets.pair_swapping.release import PairSwappingDeclaration, PairSwappingRelease
+from assets.pair_swapping.declaration import PairSwappingDeclaration
+from assets.pair_swapping.release import PairSwappingRelease
 from orchestration.components.pair_swapping import PairSwapping2010
 from tests.deployments import Deployment, deploy, write_csv
 from tests.phsafe_deployments import Files, census, census_dataset

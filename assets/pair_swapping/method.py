@@ -1,6 +1,6 @@
 """Targeted pair swapping as a method: how it fills in the hooks of charge, draw, gates and publication.
 
-The texts of its certificate are in `statement.md`.
+The texts of its certificate and pages are in `statement.md`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,9 +60,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
                 release,
                 HOUSEHOLDS,
                 StageKind.COUNTS,
-                "The households that may be swapped, as codes: where they are, who can be their partner, and their "
-                f"values of the key variables ({', '.join(release.design.key)}). Confidential: the charge lets out "
-                "only a keyed version of the records, which becomes part of the draw id.",
+                PROSE("households", design=release.design),
                 [CEF],
                 lambda session: {release.confidential(HOUSEHOLDS): households_recipe(session, release)},
                 HOUSEHOLD_COLUMNS,
@@ -121,16 +119,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
         return f"ε = ∞ ({LOSS_SOURCE}). {WHY}"
 
     def draw_description(self) -> str:
-        design = self.release.design
-        return f"""One draw of the targeted swapping of pairs, after what is public of the procedure of 2010.
-
-Every household that is not imputed has a risk from 1 to 5: the wider the place in which it is the only one with its
-values of {", ".join(design.key)}, the higher. In every state, {design.swap_rate} of the households are selected, those
-with a higher risk with a higher probability. Each is paired with a household of the same state, number of adults,
-number of minors and tenure, in another block: with another selected one if possible, then with the nearest, then with
-the one of the highest risk. Pairs are disjoint. The two exchange {", ".join(design.place)}.
-
-The result is stored as records of units and persons, without the keys of the records."""
+        return PROSE("draw", design=self.release.design)
 
     def make(self, session: Session, draw: Draw[Inputs], key: bytes, custody: Custody) -> SwappedRecords:
         if self.records_version(session, custody) != draw.inputs.versions[HOUSEHOLDS]:

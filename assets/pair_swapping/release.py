@@ -1,24 +1,16 @@
-"""A release by targeted pair swapping: the fields of its declaration, and the rules that it satisfies as one value.
-
-What a design must satisfy by itself is in `mechanisms.pair_swapping.design`.
-"""
+"""A release by targeted pair swapping as one value, with the rules that it satisfies before anything runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
-
-from pydantic import Field
-from pydantic.json_schema import SkipJsonSchema
+from typing import Any
 
 from assets.cef.census import CensusDeclaration
-from assets.release.columns import Column, Role
-from assets.release.dataset import DatasetDeclaration
-from assets.release.declaration import Part
+from assets.pair_swapping.declaration import PairSwappingDeclaration
+from assets.release.columns import Column
 from assets.release.names import find_repeated
-from assets.release.numbers import SwapRate
 from assets.release.published import Product
-from assets.release.release import Release, ReleaseDeclaration
+from assets.release.release import Release
 from mechanisms.pair_swapping.design import PairSwappingDesign
 
 HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS = "households", "swapped", "swapped_persons"
@@ -28,33 +20,6 @@ ADULT = 18
 
 RESERVED = {"unit", "unit_key", "adults", "minors", "composition", "swappable", "count"}
 """The names of Stirred's own columns in the tables of a release, in lowercase, because DuckDB ignores case."""
-
-
-class ImputedDeclaration(Part):
-    """Which households are imputed; they are never swapped."""
-
-    column: str = Field(description="A variable of the units.")
-    values: Annotated[list[str], Field(min_length=1)] = Field(description="Its values for imputed households, as text.")
-
-
-class PairSwappingDeclaration(ReleaseDeclaration):
-    """The YAML declaration of a release by targeted pair swapping."""
-
-    key: Annotated[list[str], Field(min_length=1)] = Field(
-        description="The key variables of units: a household that is unique on them has a higher risk, and is selected "
-        "more often."
-    )
-    swap_rate: SwapRate = Field(description="The share of each state's households that is selected, such as 1/25.")
-    imputed: ImputedDeclaration | SkipJsonSchema[None] = Field(
-        None, description="Which households are imputed and never swapped; by default, none is marked."
-    )
-    products: list[Product] = Field(default_factory=list, description="The tables of counts to publish.")
-
-    def design(self, dataset: DatasetDeclaration, **_: Any) -> PairSwappingDesign:
-        # Partners exchange all columns of a unit's place together.
-        variables = dataset.units.variables if isinstance(dataset, CensusDeclaration) else {}
-        place = tuple(name for name, column in variables.items() if column.role is Role.GEOGRAPHY)
-        return PairSwappingDesign(dataset.record_name, tuple(self.key), self.swap_rate, place)
 
 
 @dataclass(frozen=True)

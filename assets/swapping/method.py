@@ -27,17 +27,16 @@ from assets.swapping.draw import (
     write_cells,
 )
 from assets.swapping.gates import swapping_gates
-from assets.swapping.invariants import build_invariants, invariant_tables
+from assets.swapping.invariants import build_invariants, invariant_tables, require_few_stored
 from assets.swapping.plan import rate_for, swapping_plan
 from assets.swapping.release import SwappingRelease
-from assets.swapping.statement import describe_charge, describe_further_steps, describe_rate, swapping_statement
+from assets.swapping.statement import describe_charge, describe_draw, describe_invariants, swapping_statement
 from assets.swapping.tables import describe_tables, preview_products, published_tables, require_readable, table_recipes
-from assets.swapping.unique import require_few_stored
-from assets.swapping.utility import build_utility
+from assets.swapping.utility import build_experiment, build_utility
 from assets.swapping.withheld import WithheldSwap, build_strata, build_withheld, withheld_gates
 from assets.tabulation.asset import TABLES, build_tables
 from mechanisms.accounting.losses import PureLoss
-from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
+from mechanisms.accounting.specification import Specification
 from mechanisms.swapping import permutation
 from mechanisms.swapping.design import SwapLosses
 from mechanisms.swapping.loss import evaluated, smallest_attainable, theorem_1
@@ -85,7 +84,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         if release.declaration.withheld:
             return [build_strata(release), build_withheld(release)]
         return [
-            build_invariants(release),
+            build_invariants(release, describe_invariants(release)),
             build_tables(
                 release,
                 ["swapped", *(["invariants"] if release.has_persons_following else [])],
@@ -94,7 +93,8 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
                 describe_columns({**release.variables, **release.person_variables}),
                 lambda session: {**preview_products(session, self.release), **self._lineage_of_tables(session)},
             ),
-            *build_utility(self),
+            build_utility(release),
+            *([build_experiment(self, experiment)] if (experiment := release.declaration.experiment) else []),
         ]
 
     def own_gates(self) -> Sequence[Gate[SwappingRelease]]:
@@ -159,30 +159,10 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         return str(first.lowest) if first.lowest == first.highest else f"{first.lowest} to {first.highest}"
 
     def charge_description(self) -> str:
-        if self.release.design.plain_rate is None:
-            return f"{describe_charge(self.release.design)}{self._protected()}"
-        return f"""By Theorem 1 of Bailie, Gong and Meng,
-
-    ε = ln(b + 1) − ln o   for 0 < p ≤ √(b+1) / (√(b+1) + 1),   else ln o;   o = p / (1 − p)
-
-Here p = {self.release.design.plain_rate} is the swap rate, and b is the size of the largest stratum with two distinct
-records, which is an invariant.{self._protected()}"""
-
-    def _protected(self) -> str:
-        if self.release.design.unit != PERSON_RECORD:
-            return ""
-        return f" The loss is for one person record; {RECORDS_OF_OTHERS}. It is therefore in no total for persons."
+        return describe_charge(self.release.design)
 
     def draw_description(self) -> str:
-        design = self.release.design
-        return f"""One draw of the Permutation Swapping Algorithm (Bailie, Gong and Meng, Algorithm 1).
-
-A stratum consists of the {design.unit}s that agree on {", ".join(design.match) or "nothing (there is one stratum)"}. In
-every stratum, each record is selected with {describe_rate(design)}; the selection is repeated if exactly one
-record was selected. A uniformly drawn derangement then permutes the values of {", ".join(design.swap)} among the
-selected records.{describe_further_steps(design)}
-
-The result is stored as the saturated contingency table [n_mhs], which has neither keys nor an order of records."""
+        return describe_draw(self.release.design)
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
         columns, cef = session.columns(self.release.public(SWAPPED)), self.release.key(CEF)

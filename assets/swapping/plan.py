@@ -5,10 +5,12 @@ the invariants are published, b is a guess. An earlier edition with the same inv
 """
 
 import json
-import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from assets.publication.signature import CERTIFICATE
 from assets.release.plan import Cells, Curve, Plan
@@ -32,7 +34,7 @@ STRATA = (2, 3, 5, 10, 100)
 LARGEST = 10**9
 """The largest b for which there is a plan: beyond it, floats overflow."""
 
-_GRID = [Fraction(step, 200) for step in range(1, 200)]
+_GRID = np.arange(1, 200) / 200
 
 
 def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) -> Plan:
@@ -197,13 +199,14 @@ def _curve(b: int | None, rates: list[Fraction]) -> Curve:
         "Swap rate p",
         "ε (Theorem 1)",
         {
-            f"b = {size:,}": [(float(rate), _epsilon(size, float(rate))) for rate in _GRID]
+            f"b = {size:,}": list(zip(_GRID.tolist(), estimate_epsilon(size, _GRID).tolist(), strict=True))
             for size in ([b] if b else SIZES)
         },
         marks,
     )
 
 
-def _epsilon(b: int, rate: float) -> float:
-    log_odds = math.log(rate / (1 - rate))
-    return max(math.log(b + 1) - log_odds, log_odds)
+def estimate_epsilon(b: int, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Theorem 1 in floating point, for b > 0; `mechanisms.swapping.loss.theorem_1` gives the exact value."""
+    log_odds = np.log(rates) - np.log1p(-rates)
+    return np.maximum(np.log(b + 1) - log_odds, log_odds)

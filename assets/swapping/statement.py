@@ -1,4 +1,4 @@
-"""The part of a certificate that is specific to permutation swapping: figures, with the texts of `statement.md`.
+"""The part of a certificate that is specific to permutation swapping, and the words of pages, from `statement.md`.
 
 The mathematics is in `mechanisms.swapping`. The losses of a swap that is not plain are derived in
 `docs/mechanisms/swapping-extensions.md`; where a plain swap is described too, its words are those that it always had.
@@ -13,10 +13,10 @@ from assets.release.columns import title_columns
 from assets.release.prose import Prose, conjoin
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, EvaluatedLoss, Parameter, Statement
 from assets.swapping.draw import SwappingInputs
+from assets.swapping.invariants import UniqueRecords, percent
 from assets.swapping.release import SwappingRelease
-from assets.swapping.unique import UniqueRecords, percent
 from mechanisms.accounting.losses import Loss
-from mechanisms.accounting.specification import RECORDS_OF_OTHERS
+from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS
 from mechanisms.swapping import loss, permutation
 from mechanisms.swapping.design import Case, SwapLosses, SwappingDesign
 from mechanisms.swapping.moved import Moved
@@ -128,31 +128,41 @@ def describe_method(design: SwappingDesign) -> str:
     return _write("method", design, rate=design.swap_rate.single_rate)
 
 
-def describe_rate(design: SwappingDesign) -> str:
-    """The rate of a record in the first stir, after "with"."""
+def describe_draw(design: SwappingDesign, heading: str = "draw") -> str:
+    """What is drawn, for the draw's page."""
     rates = design.swap_rate
-    return _write("rate", design, rate=rates.single_rate, rates=rates, cases=list(map(format_case, rates.cases)))
+    rate = _write("rate", design, rate=rates.single_rate, rates=rates, cases=list(map(format_case, rates.cases)))
+    # The steps before and after the first stir are paragraphs of their own.
+    further = "\n\n" + _write("noise before", design) if design.noise else ""
+    further += "\n\n" + _write("second stir", design) if design.second_stir else ""
+    return _write(heading, design, rate=rate, further=further)
 
 
 def format_case(case: Case) -> str:
-    """One case of the swap rate."""
     conditions = [f"{name} {' or '.join(map(str, values))}" for name, values in case.when]
     if case.at_most is not None:
         conditions.append(f"at most {case.at_most:,} alike")
     return f"{', '.join(conditions) or 'all others'}: {case.rate}"
 
 
-def describe_further_steps(design: SwappingDesign) -> str:
-    """The steps before and after the first stir, as paragraphs that follow another one."""
-    before = "\n\n" + _write("noise before", design) if design.noise else ""
-    return before + ("\n\n" + _write("second stir", design) if design.second_stir else "")
-
-
 def describe_charge(design: SwappingDesign) -> str:
-    """How the charge of a swap that is not plain follows, for its page."""
+    """How the charge follows, for its page."""
     if design.noise:
-        return _write("charge of noise", design)
-    return _write("charge of a second stir" if design.second_stir else "charge of rates", design)
+        kind = "noise"
+    elif design.second_stir:
+        kind = "a second stir"
+    else:
+        kind = "rates" if design.plain_rate is None else "a plain swap"
+    text = _write(f"charge of {kind}", design)
+    if design.unit != PERSON_RECORD:
+        return text
+    return f"{text} {_write('charge of a person record', design, records_of_others=RECORDS_OF_OTHERS)}"
+
+
+def describe_invariants(release: SwappingRelease) -> str:
+    """What the invariants are and publish, for their page."""
+    allowed = release.declaration.publishes_unique_records
+    return _write("invariants", release.design, limit=None if allowed is None else percent(allowed))
 
 
 def equivalents(design: SwappingDesign, charged: Loss, losses: SwapLosses | None = None) -> tuple[Equivalent, ...]:
@@ -236,7 +246,6 @@ def parameters(
 
 
 def _parameter(design: SwappingDesign, label: str, value: str | int | float | tuple[str, ...]) -> Parameter:
-    """A parameter whose note stands below its label."""
     return Parameter(label, value, _write(label, design))
 
 
@@ -256,7 +265,6 @@ def _rates(design: SwappingDesign, losses: SwapLosses | None) -> Parameter:
 
 
 def _extended_parameters(design: SwappingDesign, losses: SwapLosses) -> tuple[Parameter, ...]:
-    """The parameters that a plain swap has not, besides its rates."""
     extended = []
     if design.exempt:
         extended.append(Parameter(f"Exempt {design.unit}s", losses.first.exempt, _write("Exempt", design)))

@@ -25,6 +25,7 @@ from assets.release.seal import require_sealed
 from assets.release.stage import build_stage, release_stage
 from assets.release.withheld import WithheldRecords
 from assets.swapping.draw import stage_decoded
+from assets.swapping.invariants import require_few_alone
 from assets.swapping.records import (
     HOLDING,
     SWAPPING,
@@ -36,8 +37,7 @@ from assets.swapping.records import (
     swap_variables,
 )
 from assets.swapping.release import SwappingRelease
-from assets.swapping.statement import describe_further_steps, describe_rate
-from assets.swapping.unique import require_few_alone
+from assets.swapping.statement import describe_draw
 from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import Specification
 from mechanisms.sampling.stream import RandomStream
@@ -81,13 +81,7 @@ def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
         release,
         "swapped",
         StageKind.COUNTS,
-        f"""One draw of the Permutation Swapping Algorithm, which stays in the confidential zone.
-
-Among the {design.unit}s that agree on {", ".join(design.match) or "nothing"}, each is selected with
-{describe_rate(design)}, and the selected ones exchange {", ".join(design.swap)}.{describe_further_steps(design)}
-
-Nothing is charged here, because nothing leaves the zone. A release that counts tables from these records adds noise to
-them and is charged.""",
+        describe_draw(design, "withheld draw"),
         [CEF, "invariants"],
         kinds={"duckdb", "numba"},
     )

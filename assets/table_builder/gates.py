@@ -10,15 +10,14 @@ from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import COUNTS
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import PLAN
+from assets.release.stage import store_rows
 from assets.table_builder.asking import HYPERCUBE, as_parts
-from assets.table_builder.counting import table_name
-from assets.table_builder.plan import planned_tables
+from assets.table_builder.cells import table_name
 from assets.table_builder.release import HypercubeRelease
-from assets.table_builder.tables import FIGURES
+from assets.table_builder.tables import FIGURES, planned_tables
 from assets.tabulation.asset import TABLES
 from mechanisms.table_builder.hypercube import Margins
 from resources.statements import Zone
-from resources.warehouse import Recipe
 
 Context = ReleaseContext[HypercubeRelease]
 
@@ -50,8 +49,7 @@ def _planned(context: Context) -> list[str]:
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for table, rows in planned_tables(context.release).items():
-            planned: Recipe = ("warehouse/all", {}, {"source": session.register(table.name, rows)})
-            problems += differing_table(session, table, planned)
+            problems += differing_table(session, table, store_rows(session, table.name, rows))
     return problems
 
 

@@ -1,4 +1,4 @@
-"""The part of a certificate that is specific to the table builder: figures, with the texts of `statement.md`.
+"""The part of a certificate that is specific to the table builder, and the words of pages, from `statement.md`.
 
 The mathematics is in `mechanisms.table_builder` and `mechanisms.accounting`.
 """
@@ -7,19 +7,16 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 
-from assets.measurement.grid import DISTRIBUTIONS
 from assets.measurement.method import COUNTS
 from assets.release.columns import title_columns
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
-from assets.table_builder.counting import table_name
-from assets.table_builder.perturbation import noise_of
+from assets.table_builder.cells import query_of, table_name
 from assets.table_builder.release import HypercubeRelease
-from mechanisms.accounting.losses import ApproximateLoss
+from mechanisms.accounting.losses import ApproximateLoss, format_loss
 from mechanisms.accounting.rounding import format_decimal_above
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
-from mechanisms.sampling.noise import Perturbation
 from mechanisms.table_builder.asking import error_of_one, margin_of_one
 from mechanisms.table_builder.hypercube import VERSION, Consistency, Margins, NoiseFamily
 
@@ -68,6 +65,21 @@ def hypercube_statement(
         papers=PAPERS,
         variables=_words(release),
         flavor=None if release.withheld else release.flavor([_words(release)[name] for name in release.columns_read]),
+    )
+
+
+def describe_charge(release: HypercubeRelease) -> str:
+    """How the charge follows, for its page."""
+    design = release.design
+    return PROSE(
+        "charge",
+        release=release,
+        design=design,
+        unbounded=format_loss(design.unbounded),
+        bounded=format_loss(design.bounded),
+        charge=format_loss(release.specification.charge),
+        of_persons=release.unit == PERSON_RECORD,
+        records_of_others=RECORDS_OF_OTHERS,
     )
 
 
@@ -141,8 +153,6 @@ def _loss_source(release: HypercubeRelease) -> str:
 
 def _parameters(release: HypercubeRelease) -> Iterator[Parameter]:
     design, amount, words = release.design, release.amount, _words(release)
-    noise = noise_of(design, design.inner)
-    distribution = noise.name if isinstance(noise, Perturbation) else DISTRIBUTIONS[type(noise)]
     capped = f", at most ±{design.cap:,}" if design.cap is not None else ""
 
     def parameter(label: str, value: str | int | tuple[str, ...]) -> Parameter:
@@ -150,7 +160,8 @@ def _parameters(release: HypercubeRelease) -> Iterator[Parameter]:
 
     yield Parameter("Counted", f"{release.unit}s")
     yield parameter("Variables", tuple(words[name] for name in release.cube.variables))
-    yield Parameter("Noise", f"{distribution}{capped}", PROSE(f"noise, {design.consistency.value}"))
+    noise = query_of(release, design.inner).noise
+    yield Parameter("Noise", f"{noise}{capped}", PROSE(f"noise, {design.consistency.value}"))
     yield Parameter("Margins", design.margins.value, PROSE(f"margins, {design.margins.value}"))
     if design.is_bounded:
         yield parameter("Budget of each measured table", _budgets(release))

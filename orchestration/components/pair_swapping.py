@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from assets.pair_swapping.release import PairSwappingDeclaration, PairSwappingRelease
+from assets.pair_swapping.declaration import PairSwappingDeclaration
+from assets.pair_swapping.release import PairSwappingRelease
 from orchestration.components.release import ReleaseComponent
 
 

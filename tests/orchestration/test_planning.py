@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from assets.pair_swapping.release import PairSwappingDeclaration
+from assets.pair_swapping.declaration import PairSwappingDeclaration
 from assets.phsafe.declaration import PHSafeDeclaration
 from assets.release.dataset import DatasetDeclaration
 from assets.release.plan import Plan, PlanRequest
