@@ -106,7 +106,6 @@ def _check_others(context: Context) -> list[str]:
 
 
 def _compare(context: Context, columns: list[str], what: str, selection: SQL | None = None) -> list[str]:
-    """The rows by which the CEF and the swapped records differ over some columns, as multisets."""
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         before, after = (stage_units(session, context.release, swapped=swapped) for swapped in (False, True))
         if selection:

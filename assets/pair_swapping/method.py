@@ -80,7 +80,6 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
         return [*pair_swapping_gates(self.release), tables_gate(self.table_recipes)]
 
     def table_recipes(self, session: Session) -> Mapping[Table, Recipe]:
-        """By published table of counts: how it is made from the swapped records."""
         units, persons = self.release.public(SWAPPED), self.release.public(SWAPPED_PERSONS)
         recipes: dict[Table, Recipe] = {}
         for product in self.release.declaration.products:

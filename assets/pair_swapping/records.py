@@ -85,7 +85,6 @@ class SwappedRecords:
 
 
 def draw_records(session: Session, release: PairSwappingRelease, key: bytes) -> SwappedRecords:
-    """The output of the draw with this key, from the stored households and the CEF."""
     stored = session.arrow(IN_ORDER, households=release.confidential(HOUSEHOLDS))
     households, keys = as_households(stored), stored["unit_key"].to_numpy()
     swapped = swap_pairs(households, release.design.swap_rate, RandomStream(key, MECHANISM))
@@ -130,7 +129,6 @@ def _version(session: Session, release: PairSwappingRelease, tables: Mapping[str
 
 
 def published_tables(release: PairSwappingRelease) -> list[PublishedTable]:
-    """The swapped records, and the products."""
     words = {
         SWAPPED: ("Units after swapping", "Every unit, with the place that it has after swapping.", ("unit",)),
         SWAPPED_PERSONS: (

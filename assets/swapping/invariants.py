@@ -196,7 +196,6 @@ def count_strata(session: Session, release: SwappingRelease) -> tuple[int, int]:
 
 
 def stored_unique(session: Session, release: SwappingRelease) -> UniqueRecords:
-    """The numbers of unique records, from the stored invariants, with the persons of unique units."""
     holding = None if release.design.noise else release.public(HOLDING)
     unique = count_unique(session, release, holding, release.public(SWAPPING))
     if holding is None or not release.has_persons_following:

@@ -62,11 +62,9 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     @property
     def stages(self) -> Sequence[str]:
-        return (
-            ("invariants", "swapped")
-            if self.release.declaration.withheld
-            else ("invariants", CHARGE, "swapped", TABLES)
-        )
+        if self.release.declaration.withheld:
+            return ("invariants", "swapped")
+        return ("invariants", CHARGE, "swapped", TABLES)
 
     @property
     def withheld_records(self) -> WithheldSwap | None:
@@ -165,19 +163,16 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         return describe_draw(self.release.design)
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
-        columns, cef = session.columns(self.release.public(SWAPPED)), self.release.key(CEF)
-        known = [name for name in columns if name in self.release.variables]
-        return {"dagster/column_lineage": lineage({name: [(cef, name)] for name in known})}
+        columns = session.columns(self.release.public(SWAPPED))
+        return self._lineage(CEF, [name for name in columns if name in self.release.variables])
 
     def _lineage_of_tables(self, session: Session) -> Mapping[str, Any]:
-        known = {
-            name
-            for table in self.tables()
-            for name in session.columns(table.table)
-            if name in (*self.release.variables, "count")
-        }
-        swapped = self.release.key(self.draw_stage)
-        return {"dagster/column_lineage": lineage({name: [(swapped, name)] for name in sorted(known)})}
+        columns = {name for table in self.tables() for name in session.columns(table.table)}
+        return self._lineage(self.draw_stage, sorted(columns & {*self.release.variables, "count"}))
+
+    def _lineage(self, stage: str, columns: Sequence[str]) -> Mapping[str, Any]:
+        key = self.release.key(stage)
+        return {"dagster/column_lineage": lineage({name: [(key, name)] for name in columns})}
 
     def make(self, session: Session, draw: Draw[SwappingInputs], key: bytes, custody: Custody) -> Contingency:
         return draw_cells(session, self.release, draw, key, custody)

@@ -82,12 +82,7 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
 
 
 def rate_for(release: SwappingRelease, largest_stratum: int | None, epsilon: Fraction) -> Mapping[str, Any] | Fraction:
-    """The declared field `swap_rate` with which a swap charges at most ε: the smallest rate in millionths.
-
-    Raises:
-        ValueError: if b is not known, is negative, 1 or above `LARGEST`, no rate gives ε, or the loss does not follow
-            from one swap rate.
-    """
+    """The declared field `swap_rate` with which a swap charges at most ε. Raises ValueError if there is none."""
     design = release.design
     if design.noise or design.second_stir:
         raise ValueError(
@@ -142,7 +137,6 @@ _NOT_KNOWN = "it is not known before the invariants are published; give a guess,
 
 
 def _has_varying_rates(design: SwappingDesign) -> bool:
-    """Whether the loss depends on more than b."""
     return not (design.noise or design.second_stir or design.swap_rate.is_single)
 
 
@@ -192,7 +186,6 @@ def _tabulate_effects(b: int | None, rate: Fraction) -> Cells:
 
 
 def _curve(b: int | None, rates: list[Fraction]) -> Curve:
-    """ε by Theorem 1 against the swap rate."""
     marks = [] if not b else [(f"p = {float(rate):g}", float(rate), float(theorem_1(b, rate))) for rate in rates]
     return Curve(
         "Protection loss by swap rate and largest stratum",
@@ -208,5 +201,5 @@ def _curve(b: int | None, rates: list[Fraction]) -> Curve:
 
 def estimate_epsilon(b: int, rates: NDArray[np.float64]) -> NDArray[np.float64]:
     """Theorem 1 in floating point, for b > 0; `mechanisms.swapping.loss.theorem_1` gives the exact value."""
-    log_odds = np.log(rates) - np.log1p(-rates)
+    log_odds = np.log(rates / (1 - rates))
     return np.maximum(np.log(b + 1) - log_odds, log_odds)

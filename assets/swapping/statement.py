@@ -36,7 +36,6 @@ change without changing a count that is held fixed."""
 
 
 def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_version: str) -> Statement:
-    """The statement of the certificate about the mechanism."""
     names = variable_words(release)
     design = put_in_words(release.design, names)
     specification = design.specification(release.dataset.title, inputs.loss)
@@ -124,12 +123,10 @@ def _remark(design: SwappingDesign, losses: SwapLosses | None, columns_of_others
 
 
 def describe_method(design: SwappingDesign) -> str:
-    """What swapping does, for readers who know no statistics."""
     return _write("method", design, rate=design.swap_rate.single_rate)
 
 
 def describe_draw(design: SwappingDesign, heading: str = "draw") -> str:
-    """What is drawn, for the draw's page."""
     rates = design.swap_rate
     rate = _write("rate", design, rate=rates.single_rate, rates=rates, cases=list(map(format_case, rates.cases)))
     # The steps before and after the first stir are paragraphs of their own.
@@ -146,7 +143,6 @@ def format_case(case: Case) -> str:
 
 
 def describe_charge(design: SwappingDesign) -> str:
-    """How the charge follows, for its page."""
     if design.noise:
         kind = "noise"
     elif design.second_stir:
@@ -160,7 +156,6 @@ def describe_charge(design: SwappingDesign) -> str:
 
 
 def describe_invariants(release: SwappingRelease) -> str:
-    """What the invariants are and publish, for their page."""
     allowed = release.declaration.publishes_unique_records
     return _write("invariants", release.design, limit=None if allowed is None else percent(allowed))
 

@@ -60,7 +60,6 @@ def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[st
 
 
 def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:
-    """The recipe of every published table, products first."""
     recipes: dict[Table, Recipe] = {}
     swapped, products = release.public(SWAPPED), release.declaration.products
     moments = derive_moments(session, release) if products and not release.design.without_estimates else None
@@ -216,7 +215,6 @@ def describe_tables(release: SwappingRelease) -> str:
 
 
 def published_tables(release: SwappingRelease) -> list[PublishedTable]:
-    """The published tables of a release: its products, and the saturated contingency table unless it is left out."""
     unit = release.design.unit
     tables = [_describe_product(release, product) for product in release.declaration.products]
     if not release.declaration.saturated:
@@ -246,37 +244,23 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
 def _describe_product(release: SwappingRelease, product: SwappedProduct) -> PublishedTable:
     variables, reason = release.variables_of(product), release.design.without_estimates
     counted = "persons" if product.of == "persons" else f"{release.design.unit}s"
-    note = f"The numbers before swapping are not estimated, because {reason}." if reason else ""
-    if not reason and not product.zeros:
-        note = (
-            f"Cells without {counted} after swapping are left out, so the estimates of the smallest cells that are "
-            "listed are too high on average."
-        )
+    estimate, error = PROSE("estimate", counted=counted), PROSE("standard error")
     errors = (
-        *error_columns(
-            "decimal",
-            PROSE("estimate", counted=counted),
-            "Standard error of the estimate, over the random choices of the swap",
-        ),
+        *error_columns("decimal", estimate, error),
         PublishedColumn("greatest_bias", "decimal", PROSE("bias")),
+    )
+    flags = (
+        PublishedColumn(flag, "boolean", PROSE("total", name=name), title=f"{name}: total")
+        for name, flag in product.flags.items()
     )
     return PublishedTable(
         product.name,
         product.title or product.name,
-        f"{product.description} All tables of the release are counted from the same swapped data, so they add up and "
-        f"agree. {note}".strip(),
+        f"{product.description} {PROSE('product', reason=reason, zeros=product.zeros, counted=counted)}".strip(),
         release.public(product.table),
         (
             *(describe_column(name, variables[name], product.flags.get(name, "")) for name in product.columns),
-            *(
-                PublishedColumn(
-                    flag,
-                    "boolean",
-                    f"Whether the row is a total over {name}, which then has no value",
-                    title=f"{name}: total",
-                )
-                for name, flag in product.flags.items()
-            ),
+            *flags,
             _count_column(counted),
             *(() if reason else errors),
         ),

@@ -74,7 +74,6 @@ def strata_recipe(session: Session, release: SwappingRelease) -> Recipe:
 
 
 def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "swapped"]` of a withheld swap, in the confidential zone."""
     design, table = release.design, release.confidential(WITHHELD)
 
     @release_stage(
@@ -129,9 +128,9 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
     groups = read_groups(session, release, session.stage("strata_of_match", name, **names), "stratum")
     # Keyed multiset hashes of the margins, which define the codes of a contingency table.
     columns = {HOLDING: ["holding_code", *design.holding], SWAPPING: ["swap_code", *swap_variables(release)]}
+    salt = {"salt": key.hex()}
     codes = [
-        session.row("warehouse/multiset_hash", {"salt": key.hex()}, table=margins[name], columns=columns[name])
-        for name in columns
+        session.row("warehouse/multiset_hash", salt, table=margins[name], columns=columns[name]) for name in columns
     ]
     draw_id = custody.draw_id(
         {
@@ -158,8 +157,7 @@ def count_not_as_drawn(session: Session, release: SwappingRelease, custody: Cust
 
 
 def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
-    """The gates of a withheld swap, in any context of its deployment."""
-
+    # The context may be that of another release of the deployment.
     def check_strata(context: ReleaseContext[Any]) -> list[str]:
         with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             return differing_table(session, release.public(STRATA), strata_recipe(session, release))
@@ -167,15 +165,12 @@ def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
     def check_margins(context: ReleaseContext[Any]) -> list[str]:
         problems = []
         with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            tables = {"before": stage_records(session, release), "after": release.confidential(WITHHELD)}
+            records, withheld = stage_records(session, release), release.confidential(WITHHELD)
             for columns in (list(release.design.holding), swap_variables(release)):
-                before, after = (
-                    session.stage(name, "gates/counts", records=table, columns=columns)
-                    for name, table in tables.items()
-                )
-                problems += count_problem(
-                    count_unequal(session, after, before, columns), "cells of a margin that differ"
-                )
+                before = session.stage("before", "gates/counts", records=records, columns=columns)
+                after = session.stage("after", "gates/counts", records=withheld, columns=columns)
+                cells = count_unequal(session, after, before, columns)
+                problems += count_problem(cells, "cells of a margin that differ")
         return problems
 
     def check_draw(context: ReleaseContext[Any]) -> list[str]:
@@ -183,10 +178,9 @@ def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
             rows = count_not_as_drawn(session, release, context.custody)
             return count_problem(rows, "records that are not as drawn")
 
+    sizes = "The stored sizes of strata are those of the current CEF."
     return [
-        Gate(
-            "strata_of_the_cef", "invariants", "The stored sizes of strata are those of the current CEF.", check_strata
-        ),
+        Gate("strata_of_the_cef", "invariants", sizes, check_strata),
         Gate("margins_exact", "swapped", "The swapped records have the margins of the CEF.", check_margins),
         Gate("drawn_again", "swapped", "The swapped records are those that the custody's key gives.", check_draw),
     ]

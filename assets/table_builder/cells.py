@@ -55,7 +55,6 @@ def table_name(table: Table) -> str:
 
 
 def query_of(release: HypercubeRelease, table: Table) -> Query:
-    """The query of a measured table, with its noise."""
     design = release.design
     noise = Perturbation(P_TABLE, design.variance(table)) if design.p_table else design.distribution(table)
     return Query(table_name(table), noise, release.cells_of(table))
@@ -84,7 +83,7 @@ def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
         )
     noise = max(sqrt(design.variance(table) * release.cells_of(table)) for table in design.tables)
     reach = float(np.abs(exact).sum(dtype=np.float64)) + _DEVIATIONS * noise
-    if reach * release.unit_of_cells * PARTS_OF_ONE >= _LARGEST:
+    if reach * float(release.grid_step) * PARTS_OF_ONE >= _LARGEST:
         raise CountsError(f"{release.schema}: the sums are too large to be published; declare a smaller grid or bounds")
     values = [design.margin(exact, table).ravel()[release.possible_in(table)] for table in design.tables]
     cells = list_cells(release)
@@ -132,7 +131,6 @@ def describe_records(session: Session, release: HypercubeRelease, amount: Amount
 
 
 def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator[Batch], key: bytes) -> Iterator[Batch]:
-    """The results of all measured tables, in the order of the draw."""
     design, p_table = release.design, release.design.p_table
     assert p_table is not None
     if design.consistency is Consistency.QUERY:

@@ -17,7 +17,7 @@ from assets.conventions import PROJECT
 from assets.release.columns import Column, ColumnType
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
-from assets.release.names import ProductName, ReleaseName, SourcePath
+from assets.release.names import ProductName, ReleaseName, SourcePath, find_repeated
 from assets.release.numbers import FRACTION, LARGEST_NUMBER, Delta, Epsilon, Rho, Share, exact_fraction
 from assets.release.release import ReleaseDeclaration
 from assets.release.withheld import WithheldRecords
@@ -239,9 +239,8 @@ class HypercubeAttributes(Part):
     @field_validator("variables")
     @classmethod
     def _check_variables(cls, variables: list[str]) -> list[str]:
-        for name, times in Counter(variables).items():
-            if times > 1:
-                raise ValueError(f"{name} is named twice")
+        if repeated := find_repeated(variables):
+            raise ValueError(f"{repeated[0]} is named twice")
         return variables
 
     @model_validator(mode="after")

@@ -42,7 +42,7 @@ from assets.tabulation.asset import TABLES, build_tables, tables_gate
 from mechanisms.accounting.specification import Specification
 from mechanisms.table_builder.hypercube import LARGEST_RATE, MECHANISM, VERSION, Consistency, Margins, NoiseFamily
 from resources.custody import Custody
-from resources.warehouse import Recipe, Session
+from resources.warehouse import Session
 
 
 @dataclass(frozen=True)
@@ -108,14 +108,11 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
                 release,
                 [MEASUREMENTS],
                 PROSE("tables"),
-                self._table_recipes,
+                lambda session: table_recipes(session, self),
                 column_descriptions(release),
                 lambda session: shown_first(session, release),
             ),
         ]
-
-    def _table_recipes(self, session: Session) -> Mapping[Any, Recipe]:
-        return table_recipes(session, self)
 
     def queries(self) -> Sequence[Query]:
         return [query_of(self.release, table) for table in self.release.design.tables]
@@ -138,7 +135,7 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             self.release.withheld.require_current(session, custody)
 
     def further_gates(self) -> Sequence[Gate[HypercubeRelease]]:
-        return [*hypercube_gates(self.release), tables_gate(self._table_recipes)]
+        return [*hypercube_gates(self.release), tables_gate(lambda session: table_recipes(session, self))]
 
     def inputs(self, session: Session, custody: Custody) -> HypercubeInputs:
         """With cell consistency the noise follows from which records there are, and not from their counts alone."""

@@ -14,13 +14,13 @@ import numpy as np
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.table_builder.cells import table_name
 from assets.table_builder.release import HypercubeRelease
+from assets.table_builder.statement import PROSE
 from mechanisms.accounting.losses import PureLoss, format_loss
 from mechanisms.table_builder.asking import margin_of_one
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, HypercubeError, Margins
 from mechanisms.table_builder.hypercube import Table as Variables
 from mechanisms.table_builder.judging import (
-    Judgment,
     curve,
     discrete_laplace_delta,
     discrete_laplace_epsilon,
@@ -42,7 +42,6 @@ _LOWEST = 1e-12
 
 
 def hypercube_plan(release: HypercubeRelease) -> Plan:
-    """What the hypercube would charge, and how exact its cells would be."""
     design, specification = release.design, release.specification
     facts = {
         "charged, for one record changed": format_loss(specification.charge),
@@ -65,7 +64,6 @@ def hypercube_plan(release: HypercubeRelease) -> Plan:
 
 
 def planned_lines(release: HypercubeRelease) -> Iterator[Line]:
-    """A line for each measured table, in their order."""
     design = release.design
 
     def margin_at(budget: Fraction) -> Fraction:
@@ -80,7 +78,7 @@ def planned_lines(release: HypercubeRelease) -> Iterator[Line]:
             table_name(table),
             release.quantity,
             design.budget_of(table),
-            sqrt(design.variance(table)) * release.unit_of_cells,
+            sqrt(design.variance(table)) * float(release.grid_step),
             margin_at,
             release.cells_of(table),
         )
@@ -104,7 +102,7 @@ def _tabulate_by_margins(release: HypercubeRelease) -> Cells:
     return ["table", *(margins.value for margins in ways)], [
         [
             table_name(table),
-            *(f"{sqrt(variance_of(table)) * release.unit_of_cells:,.2f}" for variance_of in variances),
+            *(f"{sqrt(variance_of(table)) * float(release.grid_step):,.2f}" for variance_of in variances),
         ]
         for table in every
     ]
@@ -129,7 +127,10 @@ def _variances(design: Hypercube) -> Callable[[Variables], float]:
 
 
 def describe_p_table(p_table: PTable, declared: PureLoss | None) -> tuple[str, Cells | None, Curve | None]:
-    """δ against ε of a p-table, beside the discrete Laplace of the same variance: in words, at some ε, and as a curve.
+    """δ against ε of a p-table for one record added or removed in one table: in words, at some ε, and as a curve.
+
+    Beside it is the discrete Laplace distribution with the greatest variance of its rows. A line of the curve ends
+    where δ is 0 from there on.
 
     Args:
         declared: ε of the table by all variables for one record added or removed; None if none is declared.
@@ -138,69 +139,41 @@ def describe_p_table(p_table: PTable, declared: PureLoss | None) -> tuple[str, C
     if not variance:
         return "The p-table changes no count, so it guarantees nothing.", None, None
     charged = None if declared is None else judge(p_table, declared)
-    ratios = [ratio_below(PureLoss(epsilon)) for epsilon in SHOWN]
-    deltas = list(zip(SHOWN, curve(p_table, ratios), strict=True))
-    laplace_deltas = [discrete_laplace_delta(variance, ratio) for ratio in ratios]
     smallest, laplace = smallest_epsilon(p_table), discrete_laplace_epsilon(variance)
-    last, least = deltas[-1]
-    pure = (
-        f"No ε holds without a δ, which is still {format_delta(least)} at ε = {last}"
-        if smallest is None
-        else f"From ε = {smallest.round_up(4)} on, δ is 0"
+
+    def deltas_at(ratios: list[Fraction]) -> tuple[list[Fraction], list[Fraction]]:
+        return curve(p_table, ratios), [discrete_laplace_delta(variance, ratio) for ratio in ratios]
+
+    deltas, laplace_deltas = (
+        [format_delta(delta) for delta in column]
+        for column in deltas_at([ratio_below(PureLoss(epsilon)) for epsilon in SHOWN])
     )
-    words = (
-        "δ of the p-table for one record added or removed in one table. At ε = 0 it is "
-        f"{format_delta(deltas[0][1])}. {pure}. A discrete Laplace distribution with the same variance, "
-        f"{float(variance):.4g}, has δ = 0 from ε = {laplace.round_up(4)} on."
+    words = PROSE(
+        "p-table",
+        deltas=deltas,
+        last=SHOWN[-1],
+        smallest=smallest,
+        laplace=laplace,
+        variance=variance,
+        charged=charged,
+        charged_delta=format_delta(charged.delta) if charged else "",
     )
-    if charged:
-        shown = charged.epsilon.round_up(4)
-        words += f" Declared for the table by all variables: ε = {shown}, δ = {format_delta(charged.delta)}."
-    table = (
-        ["ε", "p-table", "discrete Laplace"],
-        [
-            [f"{float(epsilon):g}", format_delta(delta), format_delta(laplace_delta)]
-            for (epsilon, delta), laplace_delta in zip(deltas, laplace_deltas, strict=True)
-        ],
-    )
-    return words, table, p_table_curve(p_table, charged)
-
-
-def p_table_curve(p_table: PTable, declared: Judgment | None = None) -> Curve:
-    """δ(ε) of a p-table and of the discrete Laplace distribution with the greatest variance of its rows.
-
-    Both are for one record added or removed in one table. A line ends where δ is 0 from there on.
-
-    Args:
-        p_table: the p-table; at least one of its rows changes a count.
-        declared: what is declared for one record added or removed; a mark shows it.
-    """
-    variance = max(row.variance for row in p_table.rows)
-    laplace, smallest = discrete_laplace_epsilon(variance), smallest_epsilon(p_table)
-    ends = (laplace, smallest, declared.epsilon if declared else None)
-    reach = [float(epsilon) for epsilon in ends if epsilon is not None]
-    end = max(_LEAST_END, _FURTHER * max(reach))
+    shown = [f"{float(epsilon):g}" for epsilon in SHOWN]
+    table = ["ε", "p-table", "discrete Laplace"], list(map(list, zip(shown, deltas, laplace_deltas, strict=True)))
+    ends = (laplace, smallest, charged.epsilon if charged else None)
+    end = max(_LEAST_END, *(_FURTHER * float(epsilon) for epsilon in ends if epsilon is not None))
     ratios = [Fraction(round(exp(epsilon) * _STEP), _STEP) for epsilon in np.linspace(0, end, _POINTS)]
     ratios = sorted({max(Fraction(1), ratio) for ratio in ratios})
     marks = []
-    if declared is not None and declared.delta:
-        label = f"declared: ε = {declared.epsilon.round_up(3)}, δ = {format_delta(declared.delta)}"
-        marks.append((label, float(declared.epsilon), float(declared.delta)))
-    of_ratios = {
-        "p-table": curve(p_table, ratios),
-        "discrete Laplace of the same variance": [discrete_laplace_delta(variance, ratio) for ratio in ratios],
+    if charged and charged.delta:
+        label = f"declared: ε = {charged.epsilon.round_up(3)}, δ = {format_delta(charged.delta)}"
+        marks.append((label, float(charged.epsilon), float(charged.delta)))
+    names = ("p-table", "discrete Laplace of the same variance")
+    series = {
+        name: [(log(ratio), float(delta)) for ratio, delta in zip(ratios, column, strict=True) if delta >= _LOWEST]
+        for name, column in zip(names, deltas_at(ratios), strict=True)
     }
-    return Curve(
-        "What the p-table guarantees",
-        "ε",
-        "δ",
-        {
-            name: [(log(ratio), float(delta)) for ratio, delta in zip(ratios, deltas, strict=True) if delta >= _LOWEST]
-            for name, deltas in of_ratios.items()
-        },
-        marks,
-        log_y=True,
-    )
+    return words, table, Curve("What the p-table guarantees", "ε", "δ", series, marks, log_y=True)
 
 
 def format_delta(delta: Fraction) -> str:

@@ -192,10 +192,6 @@ class HypercubeRelease(Release):
         return self.amount.grid.step if self.amount else Fraction(1)
 
     @property
-    def unit_of_cells(self) -> float:
-        return float(self.grid_step)
-
-    @property
     def counted_with(self) -> dict[str, Any]:
         """The plain values that, besides the records, decide the exact cells."""
         amount, zeros = self.amount, self.cube.structural_zeros

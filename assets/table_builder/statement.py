@@ -69,7 +69,6 @@ def hypercube_statement(
 
 
 def describe_charge(release: HypercubeRelease) -> str:
-    """How the charge follows, for its page."""
     design = release.design
     return PROSE(
         "charge",
@@ -175,7 +174,6 @@ def _parameters(release: HypercubeRelease) -> Iterator[Parameter]:
 
 
 def _budgets(release: HypercubeRelease) -> str | tuple[str, ...]:
-    """The budgets of the measured tables: one number if all have the same."""
     design = release.design
     budgets = {table_name(table): design.budget_of(table) for table in design.tables}
     if len(set(budgets.values())) == 1:
@@ -185,7 +183,7 @@ def _budgets(release: HypercubeRelease) -> str | tuple[str, ...]:
 
 def accuracy(release: HypercubeRelease) -> Accuracy:
     """The standard error and the 90% margin of a measured cell, by table."""
-    unit, rows = release.unit_of_cells, []
+    unit, rows = float(release.grid_step), []
     for table in release.design.tables:
         margin = margin_of_one(release.design, table) * unit
         error = ceil(error_of_one(release.design, table) * unit * 100) / 100

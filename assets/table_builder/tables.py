@@ -88,7 +88,6 @@ def _round(number: float) -> Decimal:
 
 
 def planned_tables(release: HypercubeRelease) -> dict[Table, pa.Table]:
-    """The content of the stage's tables, from the declaration."""
     rows = [_table_row(release, table) for table in release.design.tables]
     category_rows = [
         {
@@ -136,16 +135,15 @@ def _table_row(release: HypercubeRelease, table: Variables) -> dict[str, Any]:
         "parameter": parameter,
         "cap": design.cap,
         "margins": design.margins.value,
-        "grid": _round(release.unit_of_cells),
+        "grid": _round(float(release.grid_step)),
         "least": design.least,
         "most": design.most,
-        "standard_error": _round(sqrt(design.variance(table)) * release.unit_of_cells),
-        "margin": _round(margin_of_one(design, table) * release.unit_of_cells),
+        "standard_error": _round(sqrt(design.variance(table)) * float(release.grid_step)),
+        "margin": _round(margin_of_one(design, table) * float(release.grid_step)),
     }
 
 
 def table_recipes(session: Session, method: GridCounts[HypercubeRelease]) -> Mapping[Table, Recipe]:
-    """By published table: its rows, computed from the stored measurements."""
     release = method.release
     measured = {}
     for table, batch in zip(release.design.tables, method.stored(session), strict=True):
@@ -209,30 +207,17 @@ def _show(release: HypercubeRelease, row: Mapping[str, Any]) -> tuple[str, str, 
     return cell, f"{row['estimate']:,.1f}", f"{row['standard_error']:,.2f}", interval
 
 
-def published_tables(release: HypercubeRelease) -> tuple[PublishedTable, ...]:
-    """The hypercube, the declared products, the measured tables with their noise, and the categories."""
-    return (
-        _describe_hypercube(release),
-        *(_describe_product(release, product) for product in release.cube.products),
-        PublishedTable(
-            TABLES,
-            "The measured tables and their noise",
-            "Which tables were measured, with which budget and noise. It follows from the declaration alone.",
-            release.public(TABLES),
-            _planned_columns(TABLE_COLUMNS),
-            ("table_name",),
+def published_tables(release: HypercubeRelease) -> list[PublishedTable]:
+    products = (_describe_product(release, product) for product in release.cube.products)
+    planned = [
+        _describe_planned(release, TABLES, "The measured tables and their noise", TABLE_COLUMNS, "table_name"),
+        _describe_planned(
+            release, CATEGORIES, "The categories of the variables", CATEGORY_COLUMNS, "variable", "number"
         ),
-        PublishedTable(
-            CATEGORIES,
-            "The categories of the variables",
-            "By variable, its categories in the order in which cells are numbered: the last variable of a table varies "
-            "fastest.",
-            release.public(CATEGORIES),
-            _planned_columns(CATEGORY_COLUMNS),
-            ("variable", "number"),
-        ),
-        *(() if release.design.p_table is None else (_describe_p_table(release),)),
-    )
+    ]
+    if release.design.p_table:
+        planned.append(_describe_planned(release, P_TABLE, "The p-table", P_TABLE_COLUMNS, "count", "change"))
+    return [_describe_hypercube(release), *products, *planned]
 
 
 def column_descriptions(release: HypercubeRelease) -> dict[str, str]:
@@ -243,23 +228,11 @@ def column_descriptions(release: HypercubeRelease) -> dict[str, str]:
     }
 
 
-def _planned_columns(columns: Mapping[str, tuple[str, str]]) -> tuple[PublishedColumn, ...]:
-    return tuple(
-        PublishedColumn(name, kind, words, required=name not in OPTIONAL) for name, (kind, words) in columns.items()
-    )
-
-
-def _describe_p_table(release: HypercubeRelease) -> PublishedTable:
-    cycle = release.design.p_table.cycle if release.design.p_table else 1
-    rest = "the last one" if cycle == 1 else f"the last {cycle} in turn"
-    return PublishedTable(
-        P_TABLE,
-        "The p-table",
-        f"With which probability each count was changed by how much. Greater counts use {rest}.",
-        release.public(P_TABLE),
-        _planned_columns(P_TABLE_COLUMNS),
-        ("count", "change"),
-    )
+def _describe_planned(
+    release: HypercubeRelease, name: str, title: str, columns: Mapping[str, tuple[str, str]], *key: str
+) -> PublishedTable:
+    described = (PublishedColumn(column, *words, required=column not in OPTIONAL) for column, words in columns.items())
+    return PublishedTable(name, title, PROSE(name, design=release.design), release.public(name), tuple(described), key)
 
 
 def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:
