@@ -131,8 +131,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         b, swap_rate, losses = inputs.largest_stratum, self.release.design.plain_rate, inputs.losses
         if losses is not None:
             return facts | _loss_facts(losses.charged) | _facts_of_extensions(losses)
-        if swap_rate is None:
-            raise ValueError(f"{self.release.schema}: a swap that is not plain has losses of its own")
+        assert swap_rate is not None, "a swap that is not plain has losses of its own"
         smallest, at_rate = smallest_attainable(b) if b else (0.0, 0.0)
         return (
             facts

@@ -101,11 +101,7 @@ def rate_for(release: SwappingRelease, largest_stratum: int | None, epsilon: Fra
 
 
 def _stratum(release: SwappingRelease, given: int | None) -> tuple[int | None, str]:
-    """b, if it is known, and where from.
-
-    Raises:
-        ValueError: if b is negative, 1 or above `LARGEST`.
-    """
+    """b, if it is known, and where from. Raises ValueError if b is negative, 1 or above `LARGEST`."""
     b, words = (published_stratum(release), "of the published edition") if given is None else (given, "as given")
     if b is not None:
         theorem_1(b, Fraction(1, 2))

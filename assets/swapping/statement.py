@@ -4,7 +4,7 @@ The mathematics is in `mechanisms.swapping`. The losses of a swap that is not pl
 `docs/mechanisms/swapping-extensions.md`; where a plain swap is described too, its words are those that it always had.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -60,7 +60,13 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
             DataVersion("margin of match and swap variables", inputs.versions["swap"], keyed=True),
             DataVersion("swapped data", output_version, keyed=False),
         ),
-        remark=_remark(design, inputs.losses, [names[name] for name in release.columns_of_others]),
+        remark=_write(
+            "remark",
+            design,
+            finer=inputs.losses is not None and inputs.losses.finer is not None,
+            others=[names[name] for name in release.columns_of_others],
+            records_of_others=RECORDS_OF_OTHERS,
+        ).strip(),
         fewest=1 if design.noise else FEWEST,
         also_exact=(_write("also exact", design, unique=unique),) if unique.holding or unique.swap else (),
         evaluated=evaluate_loss(design, inputs.largest_stratum),
@@ -110,18 +116,6 @@ def _write(heading: str, design: SwappingDesign, **values: Any) -> str:
     return PROSE(heading, design=design, unit=design.unit, **values)
 
 
-def _remark(design: SwappingDesign, losses: SwapLosses | None, columns_of_others: Sequence[str]) -> str:
-    remarks = [] if design.noise else [_write("fewest that differ", design)]
-    if design.exempt:
-        remarks.append(_write("exempt", design))
-    if losses and losses.finer is not None:
-        remarks.append(_write("finer", design))
-    if columns_of_others:
-        others = ", ".join(columns_of_others)
-        remarks.append(_write("columns of others", design, records_of_others=RECORDS_OF_OTHERS, others=others))
-    return " ".join(remarks)
-
-
 def describe_method(design: SwappingDesign) -> str:
     return _write("method", design, rate=design.swap_rate.single_rate)
 
@@ -143,16 +137,7 @@ def format_case(case: Case) -> str:
 
 
 def describe_charge(design: SwappingDesign) -> str:
-    if design.noise:
-        kind = "noise"
-    elif design.second_stir:
-        kind = "a second stir"
-    else:
-        kind = "rates" if design.plain_rate is None else "a plain swap"
-    text = _write(f"charge of {kind}", design)
-    if design.unit != PERSON_RECORD:
-        return text
-    return f"{text} {_write('charge of a person record', design, records_of_others=RECORDS_OF_OTHERS)}"
+    return _write("charge", design, person_record=PERSON_RECORD, records_of_others=RECORDS_OF_OTHERS)
 
 
 def describe_invariants(release: SwappingRelease) -> str:
@@ -208,13 +193,8 @@ def accuracy(design: SwappingDesign, moved: Moved) -> Accuracy:
         summary=_write(heading, design, selected=selected, changed=changed),
         columns=("Expected share of records", "Percent"),
         rows=tuple(rows),
-        note=_write(f"{heading}, note", design, estimates=describe_estimates(design)),
+        note=_write(f"{heading}, note", design, estimates=_write("estimates", design)),
     )
-
-
-def describe_estimates(design: SwappingDesign) -> str:
-    """What the columns beside the counts of products are, and how they are made."""
-    return _write("estimates", design)
 
 
 def parameters(
@@ -226,8 +206,6 @@ def parameters(
         largest_stratum: b, the size of the largest stratum with two distinct records; 0 if there is none.
         losses: those of a swap that is not plain.
     """
-    if losses is None and design.plain_rate is None:
-        raise ValueError("a swap that is not plain has losses of its own")
     return (
         Parameter("Records swapped", _write("Records swapped", design)),
         _parameter(design, SWAP_KEY, design.match),

@@ -217,10 +217,7 @@ def _compare(
     """The errors of a product of swapped records, a row for each draw, with the columns that tell draws apart."""
     published = _tabulate(session, release, product, swapped, "published", draws)
     names = {"columns": list(product.columns), "draws": list(draws)}
-    errors: list[dict[str, Any]] = session.arrow(
-        "swapping/mape", original=truth, swapped=published, **names
-    ).to_pylist()
-    return errors
+    return list(session.arrow("swapping/mape", original=truth, swapped=published, **names).to_pylist())
 
 
 def draw_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> bytes:

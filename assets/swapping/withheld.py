@@ -22,7 +22,7 @@ from assets.release.dataset import CEF
 from assets.release.draw import StaleInputError
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.seal import require_sealed
-from assets.release.stage import build_stage, release_stage
+from assets.release.stage import build_stage
 from assets.release.withheld import WithheldRecords
 from assets.swapping.draw import stage_decoded
 from assets.swapping.invariants import require_few_alone
@@ -45,7 +45,7 @@ from mechanisms.swapping.loss import StirLoss, loss_of_stir
 from mechanisms.swapping.permutation import VERSION, stir
 from resources.custody import Custody
 from resources.statements import Fragment, Zone
-from resources.warehouse import Recipe, Session, Warehouse
+from resources.warehouse import Recipe, Session
 
 STRATA, WITHHELD = "invariant_strata", "withheld_records"
 _MECHANISM = "withheld permutation swapping"
@@ -74,25 +74,25 @@ def strata_recipe(session: Session, release: SwappingRelease) -> Recipe:
 
 
 def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
-    design, table = release.design, release.confidential(WITHHELD)
+    table = release.confidential(WITHHELD)
 
-    @release_stage(
+    def write(session: Session, custody: Custody) -> None:
+        swap_loss(session, release, custody)
+        session.create(table, "warehouse/all", source=stage_withheld(session, release, custody))
+
+    return build_stage(
         release,
         "swapped",
         StageKind.COUNTS,
-        describe_draw(design, "withheld draw"),
+        describe_draw(release.design, "withheld draw"),
         [CEF, "invariants"],
+        lambda session: {},
+        metadata=lambda session, _: {"table": named(table)},
+        finish=write,
+        version=lambda session, _, custody: withheld_version(session, release, custody),
+        reads=[Zone.PUBLIC],
         kinds={"duckdb", "numba"},
     )
-    def swapped(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-            swap_loss(session, release, custody)
-            with session.transaction():
-                session.create(table, "warehouse/all", source=stage_withheld(session, release, custody))
-            version = dg.DataVersion(withheld_version(session, release, custody))
-        return dg.MaterializeResult(data_version=version, metadata={"table": named(table)})
-
-    return swapped
 
 
 def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> StirLoss:

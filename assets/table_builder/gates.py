@@ -23,14 +23,10 @@ Context = ReleaseContext[HypercubeRelease]
 
 
 def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease]]:
+    words = "Every cell of every measured table is published once, and no structural zero is."
     gates = [
         Gate("plan_as_declared", PLAN, "The stored plan is the one that follows from the declaration.", _planned),
-        Gate(
-            "cells_complete",
-            TABLES,
-            "Every cell of every measured table is published once, and no structural zero is.",
-            _complete,
-        ),
+        Gate("cells_complete", TABLES, words, _complete),
     ]
     if withheld := release.withheld:
         words = f"The records that are counted are those that {withheld.name} made of the current CEF."
@@ -39,9 +35,8 @@ def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease
         words = "No figure is published for an estimate below the threshold."
         gates.append(Gate("small_estimates_absent", TABLES, words, _small))
     if release.design.margins is Margins.FITTED and not release.cube.suppress_below:
-        gates.append(
-            Gate("margins_agree", TABLES, "Every published margin is exactly the sum of its inner cells.", _agree)
-        )
+        words = "Every published margin is exactly the sum of its inner cells."
+        gates.append(Gate("margins_agree", TABLES, words, _agree))
     return gates
 
 

@@ -39,20 +39,23 @@ RECORDS = "records"
 def hypercube_statement(
     release: HypercubeRelease, inputs: Inputs, output_version: str, besides: Specification | None = None
 ) -> Statement:
-    """The statement of the certificate about the mechanism.
-
-    Args:
-        besides: the specification that the tables have too, if they are counted from withheld records.
-    """
-    design = release.design
-    gaussian = design.noise is NoiseFamily.GAUSSIAN
+    # The tables have the specification `besides` too if they are counted from withheld records.
+    design, words = release.design, _words(release)
+    gaussian, by_cell = design.noise is NoiseFamily.GAUSSIAN, design.consistency is Consistency.CELL
     of_persons = release.unit == PERSON_RECORD
     return Statement(
         mechanism=MECHANISM,
         mechanism_version=str(VERSION),
-        method=_method(release),
+        method=PROSE(
+            "method",
+            release=release,
+            design=design,
+            words=words,
+            variables=[words[name] for name in release.cube.variables],
+            margins=PROSE(f"margins, {design.margins.value}"),
+        ),
         parameters=tuple(_parameters(release)),
-        loss_source=_loss_source(release),
+        loss_source=PROSE("loss source", release=release, design=design, gaussian=gaussian, by_cell=by_cell),
         accuracy=accuracy(release),
         data_versions=(
             DataVersion("exact cells", inputs.versions[COUNTS], keyed=True),
@@ -63,8 +66,8 @@ def hypercube_statement(
         delta=release.cube.delta if gaussian else None,
         equivalents=_equivalents(release, besides),
         papers=PAPERS,
-        variables=_words(release),
-        flavor=None if release.withheld else release.flavor([_words(release)[name] for name in release.columns_read]),
+        variables=words,
+        flavor=None if release.withheld else release.flavor([words[name] for name in release.columns_read]),
     )
 
 
@@ -132,22 +135,6 @@ def _with_least_delta(release: HypercubeRelease) -> tuple[Equivalent, ...]:
             "The hockey-stick divergence of two cells, rounded up",
         ),
     )
-
-
-def _method(release: HypercubeRelease) -> str:
-    words, design = _words(release), release.design
-    variables = [words[name] for name in release.cube.variables]
-    margins = PROSE(f"margins, {design.margins.value}")
-    return PROSE("method", release=release, design=design, words=words, variables=variables, margins=margins)
-
-
-def _loss_source(release: HypercubeRelease) -> str:
-    design = release.design
-    if design.consistency is Consistency.CELL:
-        return PROSE("loss source, none under cell consistency")
-    if not design.is_bounded:
-        return PROSE("loss source, none")
-    return PROSE("loss source", release=release, design=design, gaussian=design.noise is NoiseFamily.GAUSSIAN)
 
 
 def _parameters(release: HypercubeRelease) -> Iterator[Parameter]:
