@@ -35,7 +35,6 @@ from assets.swapping.tables import describe_tables, preview_products, published_
 from assets.swapping.utility import build_experiment, build_utility
 from assets.swapping.withheld import WithheldSwap, build_strata, build_withheld, withheld_gates
 from assets.tabulation.asset import TABLES, build_tables
-from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Specification
 from mechanisms.swapping import permutation
 from mechanisms.swapping.design import SwapLosses
@@ -112,13 +111,16 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         require_readable(session, self.release)
 
     def charge_facts(self, inputs: SwappingInputs) -> dict[str, Fact]:
-        facts: dict[str, Fact] = {
+        b, rate, losses = inputs.largest_stratum, self.release.design.plain_rate, inputs.losses
+        if losses is not None:
+            charged, further = losses.charged, _facts_of_extensions(losses)
+        else:
+            assert rate is not None, "a swap that is not plain has losses of its own"
+            charged, further = theorem_1(b, rate), _facts_of_plain_swap(b, rate)
+        return {
             "swap_rate": (self._rates(inputs), "p, the probability with which a record is selected"),
             "strata": (inputs.strata, "Number of strata"),
-            "largest_stratum": (
-                inputs.largest_stratum,
-                "b, the size of the largest stratum with two distinct records; 0 if there is none",
-            ),
+            "largest_stratum": (b, "b, the size of the largest stratum with two distinct records; 0 if there is none"),
             "unique_on_holding": (
                 inputs.unique.holding,
                 "Number of records that are the only one with their values of the holding variables",
@@ -127,24 +129,10 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
                 inputs.unique.swap,
                 "Number of records that are the only one with their values of match and swap variables",
             ),
+            "epsilon_exact": (str(charged), "ε that is charged, exact; by Theorem 1 for a plain swap"),
+            "epsilon": (float(charged.round_up()), "ε that is charged, rounded up"),
+            **further,
         }
-        b, swap_rate, losses = inputs.largest_stratum, self.release.design.plain_rate, inputs.losses
-        if losses is not None:
-            return facts | _loss_facts(losses.charged) | _facts_of_extensions(losses)
-        assert swap_rate is not None, "a swap that is not plain has losses of its own"
-        smallest, at_rate = smallest_attainable(b) if b else (0.0, 0.0)
-        return (
-            facts
-            | _loss_facts(theorem_1(b, swap_rate))
-            | {
-                "epsilon_evaluated": (
-                    evaluated(b, swap_rate),
-                    "ε from the ratio in the proof of Theorem 1, for information",
-                ),
-                "smallest_epsilon": (round(smallest, 4), "Smallest ε attainable for b at any swap rate"),
-                "smallest_epsilon_at_swap_rate": (round(at_rate, 6), "Swap rate that attains the smallest ε"),
-            }
-        )
 
     def _rates(self, inputs: SwappingInputs) -> str:
         rates = self.release.design.swap_rate
@@ -195,10 +183,12 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         return swapping_statement(self.release, draw.inputs, output_version)
 
 
-def _loss_facts(loss: PureLoss) -> dict[str, Fact]:
+def _facts_of_plain_swap(b: int, rate: Fraction) -> dict[str, Fact]:
+    smallest, at_rate = smallest_attainable(b) if b else (0.0, 0.0)
     return {
-        "epsilon_exact": (str(loss), "ε that is charged, exact; by Theorem 1 for a plain swap"),
-        "epsilon": (float(loss.round_up()), "ε that is charged, rounded up"),
+        "epsilon_evaluated": (evaluated(b, rate), "ε from the ratio in the proof of Theorem 1, for information"),
+        "smallest_epsilon": (round(smallest, 4), "Smallest ε attainable for b at any swap rate"),
+        "smallest_epsilon_at_swap_rate": (round(at_rate, 6), "Swap rate that attains the smallest ε"),
     }
 
 
