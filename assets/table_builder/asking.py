@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from assets.table_builder.release import BETWEEN, NUMBER
+from assets.table_builder.release import BETWEEN, CATEGORIES, HYPERCUBE, NUMBER, P_TABLE, TABLES
 from mechanisms.table_builder.asking import Answer, Question, QuestionError
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
@@ -26,9 +26,6 @@ from mechanisms.table_builder.p_table import PTable
 
 if TYPE_CHECKING:
     import pandas as pd
-
-HYPERCUBE, TABLES, CATEGORIES, P_TABLE = "hypercube", "measured_tables", "categories", "p_table"
-"""The published tables that questions are answered from."""
 
 PLACES = 4
 

@@ -33,9 +33,6 @@ from mechanisms.table_builder.keys import KeyedWords, record_keys
 from mechanisms.table_builder.p_table import bin_results, count_impossible
 from resources.warehouse import Recipe, Session
 
-P_TABLE = "p-table"
-"""The name of the noise in stored and published measurements."""
-
 _PART = np.uint64(2**32 - 1)
 _WHOLE = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT"})
 
@@ -56,7 +53,7 @@ def table_name(table: Table) -> str:
 
 def query_of(release: HypercubeRelease, table: Table) -> Query:
     design = release.design
-    noise = Perturbation(P_TABLE, design.variance(table)) if design.p_table else design.distribution(table)
+    noise = Perturbation("p-table", design.variance(table)) if design.p_table else design.distribution(table)
     return Query(table_name(table), noise, release.cells_of(table))
 
 

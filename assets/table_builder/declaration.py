@@ -49,7 +49,6 @@ LARGEST_FILE = 1 << 28
 """The greatest size of a file in bytes: a hundred times as much as the p-table that ONS publishes."""
 
 UNITS, PERSONS = "units", "persons"
-Counted = Literal["units", "persons"]
 
 
 class PTableFileError(RefusedError):
@@ -64,11 +63,8 @@ class Amount:
     grid: Grid
 
 
-Category = int | str | bool | None
-"""A category as YAML gives it; null stands for records without a value."""
-
-Categories = dict[str, Annotated[list[Category], Field(min_length=1)]]
-"""By variable, some of its categories."""
+Categories = dict[str, Annotated[list[int | str | bool | None], Field(min_length=1)]]
+"""By variable, some of its categories as YAML gives them; null stands for records without a value."""
 
 
 class AmountDeclaration(Part):
@@ -175,7 +171,7 @@ class HypercubeAttributes(Part):
     name: ReleaseName = Field(description="The name; the hypercube's release is called <release>_<name>.")
     title: str = Field("", description="The hypercube's name in words.")
     description: str = Field("", description="What is published, for readers.")
-    of: Counted = Field(
+    of: Literal["units", "persons"] = Field(
         "units", description="What is counted: units or persons. Persons have their unit's variables too."
     )
     swapped: str | SkipJsonSchema[None] = Field(

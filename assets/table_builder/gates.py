@@ -11,9 +11,9 @@ from assets.measurement.method import COUNTS
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import PLAN
 from assets.release.stage import store_rows
-from assets.table_builder.asking import HYPERCUBE, as_parts
+from assets.table_builder.asking import as_parts
 from assets.table_builder.cells import table_name
-from assets.table_builder.release import HypercubeRelease
+from assets.table_builder.release import HYPERCUBE, HypercubeRelease
 from assets.table_builder.tables import FIGURES, planned_tables
 from assets.tabulation.asset import TABLES
 from mechanisms.table_builder.hypercube import Margins

@@ -18,20 +18,10 @@ from assets.measurement.grid import GridCounts
 from assets.release.columns import describe_columns
 from assets.release.published import ERRORS, PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.release.stage import store_rows
-from assets.table_builder.asking import (
-    CATEGORIES,
-    ESTIMATED,
-    HYPERCUBE,
-    P_TABLE,
-    TABLES,
-    Publication,
-    as_decimals,
-    fitted_numbers,
-    parts_of_step,
-)
+from assets.table_builder.asking import ESTIMATED, Publication, as_decimals, fitted_numbers, parts_of_step
 from assets.table_builder.cells import categories, query_of, table_name
 from assets.table_builder.declaration import SubTableDeclaration
-from assets.table_builder.release import HypercubeRelease
+from assets.table_builder.release import CATEGORIES, HYPERCUBE, P_TABLE, TABLES, HypercubeRelease
 from assets.table_builder.statement import PROSE
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.table_builder.asking import margin_of_one
