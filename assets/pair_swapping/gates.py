@@ -23,21 +23,18 @@ def pair_swapping_gates(release: PairSwappingRelease) -> list[Gate[PairSwappingR
     kept = "Counts of units by everything but their place, with their persons, are exact."
     places = "Counts of units in every place by adults, minors, tenure and type are exact."
     others = "Units that are no household, and imputed ones, are unchanged, with their persons and places."
-    repeated = [
-        Gate[PairSwappingRelease](
-            "pairs_disjoint",
-            SWAPPED,
-            "The draw, repeated, exchanges the places of disjoint pairs of households, each of one state, one number "
-            "of adults and of minors and one tenure, and of two blocks.",
-            lambda context: find_pair_problems(_repeat_draw(context)),
-        ),
-        Gate[PairSwappingRelease](
-            "rate_met",
-            SWAPPED,
-            "The draw, repeated, selects the declared share of the households of each state, rounded down, and every "
-            "pair has a selected household.",
-            lambda context: find_rate_problems(_repeat_draw(context), context.release.design.swap_rate),
-        ),
+    disjoint = (
+        "The draw, repeated, exchanges the places of disjoint pairs of households, each of one state, one number of "
+        "adults and of minors and one tenure, and of two blocks."
+    )
+    share = (
+        "The draw, repeated, selects the declared share of the households of each state, rounded down, and every pair "
+        "has a selected household."
+    )
+    rate = release.design.swap_rate
+    repeated: list[Gate[PairSwappingRelease]] = [
+        Gate("pairs_disjoint", SWAPPED, disjoint, lambda context: find_pair_problems(_repeat_draw(context))),
+        Gate("rate_met", SWAPPED, share, lambda context: find_rate_problems(_repeat_draw(context), rate)),
     ]
     return [
         Gate("households_of_the_cef", HOUSEHOLDS, of_cef, _check_households),
@@ -106,7 +103,6 @@ def _check_others(context: Context) -> list[str]:
 
 
 def _compare(context: Context, columns: list[str], what: str, selection: SQL | None = None) -> list[str]:
-    """The rows by which the CEF and the swapped records differ over some columns, as multisets."""
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         before, after = (stage_units(session, context.release, swapped=swapped) for swapped in (False, True))
         if selection:

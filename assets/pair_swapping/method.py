@@ -1,35 +1,45 @@
-"""Targeted pair swapping as a method: how it fills in the hooks of charge, draw, gates and publication."""
+"""Targeted pair swapping as a method: how it fills in the hooks of charge, draw, gates and publication.
+
+The texts of its certificate and pages are in `statement.md`.
+"""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 import dagster as dg
 
+from assets.conventions import StageKind
 from assets.pair_swapping.gates import find_pair_problems, find_rate_problems, pair_swapping_gates
 from assets.pair_swapping.records import (
+    HOUSEHOLD_COLUMNS,
     UNIT,
     SwappedRecords,
-    build_households,
     draw_records,
+    households_recipe,
     published_tables,
     stored_version,
-    write_records,
 )
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
-from assets.pair_swapping.statement import LOSS_SOURCE, WHY, pair_swapping_statement
-from assets.release.columns import describe_columns
+from assets.release.columns import describe_columns, title_columns
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version, version_table
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, Fact, Method, release_hook
 from assets.release.plan import Plan
-from assets.release.statement import Statement
+from assets.release.prose import Prose
+from assets.release.stage import build_stage
+from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Parameter, Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
-from mechanisms.pair_swapping.design import MECHANISM
+from mechanisms.pair_swapping.design import MECHANISM, WEIGHTS
 from mechanisms.pair_swapping.pairing import VERSION
 from resources.custody import Custody
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
+
+PROSE = Prose(Path(__file__).with_name("statement.md"))
+
+LOSS_SOURCE, WHY = PROSE("loss source"), PROSE("why")
 
 
 class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
@@ -46,7 +56,17 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
         return [
-            build_households(release, self.records_version),
+            build_stage(
+                release,
+                HOUSEHOLDS,
+                StageKind.COUNTS,
+                PROSE("households", design=release.design),
+                [CEF],
+                lambda session: {release.confidential(HOUSEHOLDS): households_recipe(session, release)},
+                HOUSEHOLD_COLUMNS,
+                version=lambda session, tables, custody: self.records_version(session, custody),
+                publishes_version=True,
+            ),
             build_tables(
                 release,
                 [SWAPPED],
@@ -60,20 +80,13 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
         return [*pair_swapping_gates(self.release), tables_gate(self.table_recipes)]
 
     def table_recipes(self, session: Session) -> Mapping[Table, Recipe]:
-        """By published table of counts: how it is made from the swapped records."""
         units, persons = self.release.public(SWAPPED), self.release.public(SWAPPED_PERSONS)
-        return {
-            self.release.public(product.table): (
-                "pair_swapping/product",
-                {},
-                {
-                    "units": units,
-                    "persons": persons if product.of == "persons" else "",
-                    "columns": list(product.columns),
-                },
-            )
-            for product in self.release.declaration.products
-        }
+        recipes: dict[Table, Recipe] = {}
+        for product in self.release.declaration.products:
+            counted = persons if product.of == "persons" else ""
+            names = {"units": units, "persons": counted, "columns": list(product.columns)}
+            recipes[self.release.public(product.table)] = ("pair_swapping/product", {}, names)
+        return recipes
 
     def records_version(self, session: Session, custody: Custody) -> str:
         """The keyed version of all that a draw is made from: the coded households and the CEF."""
@@ -90,7 +103,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
         return Plan(
             self.release.specification,
             facts={
-                "loss": f"ε = ∞ ({LOSS_SOURCE}). {WHY}",
+                "loss": self.charge_description(),
                 "share of each state's households that is selected": str(self.release.design.swap_rate),
             },
         )
@@ -105,16 +118,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
         return f"ε = ∞ ({LOSS_SOURCE}). {WHY}"
 
     def draw_description(self) -> str:
-        design = self.release.design
-        return f"""One draw of the targeted swapping of pairs, after what is public of the procedure of 2010.
-
-Every household that is not imputed has a risk from 1 to 5: the wider the place in which it is the only one with its
-values of {", ".join(design.key)}, the higher. In every state, {design.swap_rate} of the households are selected, those
-with a higher risk with a higher probability. Each is paired with a household of the same state, number of adults,
-number of minors and tenure, in another block: with another selected one if possible, then with the nearest, then with
-the one of the highest risk. Pairs are disjoint. The two exchange {", ".join(design.place)}.
-
-The result is stored as records of units and persons, without the keys of the records."""
+        return PROSE("draw", design=self.release.design)
 
     def make(self, session: Session, draw: Draw[Inputs], key: bytes, custody: Custody) -> SwappedRecords:
         if self.records_version(session, custody) != draw.inputs.versions[HOUSEHOLDS]:
@@ -132,11 +136,44 @@ The result is stored as records of units and persons, without the keys of the re
         return output.version
 
     def write(self, session: Session, draw: Draw[Inputs], output: SwappedRecords) -> str:
-        write_records(session, self.release, output)
+        for name, table in output.tables.items():
+            session.create(self.release.public(name), "warehouse/all", source=table)
         return output.version
 
     def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
         return stored_version(session, self.release)
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
-        return pair_swapping_statement(self.release, draw, output_version)
+        design, imputed = self.release.design, self.release.counted_with["imputed"]
+        rate = str(design.swap_rate)
+        names = title_columns({**self.release.variables, **self.release.person_variables})
+        values: dict[str, str | float | tuple[str, ...]] = {
+            "Swap rate": float(design.swap_rate),
+            "Key variables": tuple(names[name] for name in design.key),
+            "Weights of the risks": ", ".join(map(str, WEIGHTS)),
+            "Place": tuple(names[name] for name in design.place),
+            "Imputed households": f"{imputed['column']}: {', '.join(imputed['values'])}" if imputed else "none marked",
+        }
+        return Statement(
+            mechanism="Targeted pair swapping, as in the 2010 census",
+            mechanism_version=str(VERSION),
+            method=PROSE("method", rate=rate),
+            parameters=tuple(
+                Parameter(label, value, PROSE(label), (rate,) if label == "Swap rate" else ())
+                for label, value in values.items()
+            ),
+            loss_source=LOSS_SOURCE,
+            accuracy=Accuracy(
+                summary=PROSE("accuracy", rate=rate),
+                columns=("Figure", "Share"),
+                rows=(("Households selected in each state", float(design.swap_rate)),),
+                note=PROSE("accuracy, note"),
+            ),
+            data_versions=(
+                DataVersion("confidential records", draw.inputs.versions[HOUSEHOLDS], keyed=True),
+                DataVersion("swapped records", output_version, keyed=False),
+            ),
+            remark=WHY,
+            papers=(REFRESHMENT,),
+            variables=names,
+        )

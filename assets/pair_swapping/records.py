@@ -4,23 +4,18 @@ Stored are the swapped records without their keys. The products are made as `ass
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.conventions import StageKind
 from assets.pair_swapping.release import ADULT, HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
-from assets.release.dataset import CEF
 from assets.release.published import Product, PublishedColumn, PublishedTable, describe_column
-from assets.release.stage import build_stage
 from mechanisms.pair_swapping.design import MECHANISM
 from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, Swapped, swap_pairs
 from mechanisms.sampling.stream import RandomStream
-from resources.custody import Custody
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
 
@@ -39,25 +34,6 @@ HOUSEHOLD_COLUMNS = {
     "partners": "Number of the combination of state, adults, minors and tenure, which partners share",
     "key_values": "Number of the combination of values of the key variables",
 }
-
-
-def build_households(
-    release: PairSwappingRelease, version_of: Callable[[Session, Custody], str]
-) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "households"]`; `version_of` keys all that a draw is made from."""
-    return build_stage(
-        release,
-        HOUSEHOLDS,
-        StageKind.COUNTS,
-        "The households that may be swapped, as codes: where they are, who can be their partner, and their values of "
-        f"the key variables ({', '.join(release.design.key)}). Confidential: the charge lets out only a keyed version "
-        "of the records, which becomes part of the draw id.",
-        [CEF],
-        lambda session: {release.confidential(HOUSEHOLDS): households_recipe(session, release)},
-        HOUSEHOLD_COLUMNS,
-        version=lambda session, tables, custody: version_of(session, custody),
-        publishes_version=True,
-    )
 
 
 def stage_units(session: Session, release: PairSwappingRelease, *, swapped: bool = False) -> Fragment:
@@ -109,7 +85,6 @@ class SwappedRecords:
 
 
 def draw_records(session: Session, release: PairSwappingRelease, key: bytes) -> SwappedRecords:
-    """The output of the draw with this key, from the stored households and the CEF."""
     stored = session.arrow(IN_ORDER, households=release.confidential(HOUSEHOLDS))
     households, keys = as_households(stored), stored["unit_key"].to_numpy()
     swapped = swap_pairs(households, release.design.swap_rate, RandomStream(key, MECHANISM))
@@ -134,11 +109,6 @@ def draw_records(session: Session, release: PairSwappingRelease, key: bytes) -> 
     return SwappedRecords(tables, _version(session, release, tables), households, swapped)
 
 
-def write_records(session: Session, release: PairSwappingRelease, output: SwappedRecords) -> None:
-    for name, table in output.tables.items():
-        session.create(release.public(name), "warehouse/all", source=table)
-
-
 def stored_version(session: Session, release: PairSwappingRelease) -> str | None:
     """The content hash of the stored output; None if it is missing or has other columns."""
     tables = {name: release.public(name) for name in (SWAPPED, SWAPPED_PERSONS)}
@@ -159,7 +129,6 @@ def _version(session: Session, release: PairSwappingRelease, tables: Mapping[str
 
 
 def published_tables(release: PairSwappingRelease) -> list[PublishedTable]:
-    """The swapped records, and the products."""
     words = {
         SWAPPED: ("Units after swapping", "Every unit, with the place that it has after swapping.", ("unit",)),
         SWAPPED_PERSONS: (

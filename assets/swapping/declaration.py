@@ -6,7 +6,6 @@ What a design must satisfy is in `mechanisms.swapping.design`; what it must sati
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, Self
 
@@ -133,9 +132,6 @@ class StratumCase(Part):
     )
     rate: SwapRate = Field(description="The swap rate: a fraction such as 1/2.")
 
-    def as_case(self) -> Case:
-        return Case(_ordered(self.when), None, self.rate)
-
 
 class RiskCase(StratumCase):
     """The swap rate of some records."""
@@ -143,9 +139,6 @@ class RiskCase(StratumCase):
     at_most: Annotated[int, Field(ge=1, strict=True)] | SkipJsonSchema[None] = Field(
         None, description="How many records at most are alike, the record included."
     )
-
-    def as_case(self) -> Case:
-        return replace(super().as_case(), at_most=self.at_most)
 
 
 class StratumRates(Part):
@@ -187,7 +180,6 @@ class SecondStirDeclaration(Part):
 
 
 def _ordered(conditions: Conditions) -> tuple[tuple[str, tuple[Given, ...]], ...]:
-    """Conditions in alphabetical order of their variables."""
     return tuple(sorted(conditions.items()))
 
 
@@ -334,7 +326,7 @@ class SwappingDeclaration(ReleaseDeclaration):
         """The rates of the first stir. Raises ValueError if rates of strata depend on more than match variables."""
         if self.risk is not None:
             rarity = None if self.risk.rarity_of is None else tuple(sorted(set(self.risk.rarity_of)))
-            return Rates(tuple(case.as_case() for case in self.risk.cases), rarity)
+            return Rates(tuple(Case(_ordered(case.when), case.at_most, case.rate) for case in self.risk.cases), rarity)
         assert self.swap_rate is not None
         if isinstance(self.swap_rate, Fraction):
             return Rates.single(self.swap_rate)
@@ -342,7 +334,7 @@ class SwappingDeclaration(ReleaseDeclaration):
         for name in (name for case in cases for name in case.when):
             if name not in self.match:
                 raise ValueError(f"swap_rate: by: {name} is not a match variable; declare risk instead")
-        return Rates(tuple(case.as_case() for case in cases), None, self.swap_rate.epsilon)
+        return Rates(tuple(Case(_ordered(case.when), None, case.rate) for case in cases), None, self.swap_rate.epsilon)
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> SwappingDesign:
         """Who is swapped with whom, how often, and what of the records stays as it is."""
@@ -368,7 +360,6 @@ class SwappingDeclaration(ReleaseDeclaration):
         )
 
     def _participating(self, dataset: DatasetDeclaration) -> list[dict[str, Column]]:
-        """The variables of units and of persons that take part."""
         tables = [dataset.units.variables, dataset.persons.variables if dataset.persons else {}]
         if self.variables is None:
             return tables

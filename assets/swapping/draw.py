@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version
+from assets.swapping.invariants import UniqueRecords, count_strata, stored_unique
 from assets.swapping.records import (
     CEF_CHANGED,
     HOLDING,
@@ -23,7 +24,6 @@ from assets.swapping.records import (
     stored_stirring,
 )
 from assets.swapping.release import SwappingRelease
-from assets.swapping.unique import UniqueRecords, count_strata, stored_unique
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.design import SwapLosses

@@ -9,7 +9,7 @@ from assets.release.columns import RecordTable
 from assets.release.draw import read_published_version
 from assets.release.gate import Gate, ReleaseContext
 from assets.swapping.draw import CELLS, SWAPPED, decoding_names
-from assets.swapping.invariants import invariant_recipes
+from assets.swapping.invariants import UniqueRecordsError, invariant_recipes, require_few_stored
 from assets.swapping.records import (
     COMPOSITIONS,
     HOLDING,
@@ -27,7 +27,6 @@ from assets.swapping.records import (
 )
 from assets.swapping.release import SwappingRelease
 from assets.swapping.tables import stage_counted, table_recipes
-from assets.swapping.unique import UniqueRecordsError, require_few_stored
 from assets.tabulation.asset import tables_gate
 from mechanisms.swapping.design import Case
 from mechanisms.swapping.loss import EXEMPT

@@ -1,9 +1,15 @@
 """The asset `invariants`: counts of records by the holding variables, and by match and swap variables.
 
 Swapping preserves these counts (Proposition 4 of Bailie, Gong and Meng), and the release declares them as invariants.
+A record that is alone in a cell of one of them is published with all its values of that table's variables, unchanged,
+and no loss covers that. How many such records there are follows from the two tables. The check that there are few comes
+before they are written, and again before the charge.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -11,11 +17,9 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.conventions import StageKind, named, table_schema
-from assets.release.columns import ARROW, describe_columns
-from assets.release.contents import compute_basis
+from assets.release.columns import ARROW, Column, describe_columns
 from assets.release.dataset import CEF
-from assets.release.seal import seal_stage
-from assets.release.stage import COLUMN_SCHEMA, release_stage
+from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables
 from assets.swapping.records import (
     COMPOSITIONS,
     HOLDING,
@@ -28,18 +32,18 @@ from assets.swapping.records import (
     read_contingency,
     stage_margins,
     stage_records,
+    swap_variables,
 )
 from assets.swapping.release import MOST_HOLDING_VALUES, SwappingRelease
-from assets.swapping.unique import percent, require_few_unique
 from mechanisms.refusal import RefusedError
-from resources.custody import Custody
-from resources.statements import Fragment, Table, Zone
-from resources.warehouse import Recipe, Session, Warehouse
+from resources.statements import Fragment, Table
+from resources.warehouse import Recipe, Session
 
+MANY_VALUES, FEW_RECORDS = 100, 10
+"""A column without a list of values looks continuous if it takes more than `MANY_VALUES` values, or more than one for
+every `FEW_RECORDS` records."""
 
-class TooManyHoldingValuesError(RefusedError):
-    """Noise would choose from too many combinations of holding values in all strata together."""
-
+Source = Table | Fragment
 
 _OWN_COLUMNS = {
     "holding_code": "Number of the combination of holding values",
@@ -50,29 +54,40 @@ _OWN_COLUMNS = {
 }
 
 
-def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
-    @release_stage(release, "invariants", StageKind.INVARIANTS, _description(release), [CEF])
-    def invariants(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-            with session.transaction():
-                write_invariants(session, release, release.version_key(custody))
-                counted = compute_basis(session, custody, release.dataset, release.counted_with)
-                seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
-            holding, swapping = holding_table(release), release.public(SWAPPING)
-            metadata: dict[str, Any] = {
-                "holding margin": named(holding),
-                "holding combinations": session.count(holding),
-                "swap margin": named(swapping),
-                "swap combinations": session.count(swapping),
-                COLUMN_SCHEMA: table_schema(
-                    session.columns(holding) | session.columns(swapping),
-                    describe_columns(release.variables) | _OWN_COLUMNS,
-                ),
-            }
-            version = dg.DataVersion(session.content_version(invariant_tables(release)))
-        return dg.MaterializeResult(data_version=version, metadata=metadata)
+class TooManyHoldingValuesError(RefusedError):
+    """Noise would choose from too many combinations of holding values in all strata together."""
 
-    return invariants
+
+class UniqueRecordsError(RefusedError):
+    """The invariants would publish more unique records than the release declares."""
+
+
+def build_invariants(release: SwappingRelease, description: str) -> dg.AssetsDefinition:
+    tables, holding, swapping = invariant_tables(release), holding_table(release), release.public(SWAPPING)
+
+    def describe(session: Session, _: object) -> dict[str, Any]:
+        return {
+            "holding margin": named(holding),
+            "holding combinations": session.count(holding),
+            "swap margin": named(swapping),
+            "swap combinations": session.count(swapping),
+            COLUMN_SCHEMA: table_schema(
+                session.columns(holding) | session.columns(swapping), describe_columns(release.variables) | _OWN_COLUMNS
+            ),
+        }
+
+    return build_stage(
+        release,
+        "invariants",
+        StageKind.INVARIANTS,
+        description,
+        [CEF],
+        lambda session: {},
+        metadata=describe,
+        finish=lambda session, custody: write_invariants(session, release, release.version_key(custody)),
+        version=lambda session, _, custody: session.content_version(tables),
+        sealed=tables,
+    )
 
 
 def invariant_tables(release: SwappingRelease) -> list[Table]:
@@ -134,8 +149,7 @@ def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> 
     margins = stage_margins(session, release, records)
     require_few_unique(session, release, margins.get(HOLDING), margins[SWAPPING], release.dataset.cef_tables()[-1])
     recipes = invariant_recipes(session, release, records, margins)
-    for table, (name, values, names) in recipes.items():
-        session.create(release.public(table), name, values, **names)
+    create_tables(session, {release.public(table): recipe for table, recipe in recipes.items()})
     # Those that an earlier declaration may have had.
     for table in {HOLDING, HOLDING_VALUES, COMPOSITIONS} - recipes.keys():
         session.run("warehouse/drop_table", table=release.public(table))
@@ -143,36 +157,147 @@ def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> 
     session.create(release.public(RECORDS), "warehouse/label", {"text": version}, column="version")
 
 
-def _description(release: SwappingRelease) -> str:
-    unit, allowed = release.design.unit, release.declaration.publishes_unique_records
-    limit = (
-        f"The release accepts this for any number of {unit}s."
-        if allowed is None
-        else f"If that concerns more than {percent(allowed)} of the {unit}s, this asset fails and writes nothing."
+@dataclass(frozen=True)
+class UniqueRecords:
+    """How many records the invariants publish exactly, each because no other record has the same values.
+
+    Attributes:
+        holding: the records that are the only one with their values of the holding variables, persons included.
+        swap: the records that are the only one with their values of match and swap variables.
+        whole: the records whose values of all variables follow from the two tables, because nothing in their stratum
+            differs that could be exchanged.
+        persons: the persons of the units counted in `holding`; 0 if persons do not follow units.
+    """
+
+    records: int
+    holding: int
+    swap: int
+    whole: int
+    persons: int = 0
+
+    def share(self, unique: int) -> Fraction:
+        """A number of records as a share of all of them; 0 if there are none."""
+        return Fraction(unique, self.records or 1)
+
+
+def count_unique(session: Session, release: SwappingRelease, holding: Source | None, swapping: Source) -> UniqueRecords:
+    """The numbers of unique records, from the two margins; with noise, there is none by the holding variables."""
+    match = list(release.design.fixed)
+    row = session.row("swapping/margins", holding=holding or swapping, swapping=swapping, match=match)
+    unique = UniqueRecords(*row[2:])
+    return replace(unique, holding=0, whole=0) if holding is None else unique
+
+
+def count_strata(session: Session, release: SwappingRelease) -> tuple[int, int]:
+    """The number of strata, and b, the size of the largest with two distinct records, from the stored margins."""
+    holding, swapping = release.public(HOLDING), release.public(SWAPPING)
+    row = session.row("swapping/margins", holding=holding, swapping=swapping, match=list(release.design.fixed))
+    return row[0], row[1]
+
+
+def stored_unique(session: Session, release: SwappingRelease) -> UniqueRecords:
+    holding = None if release.design.noise else release.public(HOLDING)
+    unique = count_unique(session, release, holding, release.public(SWAPPING))
+    if holding is None or not release.has_persons_following:
+        return unique
+    (persons,) = session.row("swapping/unique_persons", persons=release.public(COMPOSITIONS), holding=holding)
+    return replace(unique, persons=persons)
+
+
+def require_few_unique(
+    session: Session,
+    release: SwappingRelease,
+    holding: Source | None,
+    swapping: Source,
+    persons: Source,
+) -> None:
+    """Refuse a release whose invariants, stored or staged, publish more unique records than it declares.
+
+    Args:
+        persons: a table with the variables of the persons who follow their unit; not read if they do not.
+
+    Raises:
+        UniqueRecordsError: if the share in one of the two tables is greater than declared. The message states shares in
+            whole percent only: as long as the tables are not published, their exact figures are confidential.
+    """
+    allowed, design = release.declaration.publishes_unique_records, release.design
+    if allowed is None:
+        return
+    unique = count_unique(session, release, holding, swapping)
+    sentences, continuous = [], []
+    if holding is not None and (share := unique.share(unique.holding)) > allowed:
+        columns = [*design.holding, *([f"its persons ({', '.join(design.persons)})"] if design.persons else [])]
+        sentences.append(_describe_share(share, allowed, design.unit, columns))
+        continuous += _find_continuous(session, holding, release.variables, design.holding, unique.records)
+        continuous += _find_continuous(session, persons, release.person_variables, design.persons, unique.records)
+    if (share := unique.share(unique.swap)) > allowed:
+        columns = swap_variables(release)
+        sentences.append(_describe_share(share, allowed, design.unit, columns))
+        continuous += _find_continuous(session, swapping, release.variables, columns, unique.records)
+    if sentences:
+        names = list(dict.fromkeys(continuous))
+        verb = "looks" if len(names) == 1 else "look"
+        consequence = (
+            "Swapping leaves the counts by these variables exact, so all these values of each such "
+            f"{design.unit} would be published together, unchanged, whatever ε is."
+            + (f" With so many values, {' and '.join(names)} {verb} continuous." if names else "")
+        )
+        raise _refusal(release, allowed, " And ".join(sentences), consequence, "Leave variables out (variables)")
+
+
+def require_few_stored(session: Session, release: SwappingRelease) -> None:
+    """`require_few_unique` for the stored invariants."""
+    swapping, persons = release.public(SWAPPING), release.public(COMPOSITIONS)
+    require_few_unique(session, release, None if release.design.noise else release.public(HOLDING), swapping, persons)
+
+
+def require_few_alone(session: Session, release: SwappingRelease, strata: Source) -> None:
+    """Raise UniqueRecordsError if more records of a withheld swap are alone in their stratum than it declares."""
+    allowed, design = release.declaration.publishes_unique_records, release.design
+    if allowed is None:
+        return
+    sizes = session.arrow("swapping/counts_by_code", margin=strata, code="stratum")["count"].to_numpy()
+    share = Fraction(int((sizes == 1).sum()), int(sizes.sum()) or 1)
+    if share > allowed:
+        consequence = (
+            f"The sizes of strata are held fixed and treated as known, so all these values of each such {design.unit} "
+            "lie outside the protection of tables that are counted from the swapped records."
+        )
+        sentence = _describe_share(share, allowed, design.unit, design.match)
+        raise _refusal(release, allowed, sentence, consequence, "Match on fewer variables")
+
+
+def _describe_share(share: Fraction, allowed: Fraction, unit: str, columns: Collection[str]) -> str:
+    below = Fraction(math.ceil(share * 100) - 1, 100)
+    return (
+        f"More than {percent(max(below, allowed))} of the {unit}s are the only {unit} with their values of "
+        f"{', '.join(columns)}."
     )
-    if release.design.noise:
-        (swapping,) = release.design.invariants
-        return f"""The counts that the release publishes exactly, because neither noise nor swapping changes them:
 
-- n_m·s: {swapping}.
 
-Here m is a combination of values of the match variables, and s of the swap variables. The margin induces the universe:
-protection is relative to all data sets that share it. `{HOLDING_VALUES}` numbers all combinations of holding values
-that records may get; it follows from the strata and the declared domains. `{RECORDS}` contains the version of the
-confidential records, keyed so that it cannot be tested against guessed records.
+def _refusal(
+    release: SwappingRelease, allowed: Fraction, sentence: str, consequence: str, remedy: str
+) -> UniqueRecordsError:
+    return UniqueRecordsError(
+        f"{release.schema}: {sentence} {consequence} The release allows {percent(allowed)} of such "
+        f"{release.design.unit}s (publishes_unique_records). {remedy}, recode single values into classes (bands, "
+        "merge, top_coded), or accept it (publishes_unique_records: accepted). This run charged and published nothing."
+    )
 
-A {unit} that is alone in a cell is published exactly, with all values that define the cell. {limit}"""
-    holding, swapping, *exempt = release.design.invariants
-    coarse = " (of the second stir, in n_m·s)" if release.design.second_stir else ""
-    also = f"\n\nThe swapped data also contain {exempt[0]}." if exempt else ""
-    return f"""The counts that the release publishes exactly, because swapping does not change them (Proposition 4):
 
-- n_mh·: {holding};
-- n_m·s: {swapping}.
+def _find_continuous(
+    session: Session, table: Source, declared: Mapping[str, Column], names: Collection[str], records: int
+) -> list[str]:
+    """The columns that take many values of a domain that is not a list."""
+    columns = [name for name in names if not declared[name].codes]
+    if not columns:
+        return []
+    values = session.row("swapping/combinations", table=table, columns=columns)
+    most = min(MANY_VALUES, records // FEW_RECORDS)
+    return [name for name, number in zip(columns, values, strict=True) if number > most]
 
-Here m is a combination of values of the match variables{coarse}, h of the other holding variables, and s of the swap
-variables. The two margins induce the universe: protection is relative to all data sets that share them. Their rows
-also number the combinations for the mechanism. `{RECORDS}` contains the version of the confidential records, keyed so
-that it cannot be tested against guessed records.{also}
 
-A {unit} that is alone in a cell is published exactly, with all values that define the cell. {limit}"""
+def percent(share: Fraction) -> str:
+    """A share in percent, to four digits; "more than 99.99%" instead of a rounded 100%."""
+    text = f"{float(share * 100):.4g}%"
+    return "more than 99.99%" if text == "100%" and share < 1 else text

@@ -27,17 +27,15 @@ from assets.swapping.draw import (
     write_cells,
 )
 from assets.swapping.gates import swapping_gates
-from assets.swapping.invariants import build_invariants, invariant_tables
+from assets.swapping.invariants import build_invariants, invariant_tables, require_few_stored
 from assets.swapping.plan import rate_for, swapping_plan
 from assets.swapping.release import SwappingRelease
-from assets.swapping.statement import describe_charge, describe_further_steps, describe_rate, swapping_statement
+from assets.swapping.statement import describe_charge, describe_draw, describe_invariants, swapping_statement
 from assets.swapping.tables import describe_tables, preview_products, published_tables, require_readable, table_recipes
-from assets.swapping.unique import require_few_stored
-from assets.swapping.utility import build_utility
+from assets.swapping.utility import build_experiment, build_utility
 from assets.swapping.withheld import WithheldSwap, build_strata, build_withheld, withheld_gates
 from assets.tabulation.asset import TABLES, build_tables
-from mechanisms.accounting.losses import PureLoss
-from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
+from mechanisms.accounting.specification import Specification
 from mechanisms.swapping import permutation
 from mechanisms.swapping.design import SwapLosses
 from mechanisms.swapping.loss import evaluated, smallest_attainable, theorem_1
@@ -63,11 +61,9 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     @property
     def stages(self) -> Sequence[str]:
-        return (
-            ("invariants", "swapped")
-            if self.release.declaration.withheld
-            else ("invariants", CHARGE, "swapped", TABLES)
-        )
+        if self.release.declaration.withheld:
+            return ("invariants", "swapped")
+        return ("invariants", CHARGE, "swapped", TABLES)
 
     @property
     def withheld_records(self) -> WithheldSwap | None:
@@ -85,7 +81,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         if release.declaration.withheld:
             return [build_strata(release), build_withheld(release)]
         return [
-            build_invariants(release),
+            build_invariants(release, describe_invariants(release)),
             build_tables(
                 release,
                 ["swapped", *(["invariants"] if release.has_persons_following else [])],
@@ -94,7 +90,8 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
                 describe_columns({**release.variables, **release.person_variables}),
                 lambda session: {**preview_products(session, self.release), **self._lineage_of_tables(session)},
             ),
-            *build_utility(self),
+            build_utility(release),
+            *([build_experiment(self, experiment)] if (experiment := release.declaration.experiment) else []),
         ]
 
     def own_gates(self) -> Sequence[Gate[SwappingRelease]]:
@@ -114,13 +111,16 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         require_readable(session, self.release)
 
     def charge_facts(self, inputs: SwappingInputs) -> dict[str, Fact]:
-        facts: dict[str, Fact] = {
+        b, rate, losses = inputs.largest_stratum, self.release.design.plain_rate, inputs.losses
+        if losses is not None:
+            charged, further = losses.charged, _facts_of_extensions(losses)
+        else:
+            assert rate is not None, "a swap that is not plain has losses of its own"
+            charged, further = theorem_1(b, rate), _facts_of_plain_swap(b, rate)
+        return {
             "swap_rate": (self._rates(inputs), "p, the probability with which a record is selected"),
             "strata": (inputs.strata, "Number of strata"),
-            "largest_stratum": (
-                inputs.largest_stratum,
-                "b, the size of the largest stratum with two distinct records; 0 if there is none",
-            ),
+            "largest_stratum": (b, "b, the size of the largest stratum with two distinct records; 0 if there is none"),
             "unique_on_holding": (
                 inputs.unique.holding,
                 "Number of records that are the only one with their values of the holding variables",
@@ -129,25 +129,10 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
                 inputs.unique.swap,
                 "Number of records that are the only one with their values of match and swap variables",
             ),
+            "epsilon_exact": (str(charged), "ε that is charged, exact; by Theorem 1 for a plain swap"),
+            "epsilon": (float(charged.round_up()), "ε that is charged, rounded up"),
+            **further,
         }
-        b, swap_rate, losses = inputs.largest_stratum, self.release.design.plain_rate, inputs.losses
-        if losses is not None:
-            return facts | _loss_facts(losses.charged) | _facts_of_extensions(losses)
-        if swap_rate is None:
-            raise ValueError(f"{self.release.schema}: a swap that is not plain has losses of its own")
-        smallest, at_rate = smallest_attainable(b) if b else (0.0, 0.0)
-        return (
-            facts
-            | _loss_facts(theorem_1(b, swap_rate))
-            | {
-                "epsilon_evaluated": (
-                    evaluated(b, swap_rate),
-                    "ε from the ratio in the proof of Theorem 1, for information",
-                ),
-                "smallest_epsilon": (round(smallest, 4), "Smallest ε attainable for b at any swap rate"),
-                "smallest_epsilon_at_swap_rate": (round(at_rate, 6), "Swap rate that attains the smallest ε"),
-            }
-        )
 
     def _rates(self, inputs: SwappingInputs) -> str:
         rates = self.release.design.swap_rate
@@ -159,45 +144,22 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         return str(first.lowest) if first.lowest == first.highest else f"{first.lowest} to {first.highest}"
 
     def charge_description(self) -> str:
-        if self.release.design.plain_rate is None:
-            return f"{describe_charge(self.release.design)}{self._protected()}"
-        return f"""By Theorem 1 of Bailie, Gong and Meng,
-
-    ε = ln(b + 1) − ln o   for 0 < p ≤ √(b+1) / (√(b+1) + 1),   else ln o;   o = p / (1 − p)
-
-Here p = {self.release.design.plain_rate} is the swap rate, and b is the size of the largest stratum with two distinct
-records, which is an invariant.{self._protected()}"""
-
-    def _protected(self) -> str:
-        if self.release.design.unit != PERSON_RECORD:
-            return ""
-        return f" The loss is for one person record; {RECORDS_OF_OTHERS}. It is therefore in no total for persons."
+        return describe_charge(self.release.design)
 
     def draw_description(self) -> str:
-        design = self.release.design
-        return f"""One draw of the Permutation Swapping Algorithm (Bailie, Gong and Meng, Algorithm 1).
-
-A stratum consists of the {design.unit}s that agree on {", ".join(design.match) or "nothing (there is one stratum)"}. In
-every stratum, each record is selected with {describe_rate(design)}; the selection is repeated if exactly one
-record was selected. A uniformly drawn derangement then permutes the values of {", ".join(design.swap)} among the
-selected records.{describe_further_steps(design)}
-
-The result is stored as the saturated contingency table [n_mhs], which has neither keys nor an order of records."""
+        return describe_draw(self.release.design)
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
-        columns, cef = session.columns(self.release.public(SWAPPED)), self.release.key(CEF)
-        known = [name for name in columns if name in self.release.variables]
-        return {"dagster/column_lineage": lineage({name: [(cef, name)] for name in known})}
+        columns = session.columns(self.release.public(SWAPPED))
+        return self._lineage(CEF, [name for name in columns if name in self.release.variables])
 
     def _lineage_of_tables(self, session: Session) -> Mapping[str, Any]:
-        known = {
-            name
-            for table in self.tables()
-            for name in session.columns(table.table)
-            if name in (*self.release.variables, "count")
-        }
-        swapped = self.release.key(self.draw_stage)
-        return {"dagster/column_lineage": lineage({name: [(swapped, name)] for name in sorted(known)})}
+        columns = {name for table in self.tables() for name in session.columns(table.table)}
+        return self._lineage(self.draw_stage, sorted(columns & {*self.release.variables, "count"}))
+
+    def _lineage(self, stage: str, columns: Sequence[str]) -> Mapping[str, Any]:
+        key = self.release.key(stage)
+        return {"dagster/column_lineage": lineage({name: [(key, name)] for name in columns})}
 
     def make(self, session: Session, draw: Draw[SwappingInputs], key: bytes, custody: Custody) -> Contingency:
         return draw_cells(session, self.release, draw, key, custody)
@@ -221,10 +183,12 @@ The result is stored as the saturated contingency table [n_mhs], which has neith
         return swapping_statement(self.release, draw.inputs, output_version)
 
 
-def _loss_facts(loss: PureLoss) -> dict[str, Fact]:
+def _facts_of_plain_swap(b: int, rate: Fraction) -> dict[str, Fact]:
+    smallest, at_rate = smallest_attainable(b) if b else (0.0, 0.0)
     return {
-        "epsilon_exact": (str(loss), "ε that is charged, exact; by Theorem 1 for a plain swap"),
-        "epsilon": (float(loss.round_up()), "ε that is charged, rounded up"),
+        "epsilon_evaluated": (evaluated(b, rate), "ε from the ratio in the proof of Theorem 1, for information"),
+        "smallest_epsilon": (round(smallest, 4), "Smallest ε attainable for b at any swap rate"),
+        "smallest_epsilon_at_swap_rate": (round(at_rate, 6), "Swap rate that attains the smallest ε"),
     }
 
 

@@ -5,10 +5,12 @@ the invariants are published, b is a guess. An earlier edition with the same inv
 """
 
 import json
-import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from assets.publication.signature import CERTIFICATE
 from assets.release.plan import Cells, Curve, Plan
@@ -32,7 +34,7 @@ STRATA = (2, 3, 5, 10, 100)
 LARGEST = 10**9
 """The largest b for which there is a plan: beyond it, floats overflow."""
 
-_GRID = [Fraction(step, 200) for step in range(1, 200)]
+_GRID = np.arange(1, 200) / 200
 
 
 def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) -> Plan:
@@ -80,12 +82,7 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
 
 
 def rate_for(release: SwappingRelease, largest_stratum: int | None, epsilon: Fraction) -> Mapping[str, Any] | Fraction:
-    """The declared field `swap_rate` with which a swap charges at most ε: the smallest rate in millionths.
-
-    Raises:
-        ValueError: if b is not known, is negative, 1 or above `LARGEST`, no rate gives ε, or the loss does not follow
-            from one swap rate.
-    """
+    """The declared field `swap_rate` with which a swap charges at most ε. Raises ValueError if there is none."""
     design = release.design
     if design.noise or design.second_stir:
         raise ValueError(
@@ -104,11 +101,7 @@ def rate_for(release: SwappingRelease, largest_stratum: int | None, epsilon: Fra
 
 
 def _stratum(release: SwappingRelease, given: int | None) -> tuple[int | None, str]:
-    """b, if it is known, and where from.
-
-    Raises:
-        ValueError: if b is negative, 1 or above `LARGEST`.
-    """
+    """b, if it is known, and where from. Raises ValueError if b is negative, 1 or above `LARGEST`."""
     b, words = (published_stratum(release), "of the published edition") if given is None else (given, "as given")
     if b is not None:
         theorem_1(b, Fraction(1, 2))
@@ -140,7 +133,6 @@ _NOT_KNOWN = "it is not known before the invariants are published; give a guess,
 
 
 def _has_varying_rates(design: SwappingDesign) -> bool:
-    """Whether the loss depends on more than b."""
     return not (design.noise or design.second_stir or design.swap_rate.is_single)
 
 
@@ -190,20 +182,20 @@ def _tabulate_effects(b: int | None, rate: Fraction) -> Cells:
 
 
 def _curve(b: int | None, rates: list[Fraction]) -> Curve:
-    """ε by Theorem 1 against the swap rate."""
     marks = [] if not b else [(f"p = {float(rate):g}", float(rate), float(theorem_1(b, rate))) for rate in rates]
     return Curve(
         "Protection loss by swap rate and largest stratum",
         "Swap rate p",
         "ε (Theorem 1)",
         {
-            f"b = {size:,}": [(float(rate), _epsilon(size, float(rate))) for rate in _GRID]
+            f"b = {size:,}": list(zip(_GRID.tolist(), estimate_epsilon(size, _GRID).tolist(), strict=True))
             for size in ([b] if b else SIZES)
         },
         marks,
     )
 
 
-def _epsilon(b: int, rate: float) -> float:
-    log_odds = math.log(rate / (1 - rate))
-    return max(math.log(b + 1) - log_odds, log_odds)
+def estimate_epsilon(b: int, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Theorem 1 in floating point, for b > 0; `mechanisms.swapping.loss.theorem_1` gives the exact value."""
+    log_odds = np.log(rates / (1 - rates))
+    return np.maximum(np.log(b + 1) - log_odds, log_odds)

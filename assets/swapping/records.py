@@ -234,8 +234,5 @@ def bind_cases(cases: Sequence[Case]) -> tuple[list[dict[str, Any]], dict[str, A
         for place, (column, fits) in enumerate(case.when):
             values[f"case_{number}_{place}"] = list(fits)
             conditions.append({"column": column, "value": Fragment(f"$case_{number}_{place}")})
-        if case.at_most is not None:
-            values[f"at_most_{number}"] = case.at_most
-        at_most = None if case.at_most is None else Fragment(f"$at_most_{number}")
-        names.append({"conditions": conditions, "at_most": at_most})
+        names.append({"conditions": conditions, "at_most": case.at_most})
     return names, values

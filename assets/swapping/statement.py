@@ -1,10 +1,10 @@
-"""The part of a certificate that is specific to permutation swapping: figures, with the texts of `statement.md`.
+"""The part of a certificate that is specific to permutation swapping, and the words of pages, from `statement.md`.
 
 The mathematics is in `mechanisms.swapping`. The losses of a swap that is not plain are derived in
 `docs/mechanisms/swapping-extensions.md`; where a plain swap is described too, its words are those that it always had.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -14,10 +14,10 @@ from assets.release.columns import title_columns
 from assets.release.prose import Prose
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, EvaluatedLoss, Parameter, Statement
 from assets.swapping.draw import SwappingInputs
+from assets.swapping.invariants import UniqueRecords, percent
 from assets.swapping.release import SwappingRelease
-from assets.swapping.unique import UniqueRecords, percent
 from mechanisms.accounting.losses import Loss
-from mechanisms.accounting.specification import RECORDS_OF_OTHERS
+from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS
 from mechanisms.swapping import loss, permutation
 from mechanisms.swapping.design import Case, SwapLosses, SwappingDesign
 from mechanisms.swapping.uncertainty import Moved
@@ -37,7 +37,6 @@ change without changing a count that is held fixed."""
 
 
 def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_version: str) -> Statement:
-    """The statement of the certificate about the mechanism."""
     names = variable_words(release)
     design = put_in_words(release.design, names)
     specification = design.specification(release.dataset.title, inputs.loss)
@@ -62,7 +61,13 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
             DataVersion("margin of match and swap variables", inputs.versions["swap"], keyed=True),
             DataVersion("swapped data", output_version, keyed=False),
         ),
-        remark=_remark(design, inputs.losses, [names[name] for name in release.columns_of_others]),
+        remark=_write(
+            "remark",
+            design,
+            finer=inputs.losses is not None and inputs.losses.finer is not None,
+            others=[names[name] for name in release.columns_of_others],
+            records_of_others=RECORDS_OF_OTHERS,
+        ).strip(),
         fewest=1 if design.noise else FEWEST,
         also_exact=(_write("also exact", design, unique=unique),) if unique.holding or unique.swap else (),
         evaluated=evaluate_loss(design, inputs.largest_stratum),
@@ -112,48 +117,33 @@ def _write(heading: str, design: SwappingDesign, **values: Any) -> str:
     return PROSE(heading, design=design, unit=design.unit, **values)
 
 
-def _remark(design: SwappingDesign, losses: SwapLosses | None, columns_of_others: Sequence[str]) -> str:
-    remarks = [] if design.noise else [_write("fewest that differ", design)]
-    if design.exempt:
-        remarks.append(_write("exempt", design))
-    if losses and losses.finer is not None:
-        remarks.append(_write("finer", design))
-    if columns_of_others:
-        others = ", ".join(columns_of_others)
-        remarks.append(_write("columns of others", design, records_of_others=RECORDS_OF_OTHERS, others=others))
-    return " ".join(remarks)
-
-
 def describe_method(design: SwappingDesign) -> str:
-    """What swapping does, for readers who know no statistics."""
     return _write("method", design, rate=design.swap_rate.single_rate)
 
 
-def describe_rate(design: SwappingDesign) -> str:
-    """The rate of a record in the first stir, after "with"."""
+def describe_draw(design: SwappingDesign, heading: str = "draw") -> str:
     rates = design.swap_rate
-    return _write("rate", design, rate=rates.single_rate, rates=rates, cases=list(map(format_case, rates.cases)))
+    rate = _write("rate", design, rate=rates.single_rate, rates=rates, cases=list(map(format_case, rates.cases)))
+    # The steps before and after the first stir are paragraphs of their own.
+    further = "\n\n" + _write("noise before", design) if design.noise else ""
+    further += "\n\n" + _write("second stir", design) if design.second_stir else ""
+    return _write(heading, design, rate=rate, further=further)
 
 
 def format_case(case: Case) -> str:
-    """One case of the swap rate."""
     conditions = [f"{name} {' or '.join(map(str, values))}" for name, values in case.when]
     if case.at_most is not None:
         conditions.append(f"at most {case.at_most:,} alike")
     return f"{', '.join(conditions) or 'all others'}: {case.rate}"
 
 
-def describe_further_steps(design: SwappingDesign) -> str:
-    """The steps before and after the first stir, as paragraphs that follow another one."""
-    before = "\n\n" + _write("noise before", design) if design.noise else ""
-    return before + ("\n\n" + _write("second stir", design) if design.second_stir else "")
-
-
 def describe_charge(design: SwappingDesign) -> str:
-    """How the charge of a swap that is not plain follows, for its page."""
-    if design.noise:
-        return _write("charge of noise", design)
-    return _write("charge of a second stir" if design.second_stir else "charge of rates", design)
+    return _write("charge", design, person_record=PERSON_RECORD, records_of_others=RECORDS_OF_OTHERS)
+
+
+def describe_invariants(release: SwappingRelease) -> str:
+    allowed = release.declaration.publishes_unique_records
+    return _write("invariants", release.design, limit=None if allowed is None else percent(allowed))
 
 
 def equivalents(design: SwappingDesign, charged: Loss, losses: SwapLosses | None = None) -> tuple[Equivalent, ...]:
@@ -204,13 +194,8 @@ def accuracy(design: SwappingDesign, moved: Moved) -> Accuracy:
         summary=_write(heading, design, selected=selected, changed=changed),
         columns=("Expected share of records", "Percent"),
         rows=tuple(rows),
-        note=_write(f"{heading}, note", design, estimates=describe_estimates(design)),
+        note=_write(f"{heading}, note", design, estimates=_write("estimates", design)),
     )
-
-
-def describe_estimates(design: SwappingDesign) -> str:
-    """What the columns beside the counts of products are, and how they are made."""
-    return _write("estimates", design)
 
 
 def parameters(
@@ -222,8 +207,6 @@ def parameters(
         largest_stratum: b, the size of the largest stratum with two distinct records; 0 if there is none.
         losses: those of a swap that is not plain.
     """
-    if losses is None and design.plain_rate is None:
-        raise ValueError("a swap that is not plain has losses of its own")
     return (
         Parameter("Records swapped", _write("Records swapped", design)),
         _parameter(design, SWAP_KEY, design.match),
@@ -237,7 +220,6 @@ def parameters(
 
 
 def _parameter(design: SwappingDesign, label: str, value: str | int | float | tuple[str, ...]) -> Parameter:
-    """A parameter whose note stands below its label."""
     return Parameter(label, value, _write(label, design))
 
 
@@ -257,7 +239,6 @@ def _rates(design: SwappingDesign, losses: SwapLosses | None) -> Parameter:
 
 
 def _extended_parameters(design: SwappingDesign, losses: SwapLosses) -> tuple[Parameter, ...]:
-    """The parameters that a plain swap has not, besides its rates."""
     extended = []
     if design.exempt:
         extended.append(Parameter(f"Exempt {design.unit}s", losses.first.exempt, _write("Exempt", design)))

@@ -20,6 +20,7 @@ from assets.swapping.declaration import ESTIMATED, SwappedProduct, name_products
 from assets.swapping.draw import CELLS, SWAPPED
 from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING, holding_table, read_groups, swap_variables
 from assets.swapping.release import SwappingRelease
+from assets.swapping.statement import PROSE
 from mechanisms.refusal import RefusedError
 from mechanisms.swapping.uncertainty import (
     Contributions,
@@ -38,19 +39,6 @@ FIRST_ROWS = 10
 """How many rows of each product the asset's page shows."""
 
 _CONTRIBUTIONS_AT_A_TIME = 1 << 20
-
-_INTERVAL = (
-    "1.645 standard errors and the greatest bias on both sides of the estimate, but never beyond what the counts held "
-    "fixed allow."
-)
-
-_ESTIMATES = """Beside every count stands an unbiased estimate of the count before the swap, with its standard error and
-90% interval. In a stratum of n records, with F of them in the cell by holding variables and G by swap variables,
-
-    E y = c x + (1 − c) F G / n,   so the estimate is F G / n + (y − F G / n) / c;   c = 1 − p̃ n / (n − 1).
-
-Here x and y are the counts before and after the swap, and p̃ is the probability that a record moves. Estimates add up
-over strata."""
 
 
 class TooManyCellsError(RefusedError):
@@ -72,7 +60,6 @@ def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[st
 
 
 def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:
-    """The recipe of every published table, products first."""
     recipes: dict[Table, Recipe] = {}
     swapped, products = release.public(SWAPPED), release.declaration.products
     moments = derive_moments(session, release) if products and not release.design.without_estimates else None
@@ -218,24 +205,16 @@ def _join_codes(codes: Sequence[object]) -> str:
 
 
 def describe_tables(release: SwappingRelease) -> str:
-    counted, reason = {"units": f"{release.design.unit}s", "persons": "persons"}, release.design.without_estimates
+    counted = {"units": f"{release.design.unit}s", "persons": "persons"}
     lines = [
         f"- **{product.name}**: {product.title or product.name}; {counted[product.of]} by {' × '.join(product.columns)}"
         for product in release.declaration.products
     ]
-    saturated = "- **saturated**: the saturated contingency table, from which every other table can be computed"
-    paragraphs = [
-        "Products, tabulated from the swapped data only:",
-        "\n".join(lines),
-        f"Counts before the swap are not estimated, because {reason}." if reason else _ESTIMATES,
-        saturated if release.declaration.saturated else "",
-        "ε covers every table made from the swapped data (post-processing), so more tables add no loss.",
-    ]
-    return "\n\n".join(filter(None, paragraphs))
+    saturated = release.declaration.saturated
+    return PROSE("tables", design=release.design, products="\n".join(lines), saturated=saturated)
 
 
 def published_tables(release: SwappingRelease) -> list[PublishedTable]:
-    """The published tables of a release: its products, and the saturated contingency table unless it is left out."""
     unit = release.design.unit
     tables = [_describe_product(release, product) for product in release.declaration.products]
     if not release.declaration.saturated:
@@ -265,46 +244,28 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
 def _describe_product(release: SwappingRelease, product: SwappedProduct) -> PublishedTable:
     variables, reason = release.variables_of(product), release.design.without_estimates
     counted = "persons" if product.of == "persons" else f"{release.design.unit}s"
-    note = f"The numbers before swapping are not estimated, because {reason}." if reason else ""
-    if not reason and not product.zeros:
-        note = (
-            f"Cells without {counted} after swapping are left out, so the estimates of the smallest cells that are "
-            "listed are too high on average."
-        )
+    estimate, error = PROSE("estimate", counted=counted), PROSE("standard error")
+    errors = (
+        *error_columns("decimal", estimate, error),
+        PublishedColumn("greatest_bias", "decimal", PROSE("bias")),
+    )
+    flags = (
+        PublishedColumn(flag, "boolean", PROSE("total", name=name), title=f"{name}: total")
+        for name, flag in product.flags.items()
+    )
     return PublishedTable(
         product.name,
         product.title or product.name,
-        f"{product.description} All tables of the release are counted from the same swapped data, so they add up and "
-        f"agree. {note}".strip(),
+        f"{product.description} {PROSE('product', reason=reason, zeros=product.zeros, counted=counted)}".strip(),
         release.public(product.table),
         (
             *(describe_column(name, variables[name], product.flags.get(name, "")) for name in product.columns),
-            *(_flag_column(name, flag) for name, flag in product.flags.items()),
+            *flags,
             _count_column(counted),
-            *(() if reason else _error_columns(counted)),
+            *(() if reason else errors),
         ),
         (*product.columns, *product.flags.values()),
-        interval="" if reason else _INTERVAL,
-    )
-
-
-def _flag_column(name: str, flag: str) -> PublishedColumn:
-    words = f"Whether the row is a total over {name}, which then has no value"
-    return PublishedColumn(flag, "boolean", words, title=f"{name}: total")
-
-
-def _error_columns(counted: str) -> tuple[PublishedColumn, ...]:
-    estimate = (
-        f"Unbiased estimate of the number of {counted} before swapping, from the numbers after swapping, the counts "
-        "held fixed and the swap rates; it may be negative"
-    )
-    bias = (
-        "How far the estimate may be off on average; above 0 only where numbers after swapping stand for those before, "
-        "in strata that the swap changes too much to be corrected"
-    )
-    return (
-        *error_columns("decimal", estimate, "Standard error of the estimate, over the random choices of the swap"),
-        PublishedColumn("greatest_bias", "decimal", bias),
+        interval="" if reason else PROSE("interval"),
     )
 
 

@@ -4,39 +4,36 @@ Both compare with the confidential records, so they are confidential. The UI sho
 dataset. The chart of ε against the swap rate depends on invariants only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from fractions import Fraction
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from assets.conventions import StageKind, named, preview
 from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION, blank, picture, png, shades
 from assets.release.dataset import CEF
 from assets.release.method import Method
 from assets.release.release import DeclarationError
-from assets.release.stage import release_stage
+from assets.release.stage import build_stage, release_stage, store_rows
 from assets.swapping.declaration import ExperimentDeclaration, SwappedProduct, name_products
 from assets.swapping.draw import SWAPPED, SwappingInputs, cells_table, decoding_names, stage_decoded
+from assets.swapping.invariants import count_strata
+from assets.swapping.plan import estimate_epsilon
 from assets.swapping.records import read_contingency, stage_records
 from assets.swapping.release import SwappingRelease
+from assets.swapping.statement import PROSE
 from assets.swapping.tables import product_names, stage_counted
-from assets.swapping.unique import count_strata
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.loss import smallest_attainable, theorem_1
 from mechanisms.swapping.permutation import Contingency, permute
 from resources.custody import Custody
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 STRATA = (2, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 """The values of b in the chart of ε against the swap rate, as in Figure 2 of Bailie, Gong and Meng."""
@@ -45,66 +42,27 @@ _DRAW_NUMBER = "draw_number"
 _CELLS_AT_A_TIME = 2_000_000
 """About how many cells of the experiment's draws are compared by one statement."""
 
-_WITHOUT_CELLS = (None, None, 0, 0)
-"""The error of a product without cells, such as of persons in vacant units, as `swapping/mape` gives it too."""
+_WITHOUT_CELLS = {"mape": None, "largest_difference": None, "cells": 0, "empty_cells": 0}
+"""The error of a product without cells, such as of persons in vacant units, as `swapping/mape` gives it too.
 
-
-@dataclass(frozen=True)
-class ProductError:
-    """The error of one product.
-
-    Attributes:
-        mape: the mean of |true - swapped| / true over the cells whose true count is positive; None if there are none.
-        largest_difference: the greatest |true - swapped| over all cells.
-        cells: the number of cells whose true count is positive.
-        empty_cells: the number of cells whose true count is 0, which are left out of the mean.
-    """
-
-    product: str
-    mape: float | None
-    largest_difference: int
-    cells: int
-    empty_cells: int
-
+The mean of |true − swapped| / true is over the cells whose true count is positive; `empty_cells` are all others."""
 
 _INTEGERS = ("largest_difference", "cells", "empty_cells")
 _ERRORS = pa.schema([("product", pa.string()), ("mape", pa.float64()), *((name, pa.int64()) for name in _INTEGERS)])
 
 
-def build_utility(method: Method[SwappingRelease, SwappingInputs, Any]) -> list[dg.AssetsDefinition]:
-    """The assets `[dataset, release, "utility"]` and, if one is declared, `[dataset, release, "experiment"]`."""
-    release = method.release
-    experiment = release.declaration.experiment
-    return [_utility(release), *([_experiment(method, experiment)] if experiment else [])]
+def build_utility(release: SwappingRelease) -> dg.AssetsDefinition:
+    table = release.confidential("utility")
 
-
-def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
-    @release_stage(
-        release,
-        "utility",
-        StageKind.UTILITY,
-        "The error of each product: MAPE, the mean over its cells of |true − swapped| / true. Confidential, because it "
-        "depends on the true counts; never published. The chart shows ε by Theorem 1 against the swap rate p; marks "
-        "show the smallest ε for each b, ½ ln(b + 1), and this release.",
-        [CEF, "swapped"],
-        kinds={"duckdb", "matplotlib"},
-    )
-    def utility(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        table = release.confidential("utility")
-        with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-            errors = measure_errors(session, release)
-            rows = pa.Table.from_pylist([asdict(error) for error in errors], schema=_ERRORS)
-            with session.transaction():
-                session.create(table, "warehouse/all", source=session.register("errors", rows))
-            version = session.content_version([table], custody.version_key())
-            plain = release.design.plain_rate
-            b = count_strata(session, release)[1] if plain is not None else 0
+    def describe(session: Session, _: Sequence[Table]) -> dict[str, Any]:
+        plain = release.design.plain_rate
+        b = count_strata(session, release)[1] if plain is not None else 0
         mark = " swaps nothing." if plain else " is no plain swap, and has no mark."
         if b:
             mark = f": p = {plain}, b = {b:,}."
         metadata: dict[str, Any] = {
             "ε against swap rate": picture(
-                draw_epsilon(STRATA, (b, plain) if b and plain is not None else None),
+                draw_epsilon((b, plain) if b and plain is not None else None),
                 f"Lines of ε against the swap rate for largest strata of {STRATA[0]} to {STRATA[-1]:,} records; ε "
                 f"falls up to a rate near 1 and rises with the stratum. This release{mark}",
             ),
@@ -113,16 +71,31 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
         if release.dataset.synthetic:
             titles = name_products(release.declaration.products)
             cells = [
-                (titles[error.product], "none" if error.mape is None else f"{error.mape:.4%}", f"{error.cells:,}")
-                for error in errors
+                (
+                    titles[error["product"]],
+                    "none" if error["mape"] is None else f"{error['mape']:.4%}",
+                    f"{error['cells']:,}",
+                )
+                for error in session.arrow("warehouse/all", source=table).to_pylist()
             ]
             metadata["MAPE (synthetic data)"] = preview(["product", "MAPE", "cells"], cells)
-        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
+        return metadata
 
-    return utility
+    return build_stage(
+        release,
+        "utility",
+        StageKind.UTILITY,
+        PROSE("utility"),
+        [CEF, "swapped"],
+        lambda session: {table: store_rows(session, "errors", _measure_errors(session, release))},
+        metadata=describe,
+        version=lambda session, tables, custody: session.content_version(tables, custody.version_key()),
+        reads=[Zone.PUBLIC],
+        kinds={"duckdb", "matplotlib"},
+    )
 
 
-def _experiment(
+def build_experiment(
     method: Method[SwappingRelease, SwappingInputs, Any], experiment: ExperimentDeclaration
 ) -> dg.AssetsDefinition:
     release = method.release
@@ -147,8 +120,8 @@ def _experiment(
             draw_id = method.describe(session, custody).draw_id
             key = custody.derive(f"experiment beside draw {draw_id}")
             for rate, draw, error in run_experiment(session, release, experiment, key):
-                errors[rate].append(error.mape or 0.0)
-                rows.append({"swap_rate": str(rate), "draw": draw, **asdict(error)})
+                errors[rate].append(error["mape"] or 0.0)
+                rows.append({"swap_rate": str(rate), "draw": draw, **error})
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.register("draws", pa.Table.from_pylist(rows)))
             version = session.content_version([table], custody.version_key())
@@ -167,20 +140,20 @@ def _experiment(
     return experiment_asset
 
 
-def measure_errors(session: Session, release: SwappingRelease) -> list[ProductError]:
+def _measure_errors(session: Session, release: SwappingRelease) -> pa.Table:
     """The error of every product of a release, without totals."""
     _, original = _stage_original(session, release)
     errors = []
     for product in release.declaration.products:
         truth = _tabulate(session, release, product, original, "truth")
         (error,) = _compare(session, release, product, truth, release.public(SWAPPED))
-        errors.append(ProductError(product.name, *error))
-    return errors
+        errors.append({"product": product.name, **error})
+    return pa.Table.from_pylist(errors, schema=_ERRORS)
 
 
 def run_experiment(
     session: Session, release: SwappingRelease, experiment: ExperimentDeclaration, key: bytes
-) -> Iterable[tuple[Fraction, int, ProductError]]:
+) -> Iterator[tuple[Fraction, int, dict[str, Any]]]:
     """For each swap rate and each of its draws, numbered from 1, the error of the experiment's product.
 
     Args:
@@ -199,9 +172,9 @@ def run_experiment(
         for batch in (plan[first : first + size] for first in range(0, len(plan), size)):
             draws = _stage_draws(session, release, list(threads.map(draw, *zip(*batch, strict=True))))
             compared = _compare(session, release, product, truth, draws, [_DRAW_NUMBER])
-            errors = {position: error for position, *error in compared}
+            errors = {error.pop(_DRAW_NUMBER): error for error in compared}
             for position, (rate, number) in enumerate(batch):
-                yield rate, number, ProductError(product.name, *errors.get(position, _WITHOUT_CELLS))
+                yield rate, number, {"product": product.name, **errors.get(position, _WITHOUT_CELLS)}
 
 
 def _stage_original(session: Session, release: SwappingRelease) -> tuple[Contingency, Fragment]:
@@ -240,11 +213,11 @@ def _compare(
     truth: Fragment,
     swapped: Fragment | Table,
     draws: Sequence[str] = (),
-) -> list[tuple[Any, ...]]:
-    """The errors of a product of swapped records, a row for each draw, with the columns that tell draws apart first."""
+) -> list[dict[str, Any]]:
+    """The errors of a product of swapped records, a row for each draw, with the columns that tell draws apart."""
     published = _tabulate(session, release, product, swapped, "published", draws)
     names = {"columns": list(product.columns), "draws": list(draws)}
-    return session.rows("swapping/mape", original=truth, swapped=published, **names)
+    return list(session.arrow("swapping/mape", original=truth, swapped=published, **names).to_pylist())
 
 
 def draw_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> bytes:
@@ -253,8 +226,6 @@ def draw_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> byt
     The form is that of Bailie, Gong and Meng, Figure 1. Whiskers reach to the farthest draw within 1.5 times the
     interquartile range; draws beyond are points. `errors` are fractions of 1, and the picture is 1080 pixels wide.
     """
-    if not errors or not all(len(draws) for draws in errors.values()):
-        raise ValueError("a boxplot needs at least one swap rate, and at least one draw at each")
     rates = sorted(errors)
     percent = [100 * np.asarray(errors[rate], dtype=float) for rate in rates]
     numbers = sorted({len(draws) for draws in percent})
@@ -282,41 +253,47 @@ def draw_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> byt
     return png(figure)
 
 
-def draw_epsilon(strata: Sequence[int], marked: tuple[int, Fraction] | None) -> bytes:
-    """Draw ε by Theorem 1 against the swap rate, with one line for each size of the largest stratum.
+def draw_epsilon(marked: tuple[int, Fraction] | None) -> bytes:
+    """Draw ε by Theorem 1 against the swap rate, with one line for each of `STRATA`.
 
     The form is that of Bailie, Gong and Meng, Figure 2. Diamonds mark the smallest ε that each b can attain, and dotted
     lines the swap rates 5% and 50%. The picture is 1080 pixels wide.
 
     Args:
-        strata: the values of b, each at least 2.
         marked: b and p of a release to mark, or None; if b is 0, so is ε.
     """
     from matplotlib.ticker import MaxNLocator
 
-    sizes = sorted(strata)
-    if not sizes or sizes[0] < 2:
-        raise ValueError("at least one b is needed, and each b must be at least 2")
     remark = (
         "b: the largest stratum with two distinct records. ◇: the smallest ε attainable for b.\n"
         "Different b come with different invariants; their values of ε are not comparable."
     )
     figure, axes = blank("Protection loss by swap rate and largest stratum", remark, height=5.4)
     rates = np.linspace(0.005, 1 - 1e-4, 4000)
-    top = float(_epsilon(sizes[-1], rates).max())
+    top = float(estimate_epsilon(STRATA[-1], rates).max())
     for rate, words in ((0.05, "p = 5%"), (0.5, "p = 50%")):
         axes.axvline(rate, color=QUIET, linestyle=":", linewidth=1.2, zorder=1)
         axes.text(rate, 0.985, f" {words}", transform=axes.get_xaxis_transform(), va="top", fontsize=10, color=QUIET)
     diamond: dict[str, Any] = {"marker": "D", "markersize": 6.5, "markerfacecolor": "white", "markeredgewidth": 1.6}
     box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-    for size, color in zip(sizes, shades(len(sizes)), strict=True):
-        axes.plot(rates, _epsilon(size, rates), color=color, linewidth=1.8, zorder=2)
-        height = float(_epsilon(size, np.array([0.25]))[0])
+    for size, color in zip(STRATA, shades(len(STRATA)), strict=True):
+        axes.plot(rates, estimate_epsilon(size, rates), color=color, linewidth=1.8, zorder=2)
+        height = float(estimate_epsilon(size, np.array([0.25]))[0])
         axes.text(0.25, height, f"b = {size:,}", fontsize=10, color=INK, ha="center", va="center", zorder=3, bbox=box)
         smallest, rate_of_smallest = smallest_attainable(size)
         axes.plot(rate_of_smallest, smallest, markeredgecolor=color, clip_on=False, zorder=4, **diamond)
     if marked:
-        top = max(top, _mark(axes, *marked))
+        loss = theorem_1(*marked)
+        place = (float(marked[1]), float(loss))
+        top = max(top, float(loss))
+        dot: dict[str, Any] = {"marker": "o", "markersize": 9, "color": VERMILION, "markeredgecolor": "white"}
+        axes.plot(*place, clip_on=False, zorder=5, **dot)
+        # On the upper right, where no line runs.
+        corner: dict[str, Any] = {"xytext": (0.985, 0.9), "textcoords": "axes fraction", "ha": "right", "va": "center"}
+        box = {"facecolor": "white", "edgecolor": VERMILION, "boxstyle": "round,pad=0.35"}
+        line = {"arrowstyle": "-", "color": VERMILION, "shrinkB": 6, "linewidth": 1.2}
+        label = f"this release: ε = {loss.round_up(4)}\nat b = {marked[0]:,}, p = {_percent(marked[1])}"
+        axes.annotate(label, place, fontsize=10.5, color=INK, bbox=box, arrowprops=line, zorder=6, **corner)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1.04 * top)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
@@ -325,27 +302,6 @@ def draw_epsilon(strata: Sequence[int], marked: tuple[int, Fraction] | None) -> 
     axes.set_xlabel("Swap rate p")
     axes.set_ylabel("Protection loss ε (Theorem 1)")
     return png(figure)
-
-
-def _epsilon(largest_stratum: int, rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Theorem 1 in floating point, for b > 0; `mechanisms.swapping.loss.theorem_1` gives the exact value."""
-    log_odds = np.log(rates) - np.log1p(-rates)
-    return np.maximum(np.log(largest_stratum + 1) - log_odds, log_odds)
-
-
-def _mark(axes: "Axes", size: int, rate: Fraction) -> float:
-    """Mark one b and p, with a label on the upper right, where no line runs; return its ε."""
-    loss = theorem_1(size, rate)
-    epsilon = float(loss)
-    dot: dict[str, Any] = {"marker": "o", "markersize": 9, "color": VERMILION, "markeredgecolor": "white"}
-    axes.plot(float(rate), epsilon, clip_on=False, zorder=5, **dot)
-    words = f"this release: ε = {loss.round_up(4)}\nat b = {size:,}, p = {_percent(rate)}"
-    corner: dict[str, Any] = {"xytext": (0.985, 0.9), "textcoords": "axes fraction", "ha": "right", "va": "center"}
-    box = {"facecolor": "white", "edgecolor": VERMILION, "boxstyle": "round,pad=0.35"}
-    line = {"arrowstyle": "-", "color": VERMILION, "shrinkB": 6, "linewidth": 1.2}
-    place = (float(rate), epsilon)
-    axes.annotate(words, place, fontsize=10.5, color=INK, bbox=box, arrowprops=line, zorder=6, **corner)
-    return epsilon
 
 
 def _percent(rate: Fraction) -> str:

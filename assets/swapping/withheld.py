@@ -22,9 +22,10 @@ from assets.release.dataset import CEF
 from assets.release.draw import StaleInputError
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.seal import require_sealed
-from assets.release.stage import build_stage, release_stage
+from assets.release.stage import build_stage
 from assets.release.withheld import WithheldRecords
 from assets.swapping.draw import stage_decoded
+from assets.swapping.invariants import require_few_alone
 from assets.swapping.records import (
     HOLDING,
     SWAPPING,
@@ -36,8 +37,7 @@ from assets.swapping.records import (
     swap_variables,
 )
 from assets.swapping.release import SwappingRelease
-from assets.swapping.statement import describe_further_steps, describe_rate
-from assets.swapping.unique import require_few_alone
+from assets.swapping.statement import describe_draw
 from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import Specification
 from mechanisms.sampling.stream import RandomStream
@@ -45,7 +45,7 @@ from mechanisms.swapping.loss import StirLoss, loss_of_stir
 from mechanisms.swapping.permutation import VERSION, stir
 from resources.custody import Custody
 from resources.statements import Fragment, Zone
-from resources.warehouse import Recipe, Session, Warehouse
+from resources.warehouse import Recipe, Session
 
 STRATA, WITHHELD = "invariant_strata", "withheld_records"
 _MECHANISM = "withheld permutation swapping"
@@ -74,32 +74,25 @@ def strata_recipe(session: Session, release: SwappingRelease) -> Recipe:
 
 
 def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "swapped"]` of a withheld swap, in the confidential zone."""
-    design, table = release.design, release.confidential(WITHHELD)
+    table = release.confidential(WITHHELD)
 
-    @release_stage(
+    def write(session: Session, custody: Custody) -> None:
+        swap_loss(session, release, custody)
+        session.create(table, "warehouse/all", source=stage_withheld(session, release, custody))
+
+    return build_stage(
         release,
         "swapped",
         StageKind.COUNTS,
-        f"""One draw of the Permutation Swapping Algorithm, which stays in the confidential zone.
-
-Among the {design.unit}s that agree on {", ".join(design.match) or "nothing"}, each is selected with
-{describe_rate(design)}, and the selected ones exchange {", ".join(design.swap)}.{describe_further_steps(design)}
-
-Nothing is charged here, because nothing leaves the zone. A release that counts tables from these records adds noise to
-them and is charged.""",
+        describe_draw(release.design, "withheld draw"),
         [CEF, "invariants"],
+        lambda session: {},
+        metadata=lambda session, _: {"table": named(table)},
+        finish=write,
+        version=lambda session, _, custody: withheld_version(session, release, custody),
+        reads=[Zone.PUBLIC],
         kinds={"duckdb", "numba"},
     )
-    def swapped(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-            swap_loss(session, release, custody)
-            with session.transaction():
-                session.create(table, "warehouse/all", source=stage_withheld(session, release, custody))
-            version = dg.DataVersion(withheld_version(session, release, custody))
-        return dg.MaterializeResult(data_version=version, metadata={"table": named(table)})
-
-    return swapped
 
 
 def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> StirLoss:
@@ -135,9 +128,9 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
     groups = read_groups(session, release, session.stage("strata_of_match", name, **names), "stratum")
     # Keyed multiset hashes of the margins, which define the codes of a contingency table.
     columns = {HOLDING: ["holding_code", *design.holding], SWAPPING: ["swap_code", *swap_variables(release)]}
+    salt = {"salt": key.hex()}
     codes = [
-        session.row("warehouse/multiset_hash", {"salt": key.hex()}, table=margins[name], columns=columns[name])
-        for name in columns
+        session.row("warehouse/multiset_hash", salt, table=margins[name], columns=columns[name]) for name in columns
     ]
     draw_id = custody.draw_id(
         {
@@ -164,8 +157,7 @@ def count_not_as_drawn(session: Session, release: SwappingRelease, custody: Cust
 
 
 def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
-    """The gates of a withheld swap, in any context of its deployment."""
-
+    # The context may be that of another release of the deployment.
     def check_strata(context: ReleaseContext[Any]) -> list[str]:
         with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             return differing_table(session, release.public(STRATA), strata_recipe(session, release))
@@ -173,15 +165,12 @@ def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
     def check_margins(context: ReleaseContext[Any]) -> list[str]:
         problems = []
         with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            tables = {"before": stage_records(session, release), "after": release.confidential(WITHHELD)}
+            records, withheld = stage_records(session, release), release.confidential(WITHHELD)
             for columns in (list(release.design.holding), swap_variables(release)):
-                before, after = (
-                    session.stage(name, "gates/counts", records=table, columns=columns)
-                    for name, table in tables.items()
-                )
-                problems += count_problem(
-                    count_unequal(session, after, before, columns), "cells of a margin that differ"
-                )
+                before = session.stage("before", "gates/counts", records=records, columns=columns)
+                after = session.stage("after", "gates/counts", records=withheld, columns=columns)
+                cells = count_unequal(session, after, before, columns)
+                problems += count_problem(cells, "cells of a margin that differ")
         return problems
 
     def check_draw(context: ReleaseContext[Any]) -> list[str]:
@@ -189,10 +178,9 @@ def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
             rows = count_not_as_drawn(session, release, context.custody)
             return count_problem(rows, "records that are not as drawn")
 
+    sizes = "The stored sizes of strata are those of the current CEF."
     return [
-        Gate(
-            "strata_of_the_cef", "invariants", "The stored sizes of strata are those of the current CEF.", check_strata
-        ),
+        Gate("strata_of_the_cef", "invariants", sizes, check_strata),
         Gate("margins_exact", "swapped", "The swapped records have the margins of the CEF.", check_margins),
         Gate("drawn_again", "swapped", "The swapped records are those that the custody's key gives.", check_draw),
     ]

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from assets.table_builder.release import BETWEEN, NUMBER
+from assets.table_builder.release import BETWEEN, CATEGORIES, HYPERCUBE, NUMBER, P_TABLE, TABLES
 from mechanisms.table_builder.asking import Answer, Question, QuestionError, means
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
@@ -25,9 +25,6 @@ from mechanisms.table_builder.p_table import PTable
 
 if TYPE_CHECKING:
     import pandas as pd
-
-HYPERCUBE, TABLES, CATEGORIES, P_TABLE = "hypercube", "measured_tables", "categories", "p_table"
-"""The published tables that questions are answered from."""
 
 PLACES = 4
 
@@ -222,12 +219,7 @@ def fitted_numbers(
 def read_publication(folder: Path) -> Publication:
     """The publication in a folder. Raises QuestionError if the folder has none of a hypercube."""
     try:
-        tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
-        categories = _categories(pq.read_table(folder / f"{CATEGORIES}.parquet"))
-        rows = pq.read_table(folder / f"{HYPERCUBE}.parquet")
-        changes = folder / f"{P_TABLE}.parquet"
-        design = _design(tables, categories, _p_table(pq.read_table(changes)) if changes.exists() else None)
-        return _read(design, Fraction(tables[0]["grid"]), tables[0]["counted"], rows, categories)
+        return _read(folder)
     except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
         raise QuestionError(f"{folder}: this is no publication of a hypercube") from None
 
@@ -245,13 +237,6 @@ def _p_table(changes: pa.Table) -> PTable:
     for row in changes.to_pylist():
         rows.setdefault(row["count"], {})[row["count"] + row["change"]] = Fraction(row["probability"])
     return PTable.of([rows[count] for count in sorted(rows)])
-
-
-def _categories(rows: pa.Table) -> dict[str, list[str]]:
-    categories: dict[str, list[str]] = {}
-    for row in rows.sort_by([("variable", "ascending"), ("number", "ascending")]).to_pylist():
-        categories.setdefault(row["variable"], []).append(row["category"])
-    return categories
 
 
 def _design(tables: list[dict[str, Any]], categories: Mapping[str, Sequence[str]], p_table: PTable | None) -> Hypercube:
@@ -272,17 +257,21 @@ def _design(tables: list[dict[str, Any]], categories: Mapping[str, Sequence[str]
     )
 
 
-def _read(
-    design: Hypercube, grid: Fraction, quantity: str, rows: pa.Table, texts: Mapping[str, Sequence[str]]
-) -> Publication:
+def _read(folder: Path) -> Publication:
+    tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
+    texts: dict[str, list[str]] = {}
+    categories = pq.read_table(folder / f"{CATEGORIES}.parquet")
+    for row in categories.sort_by([("variable", "ascending"), ("number", "ascending")]).to_pylist():
+        texts.setdefault(row["variable"], []).append(row["category"])
+    changes = folder / f"{P_TABLE}.parquet"
+    design = _design(tables, texts, _p_table(pq.read_table(changes)) if changes.exists() else None)
+    rows = pq.read_table(folder / f"{HYPERCUBE}.parquet")
     fitted = design.margins is Margins.FITTED
     numbers: dict[Table, NDArray[Any]] = {}
     missing: dict[Table, NDArray[np.bool_]] = {}
     possible = np.zeros(design.cells(design.inner), dtype=np.bool_)
     # As text, so that categories all of whose cells are structural zeros have their names too.
-    categories = {
-        name: pa.array(values, pa.string()).cast(rows.schema.field(name).type) for name, values in texts.items()
-    }
+    typed = {name: pa.array(values, pa.string()).cast(rows.schema.field(name).type) for name, values in texts.items()}
     for table in (design.inner,) if fitted else design.tables:
         part = rows.filter(pc.equal(rows["table_name"], BETWEEN.join(table)))
         cells, figures = part["cell"].to_numpy(), part["estimate" if fitted else "measured"]
@@ -294,7 +283,7 @@ def _read(
         if table == design.inner:
             possible[cells] = True
     shaped = None if possible.all() else possible.reshape(design.shape(design.inner))
-    return Publication(design, categories, grid, quantity, numbers, shaped, missing)
+    return Publication(design, typed, Fraction(tables[0]["grid"]), tables[0]["counted"], numbers, shaped, missing)
 
 
 def least_variance(published: Mapping[str, Publication], by: Sequence[str], where: Where) -> str:

@@ -17,7 +17,7 @@ from assets.conventions import PROJECT
 from assets.release.columns import Column, ColumnType
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
-from assets.release.names import ProductName, ReleaseName, SourcePath
+from assets.release.names import ProductName, ReleaseName, SourcePath, find_repeated
 from assets.release.numbers import FRACTION, LARGEST_NUMBER, Delta, Epsilon, Rho, Share, exact_fraction
 from assets.release.release import ReleaseDeclaration
 from assets.release.withheld import WithheldRecords
@@ -49,7 +49,6 @@ LARGEST_FILE = 1 << 28
 """The greatest size of a file in bytes: a hundred times as much as the p-table that ONS publishes."""
 
 UNITS, PERSONS = "units", "persons"
-Counted = Literal["units", "persons"]
 
 
 class PTableFileError(RefusedError):
@@ -64,11 +63,8 @@ class Amount:
     grid: Grid
 
 
-Category = int | str | bool | None
-"""A category as YAML gives it; null stands for records without a value."""
-
-Categories = dict[str, Annotated[list[Category], Field(min_length=1)]]
-"""By variable, some of its categories."""
+Categories = dict[str, Annotated[list[int | str | bool | None], Field(min_length=1)]]
+"""By variable, some of its categories as YAML gives them; null stands for records without a value."""
 
 
 class AmountDeclaration(Part):
@@ -175,7 +171,7 @@ class HypercubeAttributes(Part):
     name: ReleaseName = Field(description="The name; the hypercube's release is called <release>_<name>.")
     title: str = Field("", description="The hypercube's name in words.")
     description: str = Field("", description="What is published, for readers.")
-    of: Counted = Field(
+    of: Literal["units", "persons"] = Field(
         "units", description="What is counted: units or persons. Persons have their unit's variables too."
     )
     swapped: str | SkipJsonSchema[None] = Field(
@@ -239,9 +235,8 @@ class HypercubeAttributes(Part):
     @field_validator("variables")
     @classmethod
     def _check_variables(cls, variables: list[str]) -> list[str]:
-        for name, times in Counter(variables).items():
-            if times > 1:
-                raise ValueError(f"{name} is named twice")
+        if repeated := find_repeated(variables):
+            raise ValueError(f"{repeated[0]} is named twice")
         return variables
 
     @model_validator(mode="after")

@@ -10,28 +10,23 @@ from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import COUNTS
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import PLAN
-from assets.table_builder.asking import HYPERCUBE, as_parts
-from assets.table_builder.counting import table_name
-from assets.table_builder.plan import planned_tables
-from assets.table_builder.release import HypercubeRelease
-from assets.table_builder.tables import FIGURES
+from assets.release.stage import store_rows
+from assets.table_builder.asking import as_parts
+from assets.table_builder.cells import table_name
+from assets.table_builder.release import HYPERCUBE, HypercubeRelease
+from assets.table_builder.tables import FIGURES, planned_tables
 from assets.tabulation.asset import TABLES
 from mechanisms.table_builder.hypercube import Margins
 from resources.statements import Zone
-from resources.warehouse import Recipe
 
 Context = ReleaseContext[HypercubeRelease]
 
 
 def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease]]:
+    words = "Every cell of every measured table is published once, and no structural zero is."
     gates = [
         Gate("plan_as_declared", PLAN, "The stored plan is the one that follows from the declaration.", _planned),
-        Gate(
-            "cells_complete",
-            TABLES,
-            "Every cell of every measured table is published once, and no structural zero is.",
-            _complete,
-        ),
+        Gate("cells_complete", TABLES, words, _complete),
     ]
     if withheld := release.withheld:
         words = f"The records that are counted are those that {withheld.name} made of the current CEF."
@@ -40,9 +35,8 @@ def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease
         words = "No figure is published for an estimate below the threshold."
         gates.append(Gate("small_estimates_absent", TABLES, words, _small))
     if release.design.margins is Margins.FITTED and not release.cube.suppress_below:
-        gates.append(
-            Gate("margins_agree", TABLES, "Every published margin is exactly the sum of its inner cells.", _agree)
-        )
+        words = "Every published margin is exactly the sum of its inner cells."
+        gates.append(Gate("margins_agree", TABLES, words, _agree))
     return gates
 
 
@@ -50,8 +44,7 @@ def _planned(context: Context) -> list[str]:
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for table, rows in planned_tables(context.release).items():
-            planned: Recipe = ("warehouse/all", {}, {"source": session.register(table.name, rows)})
-            problems += differing_table(session, table, planned)
+            problems += differing_table(session, table, store_rows(session, table.name, rows))
     return problems
 
 

@@ -10,26 +10,38 @@ import pyarrow as pa
 
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, build_counts
+from assets.planning.lines import budgets_for_margins
 from assets.release.contents import read_cef_version
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
 from assets.release.statement import Statement
-from assets.table_builder.counting import categories, counts_recipe, list_cells, table_name
+from assets.table_builder.cells import (
+    categories,
+    counts_recipe,
+    list_cells,
+    perturbed_cells,
+    query_of,
+    table_name,
+    unlikely_results,
+)
 from assets.table_builder.gates import hypercube_gates
-from assets.table_builder.perturbation import noise_of, perturbed_cells, unlikely_results
-from assets.table_builder.plan import budgets_for, hypercube_plan, planned_tables
-from assets.table_builder.published import column_descriptions, published_tables
+from assets.table_builder.plan import hypercube_plan, planned_lines
 from assets.table_builder.release import HypercubeRelease
-from assets.table_builder.statement import RECORDS, hypercube_statement
-from assets.table_builder.tables import shown_first, table_recipes
+from assets.table_builder.statement import PROSE, RECORDS, describe_charge, hypercube_statement
+from assets.table_builder.tables import (
+    column_descriptions,
+    planned_tables,
+    published_tables,
+    shown_first,
+    table_recipes,
+)
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
-from mechanisms.accounting.losses import format_loss
-from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
-from mechanisms.table_builder.hypercube import MECHANISM, VERSION, Consistency, Margins
+from mechanisms.accounting.specification import Specification
+from mechanisms.table_builder.hypercube import LARGEST_RATE, MECHANISM, VERSION, Consistency, Margins, NoiseFamily
 from resources.custody import Custody
-from resources.warehouse import Recipe, Session
+from resources.warehouse import Session
 
 
 @dataclass(frozen=True)
@@ -66,11 +78,16 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     tables = release_hook(published_tables)
 
     def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
-        budgets = budgets_for(self.release, margins)
+        design = self.release.design
+        if design.p_table is not None:
+            raise ValueError("margins: the noise is that of the p-table, so change p_table")
+        most = LARGEST_RATE * design.sensitivity ** (2 if design.noise is NoiseFamily.GAUSSIAN else 1)
+        budgets = budgets_for_margins(planned_lines(self.release), margins, most, as_shares=True)
         total = sum(budgets.values(), Fraction())
-        fields = dict(self.scale_budgets(total / self.release.design.budget))
-        if self.release.declaration.hypercube.margins is not Margins.SUMMED:
-            fields["shares"] = [{"by": list(table), "share": budget / total} for table, budget in budgets.items()]
+        fields = dict(self.scale_budgets(total / design.budget))
+        if design.margins is not Margins.SUMMED:
+            shares = {table: budgets[table_name(table)] / total for table in design.tables}
+            fields["shares"] = [{"by": list(table), "share": share} for table, share in shares.items()]
         return fields
 
     def scale_budgets(self, factor: Fraction) -> Mapping[str, Any]:
@@ -83,29 +100,21 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             build_counts(
                 self,
                 [CEF, *([release.withheld.asset] if release.withheld else [])],
-                "The exact cells of every measured table of the hypercube, zeros included. Which cells there are "
-                "follows from the declaration alone.",
+                PROSE("counts"),
                 CELL_COLUMNS,
             ),
             build_tables(
                 release,
                 [MEASUREMENTS],
-                "The hypercube as it is published, and the declared tables that are built from it. Each number has its "
-                "standard error and a 90% interval.",
-                self._table_recipes,
+                PROSE("tables"),
+                lambda session: table_recipes(session, self),
                 column_descriptions(release),
                 lambda session: shown_first(session, release),
             ),
         ]
 
-    def _table_recipes(self, session: Session) -> Mapping[Any, Recipe]:
-        return table_recipes(session, self)
-
     def queries(self) -> Sequence[Query]:
-        design = self.release.design
-        return [
-            Query(table_name(table), noise_of(design, table), self.release.cells_of(table)) for table in design.tables
-        ]
+        return [query_of(self.release, table) for table in self.release.design.tables]
 
     def perturb(self, session: Session, key: bytes) -> Iterator[Batch]:
         if self.release.design.p_table is None:
@@ -125,7 +134,7 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             self.release.withheld.require_current(session, custody)
 
     def further_gates(self) -> Sequence[Gate[HypercubeRelease]]:
-        return [*hypercube_gates(self.release), tables_gate(self._table_recipes)]
+        return [*hypercube_gates(self.release), tables_gate(lambda session: table_recipes(session, self))]
 
     def inputs(self, session: Session, custody: Custody) -> HypercubeInputs:
         """With cell consistency the noise follows from which records there are, and not from their counts alone."""
@@ -143,25 +152,10 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         }
 
     def charge_description(self) -> str:
-        design, unit = self.release.design, self.release.unit
-        unbounded, bounded, charge = map(
-            format_loss, (design.unbounded, design.bounded, self.release.specification.charge)
-        )
-        if self.release.withheld:
-            return f"""The budget of {unbounded} is declared for one record added or removed; a changed
-record costs {bounded}. The hypercube is counted from the withheld records of
-{self.release.withheld.name}, of which two change if both holding and swap values of one {unit} change. So the charge is
-{charge}. The tables have the loss of the swap besides, where its margins are held
-fixed; the certificate states both."""
-        others = f" {RECORDS_OF_OTHERS[:1].upper()}{RECORDS_OF_OTHERS[1:]}." if unit == PERSON_RECORD else ""
-        return f"""The budget of {unbounded} is declared for one {unit} added or removed. The charge is
-the loss for one {unit} changed, {bounded}: a change takes a record out of one cell of every measured
-table and puts it into another. There is a line for each of the {len(design.tables)} measured tables. Only the draw
-id depends on the data, through a keyed version of the exact cells.{others}"""
+        return describe_charge(self.release)
 
     def draw_description(self) -> str:
-        return """Every exact cell of every measured table plus independent noise of the table's distribution, empty
-cells too. Noisy cells may be negative. A hypercube is drawn once: whoever asks the same of it gets the same answer."""
+        return PROSE("draw")
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         inputs = draw.inputs

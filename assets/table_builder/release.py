@@ -29,8 +29,8 @@ MOST_CELLS = 20_000_000
 
 BETWEEN = " × "
 
-TABLES_OF_ALL = frozenset({"hypercube", "measured_tables", "categories", "p_table"})
-"""The names of the tables that hypercubes publish besides their products."""
+HYPERCUBE, TABLES, CATEGORIES, P_TABLE = TABLES_OF_ALL = ("hypercube", "measured_tables", "categories", "p_table")
+"""The tables that hypercubes publish besides their products, from which questions are answered."""
 
 NUMBER = "number of"
 """The beginning of the `quantity` of a hypercube that counts records."""
@@ -190,10 +190,6 @@ class HypercubeRelease(Release):
     def grid_step(self) -> Fraction:
         """The amount of a step in a cell: one record, or the step of the grid."""
         return self.amount.grid.step if self.amount else Fraction(1)
-
-    @property
-    def unit_of_cells(self) -> float:
-        return float(self.grid_step)
 
     @property
     def counted_with(self) -> dict[str, Any]:

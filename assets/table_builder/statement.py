@@ -1,4 +1,4 @@
-"""The part of a certificate that is specific to the table builder: figures, with the texts of `statement.md`.
+"""The part of a certificate that is specific to the table builder, and the words of pages, from `statement.md`.
 
 The mathematics is in `mechanisms.table_builder` and `mechanisms.accounting`.
 """
@@ -7,19 +7,16 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 
-from assets.measurement.grid import DISTRIBUTIONS
 from assets.measurement.method import COUNTS
 from assets.release.columns import title_columns
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
-from assets.table_builder.counting import table_name
-from assets.table_builder.perturbation import noise_of
+from assets.table_builder.cells import query_of, table_name
 from assets.table_builder.release import HypercubeRelease
-from mechanisms.accounting.losses import ApproximateLoss
+from mechanisms.accounting.losses import ApproximateLoss, format_loss
 from mechanisms.accounting.rounding import format_decimal_above
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
-from mechanisms.sampling.noise import Perturbation
 from mechanisms.table_builder.asking import error_of_one, margin_of_one
 from mechanisms.table_builder.hypercube import VERSION, Consistency, Margins, NoiseFamily
 
@@ -42,20 +39,23 @@ RECORDS = "records"
 def hypercube_statement(
     release: HypercubeRelease, inputs: Inputs, output_version: str, besides: Specification | None = None
 ) -> Statement:
-    """The statement of the certificate about the mechanism.
-
-    Args:
-        besides: the specification that the tables have too, if they are counted from withheld records.
-    """
-    design = release.design
-    gaussian = design.noise is NoiseFamily.GAUSSIAN
+    # The tables have the specification `besides` too if they are counted from withheld records.
+    design, words = release.design, _words(release)
+    gaussian, by_cell = design.noise is NoiseFamily.GAUSSIAN, design.consistency is Consistency.CELL
     of_persons = release.unit == PERSON_RECORD
     return Statement(
         mechanism=MECHANISM,
         mechanism_version=str(VERSION),
-        method=_method(release),
+        method=PROSE(
+            "method",
+            release=release,
+            design=design,
+            words=words,
+            variables=[words[name] for name in release.cube.variables],
+            margins=PROSE(f"margins, {design.margins.value}"),
+        ),
         parameters=tuple(_parameters(release)),
-        loss_source=_loss_source(release),
+        loss_source=PROSE("loss source", release=release, design=design, gaussian=gaussian, by_cell=by_cell),
         accuracy=accuracy(release),
         data_versions=(
             DataVersion("exact cells", inputs.versions[COUNTS], keyed=True),
@@ -66,8 +66,22 @@ def hypercube_statement(
         delta=release.cube.delta if gaussian else None,
         equivalents=_equivalents(release, besides),
         papers=PAPERS,
-        variables=_words(release),
-        flavor=None if release.withheld else release.flavor([_words(release)[name] for name in release.columns_read]),
+        variables=words,
+        flavor=None if release.withheld else release.flavor([words[name] for name in release.columns_read]),
+    )
+
+
+def describe_charge(release: HypercubeRelease) -> str:
+    design = release.design
+    return PROSE(
+        "charge",
+        release=release,
+        design=design,
+        unbounded=format_loss(design.unbounded),
+        bounded=format_loss(design.bounded),
+        charge=format_loss(release.specification.charge),
+        of_persons=release.unit == PERSON_RECORD,
+        records_of_others=RECORDS_OF_OTHERS,
     )
 
 
@@ -123,26 +137,8 @@ def _with_least_delta(release: HypercubeRelease) -> tuple[Equivalent, ...]:
     )
 
 
-def _method(release: HypercubeRelease) -> str:
-    words, design = _words(release), release.design
-    variables = [words[name] for name in release.cube.variables]
-    margins = PROSE(f"margins, {design.margins.value}")
-    return PROSE("method", release=release, design=design, words=words, variables=variables, margins=margins)
-
-
-def _loss_source(release: HypercubeRelease) -> str:
-    design = release.design
-    if design.consistency is Consistency.CELL:
-        return PROSE("loss source, none under cell consistency")
-    if not design.is_bounded:
-        return PROSE("loss source, none")
-    return PROSE("loss source", release=release, design=design, gaussian=design.noise is NoiseFamily.GAUSSIAN)
-
-
 def _parameters(release: HypercubeRelease) -> Iterator[Parameter]:
     design, amount, words = release.design, release.amount, _words(release)
-    noise = noise_of(design, design.inner)
-    distribution = noise.name if isinstance(noise, Perturbation) else DISTRIBUTIONS[type(noise)]
     capped = f", at most ±{design.cap:,}" if design.cap is not None else ""
 
     def parameter(label: str, value: str | int | tuple[str, ...]) -> Parameter:
@@ -150,7 +146,8 @@ def _parameters(release: HypercubeRelease) -> Iterator[Parameter]:
 
     yield Parameter("Counted", f"{release.unit}s")
     yield parameter("Variables", tuple(words[name] for name in release.cube.variables))
-    yield Parameter("Noise", f"{distribution}{capped}", PROSE(f"noise, {design.consistency.value}"))
+    noise = query_of(release, design.inner).noise
+    yield Parameter("Noise", f"{noise}{capped}", PROSE(f"noise, {design.consistency.value}"))
     yield Parameter("Margins", design.margins.value, PROSE(f"margins, {design.margins.value}"))
     if design.is_bounded:
         yield parameter("Budget of each measured table", _budgets(release))
@@ -164,7 +161,6 @@ def _parameters(release: HypercubeRelease) -> Iterator[Parameter]:
 
 
 def _budgets(release: HypercubeRelease) -> str | tuple[str, ...]:
-    """The budgets of the measured tables: one number if all have the same."""
     design = release.design
     budgets = {table_name(table): design.budget_of(table) for table in design.tables}
     if len(set(budgets.values())) == 1:
@@ -174,7 +170,7 @@ def _budgets(release: HypercubeRelease) -> str | tuple[str, ...]:
 
 def accuracy(release: HypercubeRelease) -> Accuracy:
     """The standard error and the 90% margin of a measured cell, by table."""
-    unit, rows = release.unit_of_cells, []
+    unit, rows = float(release.grid_step), []
     for table in release.design.tables:
         margin = margin_of_one(release.design, table) * unit
         error = ceil(error_of_one(release.design, table) * unit * 100) / 100

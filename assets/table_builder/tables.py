@@ -1,6 +1,11 @@
-"""The recipes of a hypercube's published tables, from the noisy measurements alone."""
+"""The tables of a hypercube: what the stages `plan` and `tables` store, and how the data dictionary describes them.
+
+The plan's tables follow from the declaration alone, and all others from the noisy measurements.
+"""
 
 from collections.abc import Mapping
+from decimal import Decimal
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -10,20 +15,125 @@ from numpy.typing import NDArray
 
 from assets.conventions import preview
 from assets.measurement.grid import GridCounts
-from assets.table_builder.asking import HYPERCUBE, Publication, as_decimals, fitted_numbers, parts_of_step
-from assets.table_builder.counting import categories, table_name
-from assets.table_builder.release import HypercubeRelease
+from assets.release.columns import describe_columns
+from assets.release.published import ERRORS, PublishedColumn, PublishedTable, describe_column, error_columns
+from assets.release.stage import store_rows
+from assets.table_builder.asking import ESTIMATED, Publication, as_decimals, fitted_numbers, parts_of_step
+from assets.table_builder.cells import categories, query_of, table_name
+from assets.table_builder.declaration import SubTableDeclaration
+from assets.table_builder.release import CATEGORIES, HYPERCUBE, P_TABLE, TABLES, HypercubeRelease
+from assets.table_builder.statement import PROSE
+from mechanisms.sampling.noise import DiscreteGaussian
+from mechanisms.table_builder.asking import margin_of_one
 from mechanisms.table_builder.hypercube import Margins
 from mechanisms.table_builder.hypercube import Table as Variables
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
-FIGURES = ("measured", "estimate", "standard_error", "lower", "upper")
+FIGURES = ("measured", *ERRORS)
 """The columns with figures, which are left out where an estimate is not published."""
+
+_ARROW = {"string": pa.string(), "integer": pa.int64(), "decimal": ESTIMATED}
+
+TABLE_COLUMNS = {
+    "table_name": ("string", "The measured table: its variables"),
+    "counted": ("string", "What is counted or added up"),
+    "cells": ("integer", "Number of measured cells"),
+    "budget": ("string", "ε or ρ of the table for one record added or removed, exact"),
+    "charged": ("string", "Loss of the table for one record changed, exact"),
+    "noise": ("string", "Distribution of the noise"),
+    "parameter": (
+        "string",
+        "Scale of the discrete Laplace or σ² of the discrete Gaussian, exact, in steps; SHA-256 of a p-table",
+    ),
+    "cap": ("integer", "The greatest noise, in steps; empty without a cap"),
+    "margins": ("string", "How margins are made: summed, independent or fitted"),
+    "grid": ("decimal", "What one step stands for: 1 record, or the step of the grid"),
+    "least": ("integer", "The least number of steps that a record adds"),
+    "most": ("integer", "The greatest number of steps that a record adds"),
+    "standard_error": ("decimal", "Standard deviation of the noise of a cell"),
+    "margin": ("decimal", "Noise is within this margin with a probability of at least 90%"),
+}
+"""The columns of the measured tables: their types and descriptions."""
+
+CATEGORY_COLUMNS = {
+    "variable": ("string", "The variable"),
+    "number": ("integer", "Number of the category, from 0"),
+    "category": ("string", "The category, as text; empty for records without a value"),
+    "label": ("string", "The category in words; empty if it has no label"),
+}
+P_TABLE_COLUMNS = {
+    "count": ("integer", "The exact count"),
+    "change": ("integer", "What is added to it"),
+    "probability": ("string", "Probability of the change, exact"),
+}
+"""The columns of `p_table`, which there is if counts are perturbed by one."""
+
+OPTIONAL = frozenset({"cap", "category", "label"})
+"""The columns of these tables that may be empty."""
+
+
+def _round(number: float) -> Decimal:
+    return Decimal(number).quantize(Decimal("0.0001"))
+
+
+def planned_tables(release: HypercubeRelease) -> dict[Table, pa.Table]:
+    rows = [_table_row(release, table) for table in release.design.tables]
+    category_rows = [
+        {
+            "variable": name,
+            "number": number,
+            "category": None if value is None else str(value),
+            "label": release.columns[name].labels.get(value, None) if value is not None else None,
+        }
+        for name, values in categories(release)
+        for number, value in enumerate(values.to_pylist())
+    ]
+    tables = {
+        release.public(TABLES): _as_table(rows, TABLE_COLUMNS),
+        release.public(CATEGORIES): _as_table(category_rows, CATEGORY_COLUMNS),
+    }
+    if release.design.p_table is None:
+        return tables
+    p_table_rows = [
+        {"count": count, "change": change, "probability": str(probability)}
+        for count, row in enumerate(release.design.p_table.rows)
+        for change, probability in row.probabilities.items()
+    ]
+    return tables | {release.public(P_TABLE): _as_table(p_table_rows, P_TABLE_COLUMNS)}
+
+
+def _as_table(rows: list[dict[str, Any]], columns: Mapping[str, tuple[str, str]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, pa.schema([(name, _ARROW[kind]) for name, (kind, _) in columns.items()]))
+
+
+def _table_row(release: HypercubeRelease, table: Variables) -> dict[str, Any]:
+    design, query = release.design, query_of(release, table)
+    loss = next((line.loss for line in design.lines if line.label == query.name), design.bounded)
+    if design.p_table:
+        parameter = design.p_table.version
+    else:
+        noise = design.distribution(table)
+        parameter = str(noise.variance if isinstance(noise, DiscreteGaussian) else noise.scale)
+    return {
+        "table_name": query.name,
+        "counted": release.quantity,
+        "cells": query.cells,
+        "budget": str(design.budget_of(table)),
+        "charged": str(release.charged(loss)),
+        "noise": query.noise,
+        "parameter": parameter,
+        "cap": design.cap,
+        "margins": design.margins.value,
+        "grid": _round(float(release.grid_step)),
+        "least": design.least,
+        "most": design.most,
+        "standard_error": _round(sqrt(design.variance(table)) * float(release.grid_step)),
+        "margin": _round(margin_of_one(design, table) * float(release.grid_step)),
+    }
 
 
 def table_recipes(session: Session, method: GridCounts[HypercubeRelease]) -> Mapping[Table, Recipe]:
-    """By published table: its rows, computed from the stored measurements."""
     release = method.release
     measured = {}
     for table, batch in zip(release.design.tables, method.stored(session), strict=True):
@@ -33,16 +143,13 @@ def table_recipes(session: Session, method: GridCounts[HypercubeRelease]) -> Map
     grid, possible = release.grid_step, release.possible if release.cube.structural_zeros else None
     numbers = fitted_numbers(release.design, measured, possible, grid)
     published = Publication(release.design, dict(categories(release)), grid, release.quantity, numbers, possible, {})
-    made = {HYPERCUBE: _hypercube(release, published, measured)}
+    made = {HYPERCUBE: _estimate_hypercube(release, published, measured)}
     for product in release.cube.products:
         made[f"product_{product.name}"] = _without_suppressed(release, published.ask(product.by, product.where))
-    return {
-        release.public(name): ("warehouse/all", {}, {"source": session.register(f"made_{name}", rows)})
-        for name, rows in made.items()
-    }
+    return {release.public(name): store_rows(session, f"made_{name}", rows) for name, rows in made.items()}
 
 
-def _hypercube(
+def _estimate_hypercube(
     release: HypercubeRelease, published: Publication, measured: Mapping[Variables, NDArray[np.int64]]
 ) -> pa.Table:
     parts = []
@@ -88,3 +195,99 @@ def _show(release: HypercubeRelease, row: Mapping[str, Any]) -> tuple[str, str, 
     # Without a break in the middle of an interval.
     interval = f"{row['lower']:,.1f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{row['upper']:,.1f}"
     return cell, f"{row['estimate']:,.1f}", f"{row['standard_error']:,.2f}", interval
+
+
+def published_tables(release: HypercubeRelease) -> list[PublishedTable]:
+    products = (_describe_product(release, product) for product in release.cube.products)
+    planned = [
+        _describe_planned(release, TABLES, "The measured tables and their noise", TABLE_COLUMNS, "table_name"),
+        _describe_planned(
+            release, CATEGORIES, "The categories of the variables", CATEGORY_COLUMNS, "variable", "number"
+        ),
+    ]
+    if release.design.p_table:
+        planned.append(_describe_planned(release, P_TABLE, "The p-table", P_TABLE_COLUMNS, "count", "change"))
+    return [_describe_hypercube(release), *products, *planned]
+
+
+def column_descriptions(release: HypercubeRelease) -> dict[str, str]:
+    return describe_columns(release.columns) | {
+        column.name: column.description
+        for column in _describe_hypercube(release).columns
+        if column.name not in release.columns
+    }
+
+
+def _describe_planned(
+    release: HypercubeRelease, name: str, title: str, columns: Mapping[str, tuple[str, str]], *key: str
+) -> PublishedTable:
+    described = (PublishedColumn(column, *words, required=column not in OPTIONAL) for column, words in columns.items())
+    return PublishedTable(name, title, PROSE(name, design=release.design), release.public(name), tuple(described), key)
+
+
+def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:
+    amount = release.amount
+    totals = release.design.margins is not Margins.SUMMED
+    measured = f"Noisy sum of {amount.column}" if amount else "Noisy count"
+    adding_up = PROSE(f"adding up, {release.design.margins.value}")
+    return PublishedTable(
+        HYPERCUBE,
+        release.title,
+        f"{release.description} {adding_up}".strip(),
+        release.public(HYPERCUBE),
+        (
+            PublishedColumn("table_name", "string", "The measured table: its variables"),
+            PublishedColumn("cell", "integer", "Number of the cell in its table"),
+            *(
+                describe_column(name, release.columns[name], f"{name}_total" if totals else "")
+                for name in release.cube.variables
+            ),
+            *(
+                PublishedColumn(f"{name}_total", "boolean", f"Whether the row is a total over {name}")
+                for name in (release.cube.variables if totals else ())
+            ),
+            PublishedColumn(
+                "measured",
+                "decimal" if amount else "integer",
+                f"{measured}, as drawn; it may be negative",
+                required=not release.cube.suppress_below,
+            ),
+            *_figures(release),
+        ),
+        ("table_name", "cell"),
+        interval=PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval"),
+    )
+
+
+def _describe_product(release: HypercubeRelease, product: SubTableDeclaration) -> PublishedTable:
+    counted = "; ".join(
+        f"{name}: {', '.join('no value' if value is None else str(value) for value in values)}"
+        for name, values in product.where.items()
+    )
+    return PublishedTable(
+        product.name,
+        product.title or product.name.replace("_", " "),
+        "Built from the hypercube, at no further loss." + (f" Counted are only {counted}." if counted else ""),
+        release.public(f"product_{product.name}"),
+        (*(describe_column(name, release.columns[name]) for name in product.by), *_figures(release)),
+        tuple(product.by),
+        interval=PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval"),
+    )
+
+
+def _figures(release: HypercubeRelease) -> tuple[PublishedColumn, ...]:
+    negative = release.design.margins is Margins.FITTED or release.design.least < 0
+    columns = error_columns(
+        "decimal",
+        "Estimate; it may be negative" if negative else "Estimate: what was measured, or 0 if that is negative",
+        "Standard error of the estimate, from the noise alone",
+        optional=ERRORS if release.cube.suppress_below else (),
+    )
+    if not release.cube.suppress_below:
+        return columns
+    flag = PublishedColumn(
+        "suppressed",
+        "boolean",
+        f"Whether the estimate is below {float(release.cube.suppress_below):g} and not published",
+    )
+    return (*columns, flag)

@@ -16,7 +16,7 @@ from assets.swapping.declaration import ESTIMATED
 from assets.swapping.draw import write_cells
 from assets.swapping.records import read_contingency, stage_records
 from assets.swapping.release import SwappingRelease
-from assets.swapping.statement import describe_estimates
+from assets.swapping.statement import PROSE
 from assets.swapping.tables import published_tables, table_recipes
 from mechanisms.swapping.permutation import Contingency
 from resources.statements import Zone
@@ -174,4 +174,4 @@ def test_products_without_estimates_say_why(small: Village, changes: Any, reason
     (described, *_) = published_tables(release)
     assert reason in described.description
     assert [column.name for column in described.columns][-1] == "count"
-    assert reason in describe_estimates(release.design)
+    assert reason in PROSE("estimates", design=release.design)

@@ -25,9 +25,9 @@ from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.draw import Draw
 from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.draw import SwappingInputs
+from assets.swapping.invariants import UniqueRecords
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
-from assets.swapping.unique import UniqueRecords
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification, compose
 from mechanisms.swapping.uncertainty import Moved

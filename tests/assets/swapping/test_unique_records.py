@@ -27,8 +27,8 @@ from assets.release.statement import Parameter
 from assets.swapping import withheld
 from assets.swapping.draw import read_inputs
 from assets.swapping.gates import swapping_gates
+from assets.swapping.invariants import UniqueRecords, UniqueRecordsError, count_unique, percent
 from assets.swapping.release import SwappingRelease
-from assets.swapping.unique import UniqueRecords, UniqueRecordsError, count_unique, percent
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Session

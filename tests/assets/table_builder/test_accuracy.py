@@ -15,7 +15,7 @@ from scipy.stats import binom
 
 from assets.cef.ingestion import ingest
 from assets.cef.survey import SurveyParameters, synthetic_survey
-from assets.table_builder.counting import add_up_cells, table_name
+from assets.table_builder.cells import add_up_cells, table_name
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.sampling.noise import Noise
 from mechanisms.table_builder.asking import COVERAGE, Question

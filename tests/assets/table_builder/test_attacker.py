@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assets.table_builder.counting import add_up_cells, describe_records
-from assets.table_builder.perturbation import add_up_given_keys, add_up_keys, derive_keys
+from assets.table_builder.cells import add_up_cells, add_up_given_keys, add_up_keys, derive_keys, describe_records
 from assets.table_builder.release import HypercubeRelease
 from resources.statements import Zone
 from tests.attacker import GUESSED_KEYS, hashes_shown, in_the_open, on_disk, plainly_hashed, shows

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.table_builder.perturbation import add_up_keys, derive_keys
+from assets.table_builder.cells import add_up_keys, derive_keys
 from mechanisms.table_builder.keys import record_keys
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse

@@ -23,12 +23,12 @@ from assets.release.draw import Inputs
 from assets.release.release import DeclarationError
 from assets.release.statement import Statement
 from assets.table_builder.asking import least_variance, read_publication, sub_table
-from assets.table_builder.counting import CountsError, add_up_cells, counts_recipe
+from assets.table_builder.cells import CountsError, add_up_cells, counts_recipe
 from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.method import TableBuilderMethod
-from assets.table_builder.plan import planned_tables
 from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statement import hypercube_statement
+from assets.table_builder.tables import planned_tables
 from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, PureLoss
 from mechanisms.swapping.loss import theorem_1
 from mechanisms.table_builder.asking import QuestionError

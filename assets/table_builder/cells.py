@@ -1,43 +1,133 @@
-"""Cells that are perturbed by a p-table, and the test of whether they look as if they were.
+"""The cells of a hypercube: exact ones, which are one aggregation of the records, and those perturbed by a p-table.
 
-Under query consistency every table is drawn from its own stream. Under cell consistency the result follows from the
-keys of the cell's records, which the draw's key gives them (`mechanisms.table_builder.keys`) or the data bring along.
+All measured tables are added up from the inner table. A p-table draws every table from its own stream under query
+consistency. Under cell consistency the result follows from the keys of the cell's records, which the draw's key gives
+them (`mechanisms.table_builder.keys`) or the data bring along.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from math import sqrt
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from assets.measurement.method import Batch
-from assets.table_builder.counting import add_up_cells, describe_records
+from assets.measurement.grid import Query
+from assets.measurement.method import GridError
+from assets.release.columns import ARROW
+from assets.release.stage import store_rows
+from assets.table_builder.asking import PARTS_OF_ONE
 from assets.table_builder.declaration import Amount
-from assets.table_builder.release import HypercubeRelease
+from assets.table_builder.release import BETWEEN, HypercubeRelease
+from mechanisms.refusal import RefusedError
 from mechanisms.sampling.goodness import BinCounts, find_misfits
-from mechanisms.sampling.noise import Distribution, Perturbation
+from mechanisms.sampling.noise import Perturbation
 from mechanisms.sampling.stream import RandomStream, Words
 from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid
 from mechanisms.table_builder.hypercube import MECHANISM, Consistency, Hypercube, Table
 from mechanisms.table_builder.keys import KeyedWords, record_keys
 from mechanisms.table_builder.p_table import bin_results, count_impossible
-from resources.warehouse import Session
-
-P_TABLE = "p-table"
-"""The name of the noise in stored and published measurements."""
+from resources.warehouse import Recipe, Session
 
 _PART = np.uint64(2**32 - 1)
 _WHOLE = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT"})
 
+_LARGEST = 2**63
+"""Published numbers are stored in ten-thousandths, as 64-bit integers."""
 
-def noise_of(design: Hypercube, table: Table) -> Distribution | Perturbation:
-    return Perturbation(P_TABLE, design.variance(table)) if design.p_table else design.distribution(table)
+_DEVIATIONS = 50
+"""How many standard deviations of noise are provided for; more have a probability below 10^-30."""
+
+
+class CountsError(RefusedError, ValueError):
+    """Records in structural zeros, or sums that the published tables could not hold. The message contains no sum."""
+
+
+def table_name(table: Table) -> str:
+    return BETWEEN.join(table)
+
+
+def query_of(release: HypercubeRelease, table: Table) -> Query:
+    design = release.design
+    noise = Perturbation("p-table", design.variance(table)) if design.p_table else design.distribution(table)
+    return Query(table_name(table), noise, release.cells_of(table))
+
+
+def list_cells(release: HypercubeRelease) -> pa.Table:
+    """All cells of all measured tables in the order of the draw: the table's name and the number of the cell."""
+    by_table = {table: release.possible_in(table) for table in release.design.tables}
+    names = [pa.repeat(table_name(table), len(cells)) for table, cells in by_table.items()]
+    return pa.table({"table_name": pa.concat_arrays(names), "cell": np.concatenate(list(by_table.values()))})
+
+
+def categories(release: HypercubeRelease) -> Iterator[tuple[str, pa.Array]]:
+    for name, domain in release.domains.items():
+        yield name, pa.array(domain, ARROW[release.columns[name].type])
+
+
+def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
+    """The recipe of the exact counts, in the order of the draw. Raises CountsError."""
+    exact = add_up_cells(session, release, release.amount)
+    design = release.design
+    if outside := np.count_nonzero(exact[~release.possible]):
+        raise CountsError(
+            f"{release.schema}: structural_zeros: {outside:,} cells that are declared impossible have records; nothing "
+            "was charged"
+        )
+    noise = max(sqrt(design.variance(table) * release.cells_of(table)) for table in design.tables)
+    reach = float(np.abs(exact).sum(dtype=np.float64)) + _DEVIATIONS * noise
+    if reach * float(release.grid_step) * PARTS_OF_ONE >= _LARGEST:
+        raise CountsError(f"{release.schema}: the sums are too large to be published; declare a smaller grid or bounds")
+    values = [design.margin(exact, table).ravel()[release.possible_in(table)] for table in design.tables]
+    cells = list_cells(release)
+    counts = cells.add_column(0, "draw_order", pa.array(np.arange(len(cells)))).append_column(
+        "count", pa.array(np.concatenate(values))
+    )
+    return store_rows(session, "counted", counts)
+
+
+def add_up_cells(session: Session, release: HypercubeRelease, amount: Amount | None) -> NDArray[np.int64]:
+    """The exact inner table in records or in steps of a grid. Raises GridError for values outside the domains."""
+    grid = ("least", "most", "multiplier", "divisor")
+    bounds = {name: getattr(amount.grid, name) for name in grid} if amount else {}
+    occupied = session.arrow("table_builder/inner", bounds, **describe_records(session, release, amount))
+    if outside := occupied["cell"].null_count:
+        raise GridError(f"{release.schema}: {outside:,} combinations of values are outside the domains")
+    cells = np.zeros(release.design.cells(release.design.inner), dtype=np.int64)
+    cells[occupied["cell"].to_numpy()] = occupied["count"].to_numpy()
+    return cells.reshape(release.design.shape(release.design.inner))
+
+
+def describe_records(session: Session, release: HypercubeRelease, amount: Amount | None) -> dict[str, Any]:
+    """The parameters of the statements `inner` and `identifiers`: records, their columns and the variables' domains."""
+    dataset, step, domains = release.dataset, 1, []
+    for place, (name, values) in reversed(list(enumerate(categories(release)))):
+        steps = pa.table({"category": values, "step": np.arange(len(values)) * step})
+        domains.append({"column": name, "table": session.register(f"domain_{place}", steps)})
+        step *= len(values)
+    tables = dict(zip(dataset.tables, dataset.cef_tables(), strict=True))
+    record_table, withheld = release.record_table, release.withheld
+    key = record_table.key if record_table.key and not withheld else None
+    read = dict.fromkeys([*release.cube.variables, *([amount.column] if amount else [])])
+    return {
+        "columns": list(release.design.inner),
+        "domains": domains,
+        "records": withheld.table if withheld else tables[release.cube.of],
+        "persons": tables[release.cube.of],
+        "units": tables["units"],
+        "own": [*([key] if key else []), *(name for name in read if name not in release.from_unit)],
+        "from_unit": list(release.from_unit),
+        "unit": record_table.unit if release.from_unit else None,
+        "key": dataset.units.key,
+        "number": amount.column if amount else None,
+    }
 
 
 def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator[Batch], key: bytes) -> Iterator[Batch]:
-    """The results of all measured tables, in the order of the draw."""
     design, p_table = release.design, release.design.p_table
     assert p_table is not None
     if design.consistency is Consistency.QUERY:
