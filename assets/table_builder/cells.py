@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.measurement.method import Batch
 from assets.measurement.grid import Query
-from assets.measurement.method import GridError
+from assets.measurement.method import Batch, GridError
 from assets.release.columns import ARROW
 from assets.release.stage import store_rows
 from assets.table_builder.asking import PARTS_OF_ONE
