@@ -6,12 +6,15 @@ of them, so every Hypothesis test belongs to it; all other runs try a fifth.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from alembic.script import ScriptDirectory
 from hypothesis import is_hypothesis_test, settings
 
 from tests.depth import QUICK, WHOLE
@@ -49,6 +52,13 @@ def pytest_configure(config: pytest.Config) -> None:
         folder.__enter__()
         config.add_cleanup(lambda: folder.__exit__(None, None, None))
     settings.load_profile("whole" if _proves(config) else "quick")
+
+
+def pytest_collection_finish() -> None:
+    """Spare runs the search for garbage among all tests, and every new instance of Dagster 90 files of its schema."""
+    gc.freeze()
+    read_folder = cache(lambda folder: ScriptDirectory(folder))
+    ScriptDirectory.from_config = lambda config: read_folder(config.get_main_option("script_location"))  # type: ignore[method-assign, assignment]
 
 
 @pytest.hookimpl(tryfirst=True)

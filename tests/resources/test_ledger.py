@@ -526,7 +526,7 @@ def assert_every_one_is_refused(ledger, tampered):
 
 @pytest.mark.parametrize(
     "entries_by_field",
-    [pytest.param(1, id="of one entry"), pytest.param(4, id="of any entry", marks=pytest.mark.deep)],
+    [pytest.param(1, id="of one entry"), pytest.param(4, id="of any entry", marks=pytest.mark.prove)],
 )
 def test_an_edit_of_any_field_of_any_entry_shows(written, entries_by_field):
     """Of one entry: of the first the first field, of the second the second, and so on in turn."""

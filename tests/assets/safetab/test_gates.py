@@ -21,6 +21,7 @@ from mechanisms.safetab.design import SafeTabPDesign
 from resources.statements import Zone
 from resources.warehouse import Session
 from tests.deployments import Deployment
+from tests.depth import deep_cases
 from tests.docs.warehouse import tables_of, undescribed
 from tests.safetab_deployments import HOUSEHOLDS, release_of_persons, safetab_deployment
 
@@ -194,6 +195,7 @@ ALTERED_HOUSEHOLDS: dict[str, tuple[str, set[str]]] = {
 }
 
 
+@deep_cases(4)
 @pytest.mark.parametrize("alteration", ALTERED_HOUSEHOLDS)
 @pytest.mark.usefixtures("put_back")
 def test_altered_tables_of_households_are_noticed(made: Deployment[Any], alteration: str) -> None:

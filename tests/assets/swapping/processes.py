@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
@@ -166,14 +166,16 @@ def warm_up(folder: Path) -> None:
     swap.permute(cells, Fraction(1, 2), RandomStream(bytes(32), "warm-up"))
 
 
-def kill(folder: Path, custody: str) -> dict[str, Any]:
-    """Kill a run at each point, each in a copy of one folder whose custody already has its master key."""
+def kill(folder: Path, custody: str, chosen: Sequence[str]) -> dict[str, Any]:
+    """Kill a run at each of some points, each in a copy of one folder whose custody already has its master key."""
     start, twin = folder / "start", folder / "twin"
     warm_up(folder / "warm")
     assert in_child(lambda: deployment(start, custody).run("cef", "invariants")) == 0
-    shutil.copytree(start, twin)
-    answers = {"undisturbed": {"healed": state(twin, custody, again=True)}}
-    for number, point in enumerate(points(custody)):
+    answers = {}
+    if custody == "escrowed":
+        shutil.copytree(start, twin)
+        answers["undisturbed"] = {"healed": state(twin, custody, again=True)}
+    for number, point in enumerate(chosen):
         place = folder / str(number)
         shutil.copytree(start, place)
         ended = in_child(lambda place=place, point=point: run(place, custody, point))
@@ -203,5 +205,5 @@ def race(folder: Path, name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    command, place, argument = sys.argv[1:]
-    print(json.dumps(kill(Path(place), argument) if command == "kill" else race(Path(place), argument)))
+    command, place, argument, *chosen = sys.argv[1:]
+    print(json.dumps(kill(Path(place), argument, chosen) if command == "kill" else race(Path(place), argument)))

@@ -19,7 +19,7 @@ from assets.swapping import draw as swap
 from mechanisms.swapping.permutation import Contingency
 from resources.custody import CustodyMode
 from tests.deployments import SHOWN, TO_PUBLICATION, UNITS, Deployment, refuses_to_publish, small_deployment
-from tests.depth import deep_but, quick_cases
+from tests.depth import deep_but, deep_cases, quick_cases
 
 Tampering = Callable[[Deployment], None]
 
@@ -314,10 +314,11 @@ ALTERATIONS = [
 
 
 QUICK = {the_cef_afterwards, two_records_exchanged, in_a_product}
-"""`make test-deep` tries all."""
+"""`make prove` tries all."""
 
 
 @quick_cases(2)
+@deep_cases(10)
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, marks=[] if case.alter in QUICK else pytest.mark.deep) for case in ALTERATIONS],

@@ -15,7 +15,7 @@ import pytest
 from resources.chain import Entry
 from resources.custody import CustodyMode
 from tests.deployments import PERSON_PRODUCTS, TO_PUBLICATION, Deployment, households, members, small_deployment
-from tests.depth import deep_but, quick_cases
+from tests.depth import deep_but, deep_cases, quick_cases
 
 UNITS = households(60)
 PERSONS = members(UNITS)
@@ -143,6 +143,7 @@ def a_unit_more() -> tuple[Rows, Rows]:
     return [*UNITS, UNITS[0] | {"serial": 61}], PERSONS
 
 
+@deep_cases(2)
 @pytest.mark.parametrize(
     "change",
     deep_but(
@@ -217,6 +218,7 @@ def test_a_change_without_effect_on_outputs_makes_no_new_draw(
 
 
 @quick_cases(2)
+@deep_cases(2)
 @pytest.mark.parametrize(
     "changes",
     [

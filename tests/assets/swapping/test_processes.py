@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,27 +42,42 @@ def answer(process: subprocess.Popen[str], line: str = "") -> Any:
 pytestmark = pytest.mark.deep
 
 
-Killed = Callable[[str], dict[str, Any]]
+Killed = Callable[[str, str], Any]
+
+IN_CI = "once it is charged", "once the swapped data are written, before they are settled"
+"""`make faults` tries all points."""
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
-    """What was found at each point, by custody."""
-    return cache(lambda custody: answer(start("kill", tmp_path_factory.mktemp(custody), custody)))
+    """What was found at each point, by custody; of those that CI tries, without the others."""
+
+    @cache
+    def kill(custody: str, chosen: Sequence[str]) -> dict[str, Any]:
+        found: dict[str, Any] = answer(start("kill", tmp_path_factory.mktemp(custody), custody, *chosen))
+        return found
+
+    def found_at(custody: str, point: str) -> Any:
+        return kill(custody, IN_CI if custody == "ephemeral" and point in IN_CI else tuple(points(custody)))[point]
+
+    return found_at
 
 
 at_every_point = pytest.mark.parametrize(
     ("custody", "point"),
     [
         *(pytest.param("escrowed", point, marks=pytest.mark.fault) for point in points("escrowed")),
-        *(("ephemeral", point) for point in points("ephemeral")),
+        *(
+            pytest.param("ephemeral", point, marks=[] if point in IN_CI else pytest.mark.fault)
+            for point in points("ephemeral")
+        ),
     ],
 )
 
 
 @at_every_point
 def test_a_killed_run_leaves_no_charge_or_one_that_counts(killed: Killed, custody: str, point: str) -> None:
-    case = killed(custody)[point]
+    case = killed(custody, point)
     assert case["ended"] == -9, "the run was to be killed"
     assert case["left"]["kinds"] in ([], ["reserve"], ["reserve", "settle"])
     assert case["left"]["kinds"] or point == "before it is charged"
@@ -71,7 +86,7 @@ def test_a_killed_run_leaves_no_charge_or_one_that_counts(killed: Killed, custod
 
 @at_every_point
 def test_a_restarted_run_is_charged_once_and_settled_once(killed: Killed, custody: str, point: str) -> None:
-    case = killed(custody)[point]
+    case = killed(custody, point)
     healed = case["healed"]
     assert healed["ended"] == 0, "every stage and every check passed"
     assert healed["kinds"] == ["reserve", "settle"]
@@ -83,7 +98,7 @@ def test_a_restarted_run_is_charged_once_and_settled_once(killed: Killed, custod
 @at_every_point
 def test_a_restarted_run_keeps_the_charged_commitment(killed: Killed, custody: str, point: str) -> None:
     """The commitment never changes, and it binds the key that existed when the run was killed."""
-    case = killed(custody)[point]
+    case = killed(custody, point)
     committed = set(case["healed"]["commitments"])
     assert len(committed) == 1
     assert set(case["left"]["commitments"]) <= committed
@@ -95,18 +110,18 @@ def test_a_restarted_run_keeps_the_charged_commitment(killed: Killed, custody: s
 @pytest.mark.parametrize("point", points("escrowed"))
 def test_under_escrow_a_killed_run_publishes_the_same_as_an_undisturbed_one(killed: Killed, point: str) -> None:
     """The twin run had the same custody folder and the same (stopped) clock."""
-    twin = killed("escrowed")["undisturbed"]
+    twin = killed("escrowed", "undisturbed")
     assert twin["healed"]["ended"] == 0
     assert len(twin["healed"]["files"]) > 8
-    assert killed("escrowed")[point]["healed"]["files"] == twin["healed"]["files"]
+    assert killed("escrowed", point)["healed"]["files"] == twin["healed"]["files"]
 
 
 @at_every_point
 def test_nothing_is_published_before_it_is_complete(killed: Killed, custody: str, point: str) -> None:
-    published = "counties" in killed(custody)[point]["left"]["beside"]
+    published = "counties" in killed(custody, point)["left"]["beside"]
     assert published == (point == "once the publication is in place")
     if published:
-        assert killed(custody)[point]["left"]["files"] == killed(custody)[point]["healed"]["files"]
+        assert killed(custody, point)["left"]["files"] == killed(custody, point)["healed"]["files"]
 
 
 def test_the_cap_admits_one_of_two_simultaneous_releases(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import WordSource
 from resources.custody import CustodyMode
 from tests.deployments import SHOWN, Deployment, refuses_to_publish
+from tests.depth import deep_cases
 from tests.gates import Tampering, executes, failing, in_confidence, keep, put_back
 from tests.phsafe_deployments import census, changed
 from tests.topdown_deployments import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_deployment, with_quarters
@@ -342,6 +343,7 @@ def cases(names: set[str], quick: set[str]) -> list[Any]:
     ]
 
 
+@deep_cases(8)
 @pytest.mark.parametrize("case", cases({case.name for case in BROKEN}, A_CASE_FOR_EVERY_GATE))
 def test_what_is_altered_by_hand_fails_its_gates_and_no_others(escrowed: TopDownDeployment, case: Broken) -> None:
     case.alter(escrowed)

@@ -15,7 +15,7 @@ import pytest
 from mechanisms.accounting.losses import InfiniteLoss
 from mechanisms.pair_swapping.design import PairSwappingDesign
 from mechanisms.pair_swapping.pairing import Households, Places, pairs_of_words, risks
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 State = tuple[int, ...]
 """A data set: the held value of the household in each block; the margins are fixed, so it is a permutation."""
@@ -56,6 +56,7 @@ SMALL = FAR[:, :3]
 
 
 @quick_cases(4)
+@deep_cases(3)
 @pytest.mark.parametrize("above", [ONE_COUNTY, FAR, SMALL], ids=["nested", "far apart", "three blocks"])
 @pytest.mark.parametrize("rate", [Fraction(1, 3), Fraction(1, 2), Fraction(3, 4), Fraction(1)])
 def test_every_two_neighbors_have_other_possible_outputs(above: np.ndarray, rate: Fraction) -> None:

@@ -55,7 +55,7 @@ def test_intervals_of_averages_cover_86_to_96_percent(quotient: Quotient, noise:
     assert within(coverage(quotient, 200, noise, quotient.averages[::3], (0, 1.5, 10)))
 
 
-@deep_cases(3)
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("margin", MARGINS)
 @pytest.mark.parametrize("noise", Noise)
