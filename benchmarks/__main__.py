@@ -34,6 +34,7 @@ MEASUREMENTS: Mapping[str, Callable[[], list[Result]]] = {
     "cell_keys": table_builder.measure_cell_keys,
     "hypercubes": table_builder.measure_hypercubes,
     "command": commands.measure,
+    "launch": commands.measure_launch,
 }
 
 

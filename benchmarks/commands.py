@@ -1,7 +1,8 @@
-"""Processes against Dagster's own: the command `stirred` before it does anything, and the whole `ma1940` release.
+"""Processes against Dagster's own: the command `stirred`, and the whole `ma1940` release.
 
-The release is made by `dg launch`, as an empty job of as many assets is. Each run includes the imports and has its own
-Dagster instance on disk. The set-up has compiled the kernels, and one run that does not count goes first.
+The release is made by `dg launch` for its duration, and by `stirred launch` for its processor time; so is an empty job
+of as many assets by Dagster's commands. Each run includes the imports and has its own Dagster instance on disk. The
+set-up has compiled the kernels, and one run that does not count goes first.
 """
 
 import os
@@ -34,12 +35,22 @@ def measure() -> list[Result]:
     ]
 
 
-def _time_command(command: Sequence[str]) -> float:
-    """The median CPU seconds of a command on an empty deployment, user and system."""
+def measure_launch() -> list[Result]:
+    """CPU seconds of a first `stirred launch`, and of the empty job by Dagster's own command in the same run."""
+    stirred = [sys.executable, "-m", "orchestration.cli", "launch", JOB.replace("__", "/", 1)]
+    dagster = [str(Path(sys.executable).with_name("dagster")), "job", "execute", "-m", EMPTY, "-j", JOB]
+    runs = ((_time_command(stirred, 1), _time_command(dagster, 1)) for _ in range(RUNS))
+    launched, empty = find_median_run(runs)
+    return [Result(f"stirred launch, job {JOB}, CPU s / an empty job of as many assets", launched, empty, 3.6)]
+
+
+def _time_command(command: Sequence[str], runs: int = RUNS) -> float:
+    """The median CPU seconds of runs of a command on a deployment that is empty before, user and system."""
     seconds = []
     with temporary_home() as home:
         folders = {name: f"{home}/{name}" for name in ("STIRRED_HOME", "STIRRED_PUBLISHED", "DAGSTER_HOME")}
-        for _ in range(RUNS):
+        Path(home, "DAGSTER_HOME").mkdir()
+        for _ in range(runs):
             before = read_processor_seconds()
             subprocess.run(command, cwd=PROJECT, env=os.environ | folders, check=True, capture_output=True)
             seconds.append(read_processor_seconds() - before)
