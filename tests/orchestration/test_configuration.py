@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from assets.release.release import DeclarationError
+from orchestration import datasets
 from orchestration.definitions import defs
 from orchestration.environment import deployment_resources
 from resources.custody import CustodyError
@@ -88,3 +89,21 @@ def test_a_setting_that_is_no_number_is_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("STIRRED_THREADS", threads)
     with pytest.raises(DeclarationError, match=r"STIRRED_THREADS is .* not a number of threads"):
         deployment_resources(tmp_path)
+
+
+def test_the_jobs_of_a_dataset_alone_are_those_of_the_whole_deployment() -> None:
+    """A launch that left out a stage, a check or an order of them would be noticed here only."""
+
+    def describe(job: dg.JobDefinition) -> list[Any]:
+        snapshot = job.get_job_snapshot()
+        steps = snapshot.node_defs_snapshot, snapshot.dep_structure_snapshot
+        return [*steps, snapshot.config_schema_snapshot, job.run_tags, job.executor_def.name, sorted(job.resource_defs)]
+
+    whole = {job.name: describe(job) for job in defs().resolve_all_job_defs() if "__" in job.name.strip("_")}
+    sources = [spec.key.path[0] for spec in defs().resolve_all_asset_specs() if spec.key.path[-1] == "cef"]
+    parts: dict[str, list[Any]] = {}
+    for name in sources:
+        jobs = getattr(datasets, name).resolve_all_job_defs()
+        parts |= {job.name: describe(job) for job in jobs if not job.name.startswith("__")}
+    assert len(sources) == 4
+    assert parts == whole
