@@ -87,6 +87,21 @@ def arrange_rows(parts: Iterable[str], arrows: Iterable[tuple[str, str]]) -> lis
     return rows
 
 
+def measure_chip(part: str) -> float:
+    """The width of the box of a part, with its name whole."""
+    return 24 + 8.2 * len(part.partition("/")[2])
+
+
+def wrap_row(row: Iterable[str], width: float) -> list[list[str]]:
+    """Parts of one row in as many lines as they need."""
+    lines: list[list[str]] = [[]]
+    for part in row:
+        if lines[-1] and sum(measure_chip(other) + 8 for other in [*lines[-1], part]) > width:
+            lines.append([])
+        lines[-1].append(part)
+    return lines
+
+
 def draw_layers(root: Path = ROOT) -> Drawing:
     arrows = list_arrows(root)
     parts: dict[str, set[str]] = {name: set() for name in LAYERS}
@@ -102,19 +117,19 @@ def draw_layers(root: Path = ROOT) -> Drawing:
     )
     for name, words in LAYERS.items():
         fill = PALE_BLUE if name.startswith("assets") else PALE_GREY
-        rows = arrange_rows(parts[name], arrows)
+        rows = [line for row in arrange_rows(parts[name], arrows) for line in wrap_row(row, width - 24)]
         boxes[name] = Box(left, top, width, 34 + 44.0 * len(rows), fill, QUIET)
         drawing.add(boxes[name])
         drawing.write(left + 12, top + 17, name, 13, background=fill, bold=True)
         drawing.write(left + 196, top + 17, words, 11, background=fill)
         chips: dict[str, Box] = {}
         for number, row in enumerate(rows):
-            share = min((width - 24) / len(row), 150)
-            start_of_row = left + width / 2 - share * len(row) / 2
-            for place, chip in enumerate(row):
-                wide = min(share - 8, 24 + 8.2 * len(chip.partition("/")[2]))
-                center = start_of_row + share * (place + 0.5)
-                chips[chip] = Box(center - wide / 2, top + 36 + 44 * number, wide, 26, WHITE, QUIET)
+            taken = sum(map(measure_chip, row))
+            gap = min(40.0, (width - 24 - taken) / len(row))
+            end = left + (width - taken - gap * (len(row) - 1)) / 2
+            for chip in row:
+                chips[chip] = Box(end, top + 36 + 44 * number, measure_chip(chip), 26, WHITE, QUIET)
+                end += measure_chip(chip) + gap
         for one, other in sorted(arrows):
             if one in chips and other in chips:
                 start, end = chips[one], chips[other]
