@@ -9,11 +9,11 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from alembic.config import Config
 from alembic.script import ScriptDirectory
 from hypothesis import is_hypothesis_test, settings
 
@@ -57,8 +57,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """Spare runs the search for garbage among all tests, and every new instance of Dagster 90 files of its schema."""
     gc.freeze()
-    read_folder = cache(lambda folder: ScriptDirectory(folder))
-    ScriptDirectory.from_config = lambda config: read_folder(config.get_main_option("script_location"))  # type: ignore[method-assign, assignment]
+    read, folders = ScriptDirectory.from_config, dict[str | None, ScriptDirectory]()
+
+    def read_once(config: Config) -> ScriptDirectory:
+        place = config.get_main_option("script_location")
+        if place not in folders:
+            folders[place] = read(config)
+        return folders[place]
+
+    ScriptDirectory.from_config = staticmethod(read_once)  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(tryfirst=True)
