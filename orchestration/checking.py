@@ -116,7 +116,13 @@ def _read(path: Path, file: str, documents: list[_Document]) -> Iterator[Problem
         line = place.removeprefix(file).removeprefix(":")
         yield Problem(file, int(line) if line.isdigit() else 1, reason)
         return
-    for node, document in zip(yaml.compose_all(text, yaml.SafeLoader), yaml.safe_load_all(text), strict=True):
+    try:
+        read = list(zip(yaml.compose_all(text, yaml.SafeLoader), yaml.safe_load_all(text), strict=True))
+    except yaml.YAMLError as error:
+        # What the parser in C has read, this one may still refuse.
+        yield Problem(file, 1, f"it is not YAML: {' '.join(str(error).split())}")
+        return
+    for node, document in read:
         yield from _resolve(file, node, document, documents)
 
 

@@ -10,33 +10,53 @@ from pathlib import Path
 import dagster as dg
 
 from assets.ledger.population import group_populations
-from orchestration.components.dataset import Dataset
-from orchestration.components.release import DeclaresReleases
+from orchestration.components.release import COMPONENTS
 from orchestration.declarations import load_declarations
+from orchestration.defs_files import read_documents
 from orchestration.environment import deployment_folders
 from orchestration.release_definitions import define_resources
 
+PREFIX = "dataset__"
+"""The attribute of a dataset begins with this, as its name alone could be that of anything else here."""
+
 
 @cache
-def __getattr__(name: str) -> dg.Definitions:
+def __getattr__(attribute: str) -> dg.Definitions:
     """The definitions of a dataset. All declarations are read, as some rules are about all of them.
 
+    If a deployment defines more than datasets and releases, such as a check of its own, all is loaded: it may be about
+    any of them.
+
     Raises:
-        AttributeError: if no dataset has that name.
+        AttributeError: if it is no attribute of a dataset.
         DeclarationError: as `load_declarations`.
         ValueError: if datasets of one population contradict each other.
     """
+    if not attribute.startswith(PREFIX):
+        raise AttributeError(f"module {__name__} has no attribute {attribute}")
     tree = dg.ComponentTree.for_project(Path(__file__).parent)
-    datasets = {item.declaration.name: item for item in tree.get_all_components(Dataset)}
-    if name not in datasets:
-        raise AttributeError(f"there is no dataset {name}")
     group_populations(load_declarations(tree)[0])
-    declared = tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
-    components = [datasets[name], *(item for item in declared if item.declaration.dataset == name)]
-    definitions = dg.Definitions.merge(
-        *(component.build_defs(tree.load_context) for component in components),
-        define_resources(deployment_folders()[0]),
-    )
+    if (folders := find_folders(tree.defs_module_path, attribute.removeprefix(PREFIX))) is None:
+        from orchestration.definitions import deployment
+
+        definitions = deployment(tree, deployment_folders()[0])
+    else:
+        resources = define_resources(deployment_folders()[0])
+        definitions = dg.Definitions.merge(*map(tree.build_defs_at_path, folders), resources)
     # What is loaded by now stays as long as the process, so nobody looks for garbage in it again.
     gc.freeze()
     return definitions
+
+
+def find_folders(root: Path, dataset: str) -> list[Path] | None:
+    """The folders whose files declare a dataset or its releases; None if anything else than our components is there."""
+    if any(path.name != "__init__.py" or path.read_text("utf-8").strip() for path in root.rglob("*.py")):
+        return None
+    folders: list[Path] = []
+    for path, document in read_documents(root):
+        attributes = document.get("attributes") if isinstance(document, dict) else None
+        if not isinstance(attributes, dict) or not str(document.get("type")).startswith(f"{COMPONENTS}."):
+            return None
+        if attributes.get("dataset", attributes.get("name")) == dataset and path.parent not in folders:
+            folders.append(path.parent)
+    return folders

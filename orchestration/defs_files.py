@@ -7,6 +7,7 @@ definitions are loaded.
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -34,12 +35,22 @@ def require_unambiguous(folder: Path) -> None:
             mappings are nested without end, or a file cannot be read as YAML; the message names the file, the line and
             the key or the number.
     """
-    for path in sorted(path for name in NAMES for path in folder.rglob(name)):
+    for path in _list_files(folder):
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeError) as error:
             raise DeclarationError(f"{path}: it cannot be read as UTF-8 ({type(error).__name__})") from None
         require_unambiguous_text(text, str(path))
+
+
+def read_documents(folder: Path) -> Iterator[tuple[Path, Any]]:
+    """Each file of declarations in a folder and below it, with each of its documents. They have been checked."""
+    for path in _list_files(folder):
+        yield from ((path, document) for document in yaml.load_all(path.read_text(encoding="utf-8"), _QuickLoader))
+
+
+def _list_files(folder: Path) -> list[Path]:
+    return sorted(path for name in NAMES for path in folder.rglob(name))
 
 
 def require_unambiguous_text(text: str, file: str) -> None:
@@ -50,7 +61,8 @@ def require_unambiguous_text(text: str, file: str) -> None:
     """
     try:
         try:
-            _require_unambiguous(text, file, _QuickLoader)
+            # It reads tabs where Dagster's parser refuses them.
+            _require_unambiguous(text, file, yaml.SafeLoader if "\t" in text else _QuickLoader)
         except yaml.YAMLError:
             # It refuses what Dagster's parser reads, such as the code of half a character, and in other words.
             _require_unambiguous(text, file, yaml.SafeLoader)

@@ -122,7 +122,7 @@ def run_job(
     if is_cluster():
         command += ["launch", "-w", str(_WORKSPACE)]
     else:
-        command += ["execute", "-m", "orchestration.datasets", "-a", dataset, "-d", str(PROJECT)]
+        command += ["execute", "-m", "orchestration.datasets", "-a", f"dataset__{dataset}", "-d", str(PROJECT)]
     command += ["-j", job, "--tags", json.dumps(tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with NamedTemporaryFile("w", suffix=".yaml") as configuration:

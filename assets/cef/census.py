@@ -60,7 +60,8 @@ def _make_column(row: Mapping[str, str]) -> Column:
     fields: dict[str, Any] = {name: text for name, text in row.items() if text and name not in ("table", "column")}
     title = row["title"]
     fields.setdefault("description", f"{title[:1].upper()}{title[1:]}.")
-    if codes := CODES.get(fields.pop("codes", "")):
+    if name := fields.pop("codes", ""):
+        codes = CODES[name]
         fields["values"] = codes if any(codes.values()) else list(codes)
     fields |= {name: int(row[name]) for name in ("minimum", "maximum") if row[name]}
     return Column.model_validate(fields)

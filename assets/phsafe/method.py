@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS, budget_facts, build_counts, parameters_gate
+from assets.measurement.method import COUNTS, MEASUREMENTS, GridError, budget_facts, build_counts, parameters_gate
 from assets.phsafe.counts import JOINED, build_truncated_join, counts_recipe, join_recipe, list_cells
 from assets.phsafe.plan import parameter_tables, phsafe_plan, runs_with_budgets
 from assets.phsafe.published import published_tables
@@ -149,7 +149,10 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
 
     def _find_other_estimates(self, context: ReleaseContext[PHSafeRelease]) -> list[str]:
         with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            again = store_rows(session, "made", estimate_tables(self, session))
+            try:
+                again = store_rows(session, "made", estimate_tables(self, session))
+            except GridError as error:
+                return [str(error)]
             return differing_table(session, self.release.public(ESTIMATES), again)
 
     def _find_differing_sums(self, context: ReleaseContext[PHSafeRelease]) -> list[str]:

@@ -302,5 +302,8 @@ def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) 
 def _find_other_groups(context: ReleaseContext[SafeTabHRelease]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        totals = read_published_totals(session, release, context.custody, context.ledger)
+        try:
+            totals = read_published_totals(session, release, context.custody, context.ledger)
+        except DetailError as error:
+            return [str(error)]
         return differing_table(session, release.public(GROUPS), groups_recipe(session, release, totals))

@@ -78,8 +78,10 @@ def _gate(name: str, stage: str, check: Check, reads: Sequence[Zone] = (Zone.PUB
 
 
 def _read_claim(check: Callable[..., Iterable[str]]) -> str:
-    """The words of a gate, which are the first paragraph of the docstring of its check."""
-    return " ".join(str(check.__doc__).split("\n\n")[0].split())
+    """The words of a gate, which the certificate states: the first paragraph of the docstring of its check."""
+    if check.__doc__ is None:
+        raise RuntimeError("certificates state what gates hold, which Python was told to leave out (-OO)")
+    return " ".join(check.__doc__.split("\n\n")[0].split())
 
 
 def _check_spine(session: Session, context: Context) -> Iterable[str]:

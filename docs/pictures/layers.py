@@ -126,10 +126,10 @@ def draw_layers(root: Path = ROOT) -> Drawing:
         for number, row in enumerate(rows):
             taken = sum(map(measure_chip, row))
             gap = min(40.0, (width - 24 - taken) / len(row))
-            end = left + (width - taken - gap * (len(row) - 1)) / 2
+            here = left + (width - taken - gap * (len(row) - 1)) / 2
             for chip in row:
-                chips[chip] = Box(end, top + 36 + 44 * number, measure_chip(chip), 26, WHITE, QUIET)
-                end += measure_chip(chip) + gap
+                chips[chip] = Box(here, top + 36 + 44 * number, measure_chip(chip), 26, WHITE, QUIET)
+                here += measure_chip(chip) + gap
         for one, other in sorted(arrows):
             if one in chips and other in chips:
                 start, end = chips[one], chips[other]

@@ -46,6 +46,7 @@ def explain_error(error: Exception) -> str | None:
     """The message of an expected error, which names the mistake and the remedy; None for a fault in the code."""
     import dagster as dg
     from pydantic import ValidationError
+    from yaml import YAMLError
 
     from assets.publication.signature import VerificationError
     from assets.publication.withdrawal import WithdrawalError
@@ -64,7 +65,7 @@ def explain_error(error: Exception) -> str | None:
             return f"{error.filename or 'writing'}: {error.strerror or error}"
     # Dagster wraps errors of declarations in errors of its own.
     cause = find_cause(error)
-    if isinstance(cause, DeclarationError | ValidationError):
+    if isinstance(cause, DeclarationError | ValidationError | YAMLError):
         return f"{cause}\nstirred check names every problem with file and line."
     return None
 

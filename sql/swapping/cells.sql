@@ -1,5 +1,5 @@
 -- The records by holding and swap value. Records with the same values are counted before their codes are looked up.
-SELECT holding.holding_code, swapping.swap_code, records.count
+SELECT holding.holding_code::INTEGER, swapping.swap_code::INTEGER, records.count
 FROM (
     SELECT {{ variables | ids }}, count(*) AS count FROM {{ records }} GROUP BY ALL
 ) AS records

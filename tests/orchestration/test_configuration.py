@@ -1,5 +1,6 @@
 """Claims about what a run may configure: no resource, and of the assets only what takes a configuration."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -94,16 +95,37 @@ def test_a_setting_that_is_no_number_is_named(tmp_path: Path, monkeypatch: pytes
 def test_the_jobs_of_a_dataset_alone_are_those_of_the_whole_deployment() -> None:
     """A launch that left out a stage, a check or an order of them would be noticed here only."""
 
+    def in_order(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: in_order(part) for name, part in value.items()}
+        return sorted(map(in_order, value), key=repr) if isinstance(value, list) else value
+
     def describe(job: dg.JobDefinition) -> list[Any]:
-        snapshot = job.get_job_snapshot()
-        steps = snapshot.node_defs_snapshot, snapshot.dep_structure_snapshot
-        return [*steps, snapshot.config_schema_snapshot, job.run_tags, job.executor_def.name, sorted(job.resource_defs)]
+        snapshot = in_order(json.loads(dg.serialize_value(job.get_job_snapshot())))
+        return [snapshot, job.run_tags, job.executor_def.name, sorted(job.resource_defs)]
 
     whole = {job.name: describe(job) for job in defs().resolve_all_job_defs() if "__" in job.name.strip("_")}
     sources = [spec.key.path[0] for spec in defs().resolve_all_asset_specs() if spec.key.path[-1] == "cef"]
     parts: dict[str, list[Any]] = {}
     for name in sources:
-        jobs = getattr(datasets, name).resolve_all_job_defs()
+        jobs = getattr(datasets, f"{datasets.PREFIX}{name}").resolve_all_job_defs()
         parts |= {job.name: describe(job) for job in jobs if not job.name.startswith("__")}
     assert len(sources) == 4
     assert parts == whole
+
+
+def test_a_deployment_that_defines_more_than_datasets_and_releases_is_loaded_whole(tmp_path: Path) -> None:
+    """A check of its own blocks a launch from the command line too."""
+    (tmp_path / "__init__.py").touch()
+    for dataset, name in (("town", "town"), ("town", "swapped"), ("village", "village")):
+        folder = tmp_path / dataset / name
+        folder.mkdir(parents=True)
+        of = "" if name == dataset else f"\n  dataset: {dataset}"
+        (folder / "defs.yaml").write_text(f"type: orchestration.components.Any\nattributes:\n  name: {name}{of}\n")
+    assert datasets.find_folders(tmp_path, "town") == [tmp_path / "town" / "swapped", tmp_path / "town" / "town"]
+    other = tmp_path / "town" / "checks.py"
+    other.write_text("check = 1\n")
+    assert datasets.find_folders(tmp_path, "town") is None
+    other.unlink()
+    (tmp_path / "defs.yaml").write_text("type: dagster.DefsFolderComponent\nattributes: {}\n")
+    assert datasets.find_folders(tmp_path, "town") is None

@@ -29,6 +29,7 @@ CENSUS = {"name": "census", "cap": 10, "households": 100, "states": ["10"]}
         (f"a: {'9' * 5000}\n", r"f.yaml:1: '9+… cannot be read"),
         ("a: [1\n", "f.yaml:2: it is not YAML"),
         ("a: \0", "f.yaml: it is not YAML"),
+        ("a: x\t\nb: 1\n", "f.yaml:1: it is not YAML: found character .\\\\t. that cannot start any token"),
         ("a: !!python/name:os.system\n", "f.yaml:1: it is not YAML"),
         ("? [a]\n: 1\n", "f.yaml:1: a key is a single text or number"),
         (f"a:\n {'[' * 50}", "f.yaml:2: more than 50 lists and mappings contain one another"),
