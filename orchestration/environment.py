@@ -6,6 +6,8 @@
 - `STIRRED_MEMORY_LIMIT`, `STIRRED_THREADS`, `STIRRED_SPILL_FOLDER`: DuckDB's settings for each session;
 - `STIRRED_DASK`: the address of a Dask scheduler, whose workers estimate; they receive what is public only, and are
   trusted like the run itself;
+- `STIRRED_DECLARATION_VARIABLES`: the variables that declarations may use as folders of source files, separated by
+  commas; by default `CEF_FOLDER` alone;
 - `STIRRED_MASTER_KEY`: the master key, if it is not kept in a file;
 - `STIRRED_DEPLOYMENT`: `files` (the default), or `cluster` for what several machines share;
 - `STIRRED_LEDGER`: `file` or `postgres`, if it is not as the deployment has it; libpq's environment names the server;
@@ -32,6 +34,13 @@ from resources.warehouse import Warehouse
 _DATA_PATH = re.compile(r"(/|s3://[a-z0-9][a-z0-9.-]+)(/?[^?#*\[\]]+)?")
 
 _SCHEDULER = re.compile(r"(?P<protocol>tcp|tls)://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
+
+_VARIABLE = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+
+_OF_SECRETS = re.compile(
+    "(STIRRED|AWS|PG|DAGSTER)[A-Z_0-9]*|.*(KEY|SECRET|TOKEN|PASSWORD|PASSPHRASE|CREDENTIAL).*", re.I
+)
+"""Variables with such names hold keys and passwords, or what leads to them."""
 
 _THIS_MACHINE = ("127.0.0.1", "[::1]", "localhost")
 
@@ -110,6 +119,30 @@ def find_lake_paths() -> dict[str, str]:
     if one.startswith(other) or other.startswith(one):
         raise DeclarationError(f"{' and '.join(variables.values())} are not apart: one is inside the other")
     return paths
+
+
+def fill_in_folder(path: str) -> str:
+    """The path of a source file with the template variables of its folder filled in, each as `{{ env.NAME }}`.
+
+    Whoever edits declarations would otherwise read every variable of the deployment, its keys among them: a value that
+    is part of a path is quoted by whatever cannot open it. The name of the file, which findings quote, is written out.
+
+    Raises:
+        DeclarationError: if there is another expression, or a variable that is not listed or not set; without values.
+    """
+    folder, slash, file = path.rpartition("/")
+    left = _VARIABLE.sub("", folder) + file
+    if any(sign in left for sign in ("{{", "}}", "{%", "%}", "{#", "#}")):
+        raise DeclarationError("of templates, only {{ env.NAME }} is filled in, and only in the folder of a file")
+    listed = os.environ.get("STIRRED_DECLARATION_VARIABLES", "CEF_FOLDER").replace(",", " ").split()
+    for name in _VARIABLE.findall(folder):
+        if _OF_SECRETS.fullmatch(name):
+            raise DeclarationError(f"the variable {name} is no folder of source files")
+        if name not in listed:
+            raise DeclarationError(f"STIRRED_DECLARATION_VARIABLES does not list {name}, so no declaration can use it")
+        if not os.environ.get(name):
+            raise DeclarationError(f"the variable {name} is not set")
+    return _VARIABLE.sub(lambda variable: os.environ[variable[1]], folder) + slash + file
 
 
 def _choose(variable: str, choices: Sequence[str], default: int) -> str:

@@ -197,9 +197,10 @@ def _open_file(
 @contextmanager
 def _refuse_unreadable(reader: Reader, path: Path) -> Iterator[None]:
     """Raise SourceError if a file is missing, or in place of what its format's library raises."""
-    if not path.is_file():
-        raise SourceError([Finding(path.name, "there is no such file")])
     try:
+        # It raises what names the whole path, if a folder of it cannot be searched.
+        if not path.is_file():
+            raise SourceError([Finding(path.name, "there is no such file")])
         yield
     except (OSError, UnicodeError, csv.Error, pa.ArrowException):
         raise UnreadableError(path.name, KINDS[reader]) from None

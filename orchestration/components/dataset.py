@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import dagster as dg
-from pydantic import BaseModel, Field, TypeAdapter, model_validator
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.census import (
@@ -30,6 +30,7 @@ from assets.release.names import ColumnName, DatasetName, SourcePath
 from assets.release.numbers import shown
 from assets.release.release import DeclarationError
 from orchestration.components.scaffolding import DeclaredComponent
+from orchestration.environment import fill_in_folder
 
 _PATH = TypeAdapter(SourcePath)
 
@@ -56,21 +57,20 @@ class Dataset(DeclaredComponent):
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
         """The component, with the template variables of paths filled in.
 
-        Raises DeclarationError if one is unknown or the result is not a path, without the values of variables.
+        Raises DeclarationError as `fill_in_folder`, or if the result is not a path, without the values of variables.
         """
         attributes: Any = cls.declared_by.model_validate(model)
 
         def fill_in(field: str, path: str | None) -> str | None:
             if path is None:
                 return None
+            where = f"dataset {attributes.name}: {field}: {shown(path)}"
             try:
-                return _PATH.validate_python(context.resolve_value(path, as_type=str))
-            except Exception as error:
-                # Template variables are expressions, which can fail in any way.
-                raise DeclarationError(
-                    f"dataset {attributes.name}: {field}: the template variables in {shown(path)} cannot be filled in, "
-                    f"or do not give a possible path ({type(error).__name__})"
-                ) from None
+                return _PATH.validate_python(fill_in_folder(path))
+            except DeclarationError as error:
+                raise DeclarationError(f"{where}: {error}") from None
+            except ValidationError:
+                raise DeclarationError(f"{where}: with its variables filled in, it is no possible path") from None
 
         return cls(cls.declare(attributes, fill_in))
 

@@ -29,8 +29,8 @@ name: census
 title: A census
 cap: {rho: 5}
 format: csv
-persons: "{{ env.CENSUS_FOLDER }}/persons.csv"
-units: "{{ env.CENSUS_FOLDER }}/units.csv"
+persons: "{{ env.CEF_FOLDER }}/persons.csv"
+units: "{{ env.CEF_FOLDER }}/units.csv"
 geo: files/geo.csv
 """
 TYPED_FILES = f"{FILES}group_quarters_types: true\n"
@@ -104,7 +104,7 @@ def test_the_check_of_yaml_names_the_field_and_the_rule(
 
 
 def test_the_declarations_have_the_stated_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CENSUS_FOLDER", "/elsewhere")
+    monkeypatch.setenv("CEF_FOLDER", "/elsewhere")
     untyped = CensusDataset.resolve_from_yaml(FILES).declaration
     read = CensusDataset.resolve_from_yaml(TYPED_FILES).declaration
     assert not read.synthetic
@@ -143,7 +143,7 @@ def test_both_components_become_the_same_cef_and_releases_find_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One census read from its files and the same census generated, each with a release by swapping."""
-    monkeypatch.setenv("CENSUS_FOLDER", str(tmp_path))
+    monkeypatch.setenv("CEF_FOLDER", str(tmp_path))
     write_sample(tmp_path, SyntheticPopulation(seed=2020, households=400, states=["01", "72"]))
     release = {
         "name": "counties",
@@ -232,12 +232,12 @@ def test_the_examples_of_the_documentation_pass_the_check_of_yaml(monkeypatch: p
 def test_the_path_of_a_geography_file_may_hold_a_template_variable_in_any_dataset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("TOWN_FOLDER", "/elsewhere")
+    monkeypatch.setenv("CEF_FOLDER", "/elsewhere")
     columns = {
         "serial": {"type": "integer", "role": "key"},
         "county": {"type": "string", "role": "geography", "pattern": "[0-9]{3}"},
     }
-    path = "{{ env.TOWN_FOLDER }}/places.csv"
+    path = "{{ env.CEF_FOLDER }}/places.csv"
     units = {"path": "units.csv", "geography_path": path, "columns": columns}
     attributes = {"name": "town", "title": "A town", "reader": "csv", "cap": 1, "units": units}
     assert complaints(Dataset, attributes) == []

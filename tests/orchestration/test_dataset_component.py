@@ -1,6 +1,7 @@
 """A dataset in YAML: what `dg check yaml` refuses, what loading refuses, and what a valid declaration becomes."""
 
 import re
+import traceback
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +14,8 @@ from dagster_shared.yaml_utils import safe_load_yaml
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
+from assets.cef.readers import open_source
+from assets.cef.validation import SourceError
 from mechanisms.accounting.losses import PureLoss
 from orchestration.components import Dataset
 from orchestration.environment import deployment_resources
@@ -28,7 +31,7 @@ reader: csv
 record_name: household
 cap: 1/2
 units:
-  path: "{{ env.TOWN_FOLDER }}/households.csv"
+  path: "{{ env.CEF_FOLDER }}/households.csv"
   columns:
     county:
       type: string
@@ -73,7 +76,7 @@ def test_the_datasets_of_this_deployment_pass_the_check_of_yaml() -> None:
 
 
 def test_a_valid_declaration_has_the_stated_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOWN_FOLDER", "/elsewhere")
+    monkeypatch.setenv("CEF_FOLDER", "/elsewhere")
     assert complaints(safe_load_yaml(TOWN)) == []
     declaration = Dataset.resolve_from_yaml(TOWN).declaration
     assert declaration.title == "1940"
@@ -85,6 +88,56 @@ def test_a_valid_declaration_has_the_stated_meaning(monkeypatch: pytest.MonkeyPa
     assert declaration.units.columns["rooms"].codes == (1, 2)
     assert declaration.units.variables["size"].codes == ("few", "many")
     assert declaration.units.variables["place"].codes == ("One", "Elsewhere")
+
+
+CANARY = "c0ffee" * 10
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("{{ env.STIRRED_MASTER_KEY }}/a.csv", "STIRRED_MASTER_KEY is no folder of source files"),
+        ("data/{{ env.AWS_SECRET_ACCESS_KEY }}/a.csv", "AWS_SECRET_ACCESS_KEY is no folder"),
+        ("{{ env.PGPASSWORD }}/a.csv", "PGPASSWORD is no folder"),
+        ("{{ env.UNLISTED }}/a.csv", "STIRRED_DECLARATION_VARIABLES does not list UNLISTED"),
+        ("{{ env.MISSING_FOLDER }}/a.csv", "MISSING_FOLDER is not set"),
+        ("data/{{ env.CEF_FOLDER }}", "only in the folder of a file"),
+        ("{{ env('UNLISTED') }}/a.csv", "only {{ env.NAME }} is filled in"),
+        ("{{ env.CEF_FOLDER ~ env.STIRRED_MASTER_KEY }}/a.csv", "only {{ env.NAME }} is filled in"),
+        ("{{ env.CEF_FOLDER }}/{% print(env.UNLISTED) %}/a.csv", "only {{ env.NAME }} is filled in"),
+        ("{{ env.LONG_FOLDER }}/a.csv", "it is no possible path"),
+    ],
+)
+def test_a_template_tells_no_variable_but_folders_that_the_deployment_lists(
+    path: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("STIRRED_MASTER_KEY", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "UNLISTED"):
+        monkeypatch.setenv(name, CANARY)
+    monkeypatch.setenv("CEF_FOLDER", f"/srv/{CANARY}")
+    monkeypatch.setenv("LONG_FOLDER", CANARY * 10)
+    listed = "CEF_FOLDER, MISSING_FOLDER,LONG_FOLDER,STIRRED_MASTER_KEY,AWS_SECRET_ACCESS_KEY,PGPASSWORD"
+    monkeypatch.setenv("STIRRED_DECLARATION_VARIABLES", listed)
+    with pytest.raises(Exception, match=r"units\.path") as refusal:
+        Dataset.resolve_from_yaml(TOWN.replace("{{ env.CEF_FOLDER }}/households.csv", path))
+    told = "".join(traceback.format_exception(refusal.value))
+    assert said in told
+    assert CANARY not in told
+
+
+def test_a_missing_source_is_told_by_the_name_of_its_file_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CEF_FOLDER", f"/srv/{CANARY}")
+    declaration = Dataset.resolve_from_yaml(TOWN).declaration
+    with pytest.raises(SourceError) as refusal:
+        open_source(declaration, "units", Path("/"))
+    assert str(refusal.value).endswith("households.csv: there is no such file")
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    with pytest.raises(SourceError) as refusal:
+        open_source(declaration, "units", Path("/"))
+    assert CANARY not in "".join(traceback.format_exception(refusal.value))
 
 
 def change(*path: str, to: object) -> Callable[[dict[str, Any]], None]:
@@ -139,7 +192,7 @@ def test_a_rule_between_fields_is_refused_on_loading_with_file_and_line() -> Non
 
 
 def test_the_component_becomes_the_cef_and_its_blocking_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOWN_FOLDER", str(tmp_path))
+    monkeypatch.setenv("CEF_FOLDER", str(tmp_path))
     (tmp_path / "households.csv").write_text("rooms,county,moved\n1,01,\n2,1,1939-05-01\n")
     component = Dataset.resolve_from_yaml(TOWN)
     resources = deployment_resources(tmp_path / "var")

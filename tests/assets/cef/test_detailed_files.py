@@ -366,13 +366,13 @@ YAML = """
 name: detailed
 title: Files of SafeTab
 cap: {rho: 30}
-persons: "{{ env.DETAILED_FOLDER }}/person-records.txt"
+persons: "{{ env.CEF_FOLDER }}/person-records.txt"
 blocks: files/GRF-C.txt
 """
 
 
 def test_the_component_becomes_the_declaration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DETAILED_FOLDER", str(tmp_path))
+    monkeypatch.setenv("CEF_FOLDER", str(tmp_path))
     alone = SafeTabDataset.resolve_from_yaml(YAML).declaration
     assert {name: records.path for name, records in alone.tables.items()} == {
         "units": "files/GRF-C.txt",
