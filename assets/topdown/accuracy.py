@@ -90,7 +90,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
         return {**_show_if_synthetic(release, figures), "table": named(tables[0])}
 
     def recipes(session: Session) -> Recipes:
-        figures = [figure._asdict() for figure in measure_accuracy(session, release)]
+        figures = [dict(zip(_ROWS.names, figure, strict=True)) for figure in measure_accuracy(session, release)]
         rows = pa.Table.from_pylist(figures, schema=_ROWS)
         return {release.confidential(ACCURACY): store_rows(session, "figures", rows)}
 
