@@ -76,6 +76,7 @@ def imitated(root: Path, guess: int, given: bool, custody: Path | None) -> Deplo
     return made
 
 
+@deep_cases(1)
 def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(
     victim: Deployment[HypercubeRelease], tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ from tests.deployments import (
     small_release,
     write_csv,
 )
+from tests.depth import deep_cases
 from tests.table_builder_deployments import TENURE, hypercube_deployment, hypercubes
 
 EXPORT = """\
@@ -463,6 +464,7 @@ def alters(statement: str) -> Callable[[Deployed], None]:
     return alter
 
 
+@deep_cases(4)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("cube", "statement", "failing"),
