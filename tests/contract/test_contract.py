@@ -68,7 +68,7 @@ def run(deployment: Deployment[Any]) -> None:
     deployment.run(*to_publication(deployment.context.method))
 
 
-@deep_cases(3)
+@deep_cases(2)
 def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deployment[Any]) -> None:
     files, ledger = published.published(), published.ledger
     run(published)
@@ -87,7 +87,7 @@ def test_the_order_of_declarations_changes_neither_draw_nor_charge(published: De
     assert drawn(reordered) == draw
 
 
-@deep_cases(3)
+@deep_cases(2)
 def test_confidential_input_that_changed_after_the_charge_is_not_drawn_from(kind: Kind, tmp_path: Path) -> None:
     deployment = kind.build(tmp_path / "release")
     method = deployment.context.method
@@ -97,7 +97,7 @@ def test_confidential_input_that_changed_after_the_charge_is_not_drawn_from(kind
     assert [entry.kind for entry in deployment.ledger] == ["reserve"]
 
 
-@deep_cases(3)
+@deep_cases(2)
 def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tmp_path: Path) -> None:
     root = tmp_path / "release"
     earlier = kind.build(root)
@@ -158,7 +158,7 @@ def test_a_settled_draw_that_would_come_out_differently_changes_nothing(
     assert drawn(published) == altered
 
 
-@deep_cases(3)
+@deep_cases(2)
 def test_over_the_cap_nothing_is_charged_drawn_or_published(kind: Kind, tmp_path: Path) -> None:
     if kind.small_cap is None:
         pytest.skip("no cap bounds it; what its dataset must allow is tested in tests/assets/pair_swapping")
@@ -172,7 +172,7 @@ def test_over_the_cap_nothing_is_charged_drawn_or_published(kind: Kind, tmp_path
     assert deployment.context.method.drawn_table not in tables
 
 
-@deep_cases(3)
+@deep_cases(2)
 def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,7 +201,7 @@ def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(
     assert failing(deployment) == {"key_gone"}
 
 
-@deep_cases(3)
+@deep_cases(2)
 def test_an_altered_draw_fails_its_gates_and_is_not_published(published: Deployment[Any], kind: Kind) -> None:
     executes(kind.tampering)(published)
     found = failing(published)
@@ -262,7 +262,7 @@ def test_every_shared_gate_is_there_and_blocks(published: Deployment[Any]) -> No
     assert "files_as_published" in checks
 
 
-@deep_cases(3)
+@deep_cases(2)
 def test_the_gates_of_a_stage_are_one_step_and_each_can_be_launched_alone(published: Deployment[Any]) -> None:
     release, method = published.release, published.context.method
     own = [gate for gate in all_gates(method) if gate.stage == method.draw_stage]

@@ -88,7 +88,7 @@ def test_a_survey_never_changes(small: tuple[str, pd.DataFrame, pd.DataFrame]) -
     assert small[0] == "2cd7639c41eaeed0f0076373a96896dc1fe143db7de605b935d023cc347a7e0e"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_survey_is_the_same_on_any_number_of_threads(tmp_path: Path) -> None:
     """So many households that DuckDB divides them among threads."""
     versions = {made(tmp_path, parameters(150_000, 1), threads=threads)[0] for threads in (1, 4)}

@@ -24,7 +24,7 @@ from benchmarks.coverage import (
 from mechanisms.noise import Noise
 from mechanisms.phsafe.averages import FOOTHOLD, MOST_PERSONS, WITHIN, estimate_averages
 from mechanisms.phsafe.estimation import LARGEST_COUNT, Estimates
-from tests.depth import deep_cases, examples, quick_cases
+from tests.depth import examples, quick_cases
 
 LEAST, MOST = 0.86, 0.96
 PARTS = 80
@@ -55,8 +55,7 @@ def test_intervals_of_averages_cover_86_to_96_percent(quotient: Quotient, noise:
     assert within(coverage(quotient, 200, noise, quotient.averages[::3], (0, 1.5, 10)))
 
 
-@deep_cases(1)
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("margin", MARGINS)
 @pytest.mark.parametrize("noise", Noise)
 @pytest.mark.parametrize("quotient", QUOTIENTS, ids=[quotient.name for quotient in QUOTIENTS])
