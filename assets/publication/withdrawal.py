@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.publication.placement import LISTING, publications, remove, write_listing
+from assets.publication.placement import LISTING, remove, write_listing
 from resources.chain import RESERVE, Entry
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -68,11 +68,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     warehouse, custody = ledger.warehouse, ledger.custody
     zones = [zone for zone in _ZONES if warehouse.holds(zone)]
     schemas = {zone: _schemas_of(ledger, zone, dataset, release) for zone in zones}
-    folders = [
-        published / dataset / name
-        for name in (own for of, own in publications(published) if of == dataset)
-        if release in (None, name)
-    ]
+    folders = _find_folders(published / dataset, release)
     charged = any(
         entry.kind == RESERVE and entry.dataset == dataset and release in (None, entry.release)
         for entry in ledger.entries()
@@ -105,3 +101,11 @@ def _schemas_of(ledger: Ledger, zone: Zone, dataset: str, release: str | None) -
     if release is not None:
         return [schema for schema in schemas if schema == f"{dataset}__{release}"]
     return [schema for schema in schemas if schema == dataset or schema.startswith(f"{dataset}__")]
+
+
+def _find_folders(folder: Path, release: str | None) -> list[Path]:
+    """The publications of a dataset, or of one release. Raises OSError if the folder is there and cannot be read."""
+    if not folder.is_dir():
+        return []
+    folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    return [path for path in folders if release in (None, path.name)]
