@@ -20,7 +20,7 @@ from orchestration import components
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import PublisherSettings
 from orchestration.components.release import DeclaresReleases, dataset_of
-from orchestration.defs_files import NAMES, require_unambiguous_text
+from orchestration.defs_files import list_files, require_unambiguous_text
 from orchestration.release_definitions import define_stages
 
 
@@ -51,7 +51,7 @@ class _Document:
 def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Problem]:
     """The problems of all declarations below `defs/`, in the order of the files; empty if all can be loaded."""
     folder = tree.defs_module_path
-    files = sorted(path.relative_to(folder).as_posix() for name in NAMES for path in folder.rglob(name))
+    files = sorted(path.relative_to(folder).as_posix() for path in list_files(folder))
     documents: list[_Document] = []
     problems = [problem for file in files for problem in _read(folder / file, file, documents)]
     all_loaded = not problems

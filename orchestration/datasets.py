@@ -11,13 +11,11 @@ import dagster as dg
 
 from assets.ledger.population import group_populations
 from orchestration.components.release import COMPONENTS
-from orchestration.declarations import load_declarations
+from orchestration.declarations import component_tree, load_declarations
 from orchestration.defs_files import read_documents
 from orchestration.environment import deployment_folders
+from orchestration.launch import OF_DATASET
 from orchestration.release_definitions import define_resources
-
-PREFIX = "dataset__"
-"""The attribute of a dataset begins with this, as its name alone could be that of anything else here."""
 
 
 @cache
@@ -32,11 +30,11 @@ def __getattr__(attribute: str) -> dg.Definitions:
         DeclarationError: as `load_declarations`.
         ValueError: if datasets of one population contradict each other.
     """
-    if not attribute.startswith(PREFIX):
+    if not attribute.startswith(OF_DATASET):
         raise AttributeError(f"module {__name__} has no attribute {attribute}")
-    tree = dg.ComponentTree.for_project(Path(__file__).parent)
+    tree = component_tree()
     group_populations(load_declarations(tree)[0])
-    if (folders := find_folders(tree.defs_module_path, attribute.removeprefix(PREFIX))) is None:
+    if (folders := find_folders(tree.defs_module_path, attribute.removeprefix(OF_DATASET))) is None:
         from orchestration.definitions import deployment
 
         definitions = deployment(tree, deployment_folders()[0])

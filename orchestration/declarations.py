@@ -1,6 +1,7 @@
 """What a component tree declares, without the definitions that follow from it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import dagster as dg
 
@@ -9,6 +10,11 @@ from assets.release.release import DeclarationError
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, releases_of
 from orchestration.defs_files import require_unambiguous
+
+
+def component_tree() -> dg.ComponentTree:
+    """The declarations under `defs/`, not loaded yet."""
+    return dg.ComponentTree.for_project(Path(__file__).parent)
 
 
 def load_declarations(tree: dg.ComponentTree) -> tuple[list[DatasetDeclaration], list[ReleaseComponent]]:

@@ -22,7 +22,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE, Method
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of, releases_of
-from orchestration.declarations import load_declarations
+from orchestration.declarations import component_tree, load_declarations
 from orchestration.environment import deployment_folders, is_cluster
 from orchestration.jobs import audit_automation, audit_job, retention_automation, withdraw_job
 from orchestration.release_definitions import define_resources
@@ -95,5 +95,4 @@ def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseCom
 @cache
 def defs() -> dg.Definitions:
     """What this deployment runs. Dagster asks for it six times in a process that launches a job."""
-    tree = dg.ComponentTree.for_project(Path(__file__).parent)
-    return deployment(tree, deployment_folders()[0])
+    return deployment(component_tree(), deployment_folders()[0])

@@ -35,7 +35,7 @@ def require_unambiguous(folder: Path) -> None:
             mappings are nested without end, or a file cannot be read as YAML; the message names the file, the line and
             the key or the number.
     """
-    for path in _list_files(folder):
+    for path in list_files(folder):
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeError) as error:
@@ -45,11 +45,12 @@ def require_unambiguous(folder: Path) -> None:
 
 def read_documents(folder: Path) -> Iterator[tuple[Path, Any]]:
     """Each file of declarations in a folder and below it, with each of its documents. They have been checked."""
-    for path in _list_files(folder):
+    for path in list_files(folder):
         yield from ((path, document) for document in yaml.load_all(path.read_text(encoding="utf-8"), _QuickLoader))
 
 
-def _list_files(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
+    """The files of declarations in a folder and below it."""
     return sorted(path for name in NAMES for path in folder.rglob(name))
 
 

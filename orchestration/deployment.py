@@ -5,7 +5,6 @@ What Dagster loads of it is in `definitions`.
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +17,7 @@ from assets.publication.signature import CERTIFICATE, public_key, signed_identit
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.accounting.losses import format_loss
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
-from orchestration.declarations import load_declarations
+from orchestration.declarations import component_tree, load_declarations
 from orchestration.environment import deployment_folders, deployment_resources
 from resources.chain import RESERVE, SETTLE, Entry
 from resources.custody import CustodyError
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
     from assets.planning.expectation import Machine
 
 
-def component_tree() -> dg.ComponentTree:
-    """The declarations under `defs/`, not loaded yet."""
-    return dg.ComponentTree.for_project(Path(__file__).parent)
+_LATELY = 200
+"""The number of runs that one query looks at."""
 
 
 class Deployment:
@@ -68,13 +66,16 @@ class Deployment:
     def statuses(self, instance: dg.DagsterInstance, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         """For each release: how often it was drawn, what it was charged, and its last run."""
         statuses = []
-        last_runs = _LastRuns(instance)
+        job_of_group = {group: group.replace("/", "__") for group in self.groups}
+        own_jobs = (component.job for component in self.declared[1].values())
+        last_runs = _find_last_runs(instance, {*own_jobs, *job_of_group.values()})
         for name, component in sorted(self.declared[1].items()):
             dataset, release = name.split("/")
             own = [entry for entry in entries if (entry.dataset, entry.release) == (dataset, release)]
             groups = [group for group, members in self.groups.items() if name in {member.named for member in members}]
-            jobs = {component.job, *(group.replace("/", "__") for group in groups)}
-            last = max(filter(None, map(last_runs.find, jobs)), key=lambda run: run.create_timestamp, default=None)
+            jobs = {component.job, *(job_of_group[group] for group in groups)}
+            runs = [last_runs[job] for job in jobs if job in last_runs]
+            last = max(runs, key=lambda run: run.create_timestamp, default=None)
             statuses.append(
                 {
                     "release": name,
@@ -116,21 +117,15 @@ class Deployment:
         return public_key(self.ledger.custody)
 
 
-class _LastRuns:
-    """The last run of each job. One query finds those of jobs that ran lately; of all jobs, if there were few runs."""
-
-    _LATELY = 200
-
-    def __init__(self, instance: dg.DagsterInstance) -> None:
-        self._instance = instance
-        records = instance.get_run_records(limit=self._LATELY)
-        self._lately = {record.dagster_run.job_name: record for record in reversed(records)}
-        self._all = len(records) < self._LATELY
-
-    def find(self, job: str) -> dg.RunRecord | None:
-        if job in self._lately or self._all:
-            return self._lately.get(job)
-        return next(iter(self._instance.get_run_records(dg.RunsFilter(job_name=job), limit=1)), None)
+def _find_last_runs(instance: dg.DagsterInstance, jobs: set[str]) -> dict[str, dg.RunRecord]:
+    """The last run of each job that ever ran. One query finds those that ran lately, so nearly always all."""
+    records = instance.get_run_records(limit=_LATELY)
+    last = {record.dagster_run.job_name: record for record in reversed(records)}
+    if len(records) == _LATELY:
+        for job in jobs - last.keys():
+            for record in instance.get_run_records(dg.RunsFilter(job_name=job), limit=1):
+                last[job] = record
+    return last
 
 
 def require_single(name: str, releases: Sequence[ReleaseComponent]) -> ReleaseComponent:

@@ -32,6 +32,9 @@ from orchestration.environment import PROJECT, is_cluster
 STATES, PUBLICATION_OF = "states", "publication"
 """The names of the jobs of a release with partitions begin with these."""
 
+OF_DATASET = "dataset__"
+"""The attribute of a dataset in `orchestration.datasets` begins with this: its name alone may be that of a module."""
+
 BY_COMMAND = "stirred/launch"
 """The tag of a run that the command line launched, and that it follows with the runs after it."""
 
@@ -122,7 +125,7 @@ def run_job(
     if is_cluster():
         command += ["launch", "-w", str(_WORKSPACE)]
     else:
-        command += ["execute", "-m", "orchestration.datasets", "-a", f"dataset__{dataset}", "-d", str(PROJECT)]
+        command += ["execute", "-m", "orchestration.datasets", "-a", f"{OF_DATASET}{dataset}", "-d", str(PROJECT)]
     command += ["-j", job, "--tags", json.dumps(tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with NamedTemporaryFile("w", suffix=".yaml") as configuration:

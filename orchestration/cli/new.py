@@ -123,7 +123,7 @@ def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
 def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", next_command: str) -> None:
     """Write a proposal, check it, and print its warnings and the next command."""
     from orchestration.checking import declaration_problems
-    from orchestration.deployment import component_tree
+    from orchestration.declarations import component_tree
 
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("x", encoding="utf-8") as file:

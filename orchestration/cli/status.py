@@ -84,7 +84,7 @@ def _print_budgets(budgets: list[dict[str, Any]]) -> None:
 def check(as_json: bool) -> None:
     """Check every declaration, and name each problem with file, line, field and rule."""
     from orchestration.checking import declaration_problems
-    from orchestration.deployment import component_tree
+    from orchestration.declarations import component_tree
     from orchestration.environment import deployment_folders
 
     tree = component_tree()

@@ -11,6 +11,7 @@ from assets.release.release import DeclarationError
 from orchestration import datasets
 from orchestration.definitions import defs
 from orchestration.environment import deployment_resources
+from orchestration.launch import OF_DATASET
 from resources.custody import CustodyError
 from resources.statements import Zone
 from tests.deployments import small_deployment
@@ -108,7 +109,7 @@ def test_the_jobs_of_a_dataset_alone_are_those_of_the_whole_deployment() -> None
     sources = [spec.key.path[0] for spec in defs().resolve_all_asset_specs() if spec.key.path[-1] == "cef"]
     parts: dict[str, list[Any]] = {}
     for name in sources:
-        jobs = getattr(datasets, f"{datasets.PREFIX}{name}").resolve_all_job_defs()
+        jobs = getattr(datasets, f"{OF_DATASET}{name}").resolve_all_job_defs()
         parts |= {job.name: describe(job) for job in jobs if not job.name.startswith("__")}
     assert len(sources) == 4
     assert parts == whole
