@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from dagster import ConfigurableResource
+from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr
 
 from resources.keyfiles import flush_file
@@ -371,10 +372,7 @@ class Session:
         from mechanisms.row_digests import sum_of_digests
 
         def add_up(batch: pa.RecordBatch) -> tuple[int, int, int]:
-            texts = batch.column(0).cast(pa.large_string())
-            _, offsets, data = texts.buffers()
-            ends = np.frombuffer(offsets, dtype=np.int64, count=len(texts) + 1, offset=8 * texts.offset)
-            return (len(texts), *sum_of_digests(salt.encode(), np.frombuffer(data, dtype=np.uint8), ends))
+            return (batch.num_rows, *sum_of_digests(salt.encode(), *_read_texts(batch.column(0))))
 
         # DuckDB makes the next batch meanwhile.
         sums = [(0, 0, 0)]
@@ -620,9 +618,17 @@ def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]
         yield b""
         yield pc.fill_null(column, 0).to_numpy().astype("<i8").tobytes()
     else:
-        texts = pc.fill_null(column, "")
-        yield pc.binary_length(texts).to_numpy().astype("<i8").tobytes()
-        yield memoryview(pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "")[0].as_buffer())
+        data, offsets = _read_texts(pc.fill_null(column, ""))
+        yield np.diff(offsets).astype("<i8").data
+        yield data[offsets[0] : offsets[-1]].data
+
+
+def _read_texts(texts: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The bytes of texts, and where the texts begin in them and the last one ends, shape (texts + 1,)."""
+    texts = texts.cast(pa.large_string())
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, dtype=np.int64, count=len(texts) + 1, offset=8 * texts.offset)
+    return np.frombuffer(data or b"", dtype=np.uint8), bounds
 
 
 def _keep_private() -> None:
