@@ -1,9 +1,9 @@
-"""Folders for what DuckDB spills: one for each session, with the process id in its name.
+"""Folders for what DuckDB spills: one for each instance, with the process id in its name.
 
 This module creates and removes the folders, including those of processes that were killed. `warehouse` sets up the
 encryption of spilled data. Parts of public tables, which are not encrypted, lie in such folders too.
 
-DuckDB uses the same names for temporary files in every session, so two sessions that spill into one folder would
+DuckDB uses the same names for temporary files in every instance, so two that spill into one folder would
 overwrite each other's files. No two sessions share a folder, not even two threads of one process.
 """
 

@@ -68,6 +68,11 @@ class Storage(ABC):
         """How errors name the storage."""
 
     @property
+    def paths(self) -> Collection[Path]:
+        """The files that a session must reach to attach the zone; none if it is not kept in files of its own."""
+        return ()
+
+    @property
     def folders(self) -> Collection[str]:
         """The folders that a session must reach after it attached the zone."""
         return ()
@@ -139,6 +144,12 @@ class DatabaseFile(Storage):
     @property
     def name(self) -> str:
         return self.path.name
+
+    @property
+    def paths(self) -> Collection[Path]:
+        """The database and the logs that DuckDB keeps beside it."""
+        endings = ("", ".wal", ".wal.checkpoint", ".wal.recovery")
+        return [self.path.with_name(f"{self.path.name}{ending}").absolute() for ending in endings]
 
     def holds(self, session: OpenSession) -> bool:
         return self.path.exists()

@@ -15,7 +15,7 @@ import hmac
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import timedelta
@@ -33,6 +33,7 @@ from dagster import ConfigurableResource
 from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr
 
+from resources.instances import borrow_instance
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
 from resources.spill import create_spill_folder
@@ -53,7 +54,8 @@ from resources.storage import (
 _COLUMNS = SQL("warehouse/columns", "DESCRIBE {{ table }}")
 _CONFINE = SQL(
     "warehouse/confine",
-    "SET allowed_directories = {{ folders }}; SET enable_external_access = false; SET lock_configuration = true",
+    "SET allowed_directories = {{ folders }}; SET allowed_paths = {{ paths }}; SET enable_external_access = false; "
+    "SET lock_configuration = true",
 )
 _COPY_DATABASE = SQL("warehouse/copy_database", "COPY FROM DATABASE {{ zone }} TO {{ copy }}")
 _CREATE_SCHEMA = SQL("warehouse/create_schema", "CREATE SCHEMA IF NOT EXISTS {{ zone }}.{{ schema }}")
@@ -473,17 +475,8 @@ class Warehouse(ConfigurableResource):
         storages = [self._storage(zone) for zone in reads if zone is not writes]
         written = [self._storage(writes)] if writes else []
         zones = {storage.zone for storage in (*storages, *written)}
-        with self._connect([*storages, *written]) as connection:
-            for storage in storages:
-                storage.attach(connection, read_only=True)
-            for storage in written:
-                storage.attach(connection, read_only=False)
+        with self._attach(storages, written, folder) as connection:
             _refuse_computed(connection, [*storages, *written])
-            if folder or Zone.PUBLIC in zones:
-                folders: list[object] = [place for storage in (*storages, *written) for place in storage.folders]
-                folders += [folder.absolute()] if folder else []
-                quoted = ", ".join(quote_literal(place).text for place in folders)
-                connection.execute(render(_CONFINE, {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))
             yield Session(connection, zones, None if writes else {}, shared=any(storage.shared for storage in written))
 
     @contextmanager
@@ -527,36 +520,68 @@ class Warehouse(ConfigurableResource):
         return DatabaseFile(zone, self.path(zone), self.patience)
 
     @contextmanager
-    def _connect(self, storages: Sequence[Storage]) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A new instance of DuckDB, with the extensions that the storages need and nothing attached."""
+    def _attach(
+        self, read: Sequence[Storage], written: Sequence[Storage], folder: Path | None
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection with these zones attached, which reaches nothing else if it is confined (see `session`)."""
         _keep_private()
-        home = Path(self.folder)
+        home, storages = Path(self.folder), [*read, *written]
+        try:
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            refuse_exposed("warehouse folder", home, "chmod 700")
+        except OSError as error:
+            raise WarehouseError(f"{error.filename or home} cannot be written ({error.strerror})") from None
+        confinement = ""
+        if folder or any(storage.zone is Zone.PUBLIC for storage in storages):
+            folders = [
+                *(place for storage in storages for place in storage.folders),
+                *([folder.absolute()] if folder else []),
+            ]
+            paths = [path for storage in storages for path in storage.paths]
+            confinement = render(_CONFINE, {"folders": _quote_list(folders), "paths": _quote_list(paths)})
         with ExitStack() as opened:
-            try:
-                home.mkdir(parents=True, exist_ok=True, mode=0o700)
-                refuse_exposed("warehouse folder", home, "chmod 700")
-                spill_folder = opened.enter_context(create_spill_folder(self._spill))
-            except OSError as error:
-                raise WarehouseError(f"{error.filename or home} cannot be written ({error.strerror})") from None
-            needed = dict.fromkeys([_CIPHER, *(name for storage in storages for name in storage.extensions)])
-            try:
-                settings = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spill_folder)}
-                if self.threads:
-                    settings["threads"] = self.threads
-                connection = opened.enter_context(closing(duckdb.connect(config=settings)))
-                for extension in needed:
-                    connection.execute(render(LOAD, {"extension": signed_extension(extension)}))
-                connection.execute(render(_PREPARE))
-                if any(storage.on_network for storage in storages):
-                    # DuckDB itself reads the keys and the region from the environment.
-                    scheme, _, host = self.object_storage.rpartition("://")
-                    server = {"host": quote_literal(host.rstrip("/")), "encrypted": scheme != "http"}
-                    connection.execute(render("warehouse/reach_storage", server | {"given": bool(host)}))
-                else:
-                    connection.execute(render(_STAY_OFF_NETWORK))
-            except duckdb.Error as error:
-                raise WarehouseError(f"DuckDB cannot open a session: {str(error).splitlines()[0]}") from None
+            if in_files := all(storage.paths for storage in storages):
+                settings = (self.memory_limit, self.threads, self._spill, confinement)
+                open_instance = partial(self._open_instance, storages, confinement)
+                connection = opened.enter_context(borrow_instance(settings, open_instance))
+            else:
+                # From a server, a confined session attaches nothing.
+                connection = self._open_instance(storages, "", opened)
+            for storage in storages:
+                storage.attach(connection, read_only=storage in read)
+            if confinement and not in_files:
+                connection.execute(confinement)
             yield connection
+
+    def _open_instance(
+        self, storages: Sequence[Storage], confinement: str, opened: ExitStack
+    ) -> duckdb.DuckDBPyConnection:
+        """A new instance of DuckDB, with the extensions that the storages need and nothing attached."""
+        try:
+            spill_folder = opened.enter_context(create_spill_folder(self._spill))
+        except OSError as error:
+            raise WarehouseError(f"{error.filename or self._spill} cannot be written ({error.strerror})") from None
+        needed = dict.fromkeys([_CIPHER, *(name for storage in storages for name in storage.extensions)])
+        try:
+            settings = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spill_folder)}
+            if self.threads:
+                settings["threads"] = self.threads
+            connection = opened.enter_context(closing(duckdb.connect(config=settings)))
+            for extension in needed:
+                connection.execute(render(LOAD, {"extension": signed_extension(extension)}))
+            connection.execute(render(_PREPARE))
+            if any(storage.on_network for storage in storages):
+                # DuckDB itself reads the keys and the region from the environment.
+                scheme, _, host = self.object_storage.rpartition("://")
+                server = {"host": quote_literal(host.rstrip("/")), "encrypted": scheme != "http"}
+                connection.execute(render("warehouse/reach_storage", server | {"given": bool(host)}))
+            else:
+                connection.execute(render(_STAY_OFF_NETWORK))
+            if confinement:
+                connection.execute(confinement)
+        except duckdb.Error as error:
+            raise WarehouseError(f"DuckDB cannot open a session: {str(error).splitlines()[0]}") from None
+        return connection
 
 
 class _WarehouseSnapshot(Warehouse):
@@ -601,6 +626,10 @@ def store_parts(session: Session, table: Table, parts: Sequence[Path]) -> None:
     if table.zone is not Zone.PUBLIC:
         raise ValueError(f"{table} is not public; parts are not encrypted")
     session.create(table, _PARTS, {"files": [str(part) for part in parts]})
+
+
+def _quote_list(texts: Iterable[object]) -> Fragment:
+    return Fragment(f"[{', '.join(quote_literal(text).text for text in texts)}]::VARCHAR[]")
 
 
 def _hash(content: object, key: bytes | None) -> str:

@@ -31,6 +31,7 @@ from matplotlib.figure import Figure
 from assets.charge import asset as charge_asset
 from assets.publication.asset import publish
 from resources import chain
+from resources.instances import close_waiting
 from tests.contract.kinds import KINDS, before_draw, to_publication
 from tests.deployments import Deployment
 
@@ -288,9 +289,10 @@ def state(root: Path, name: str) -> dict[str, Any]:
 
 def settled_state(root: Path, name: str) -> dict[str, Any]:
     """What is there once the work is done: the state, all tables, and the names of all files."""
-    found = state(root, name)
+    found = state(root, name) | {"tables": tables(root, "confidential", "public", "ledger")}
+    # As at the end of the process: what it still holds is no file of the deployment.
+    close_waiting()
     return found | {
-        "tables": tables(root, "confidential", "public", "ledger"),
         "files": sorted(path.relative_to(root).as_posix() for path in root.rglob("*")),
     }
 

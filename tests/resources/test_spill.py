@@ -11,6 +11,7 @@ import jinja2
 import pytest
 
 from resources import spill, statements, storage, warehouse
+from resources.instances import close_waiting
 from resources.spill import create_spill_folder
 from resources.statements import SQL_FOLDER, Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
@@ -185,6 +186,7 @@ def test_a_folder_in_which_others_could_replace_what_is_spilled_is_refused(store
         else:
             with pytest.raises(WarehouseError, match="can be written by others"), opened():
                 pass
+        close_waiting()
         assert list(shared.iterdir()) == []
 
 
@@ -293,4 +295,5 @@ def test_the_next_session_sweeps_what_a_killed_process_left(store, killed):
     with store.session(reads=[Zone.CONFIDENTIAL]) as session:
         assert not [path for path in base(store).iterdir() if f"-{killed}-" in path.name]
         assert session.count(TABLE) == 1000
+    close_waiting()
     assert list(base(store).iterdir()) == []

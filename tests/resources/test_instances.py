@@ -1,0 +1,118 @@
+"""Instances of DuckDB that wait for the next session: what one session could do or see, another one cannot."""
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from resources import instances
+from resources.instances import close_waiting
+from resources.statements import SQL, Table, Zone
+from resources.warehouse import Warehouse, WarehouseError
+
+ROWS = SQL("tests/rows", "SELECT unnest(range(10)) AS value")
+READ_FILE = SQL("tests/read_file", "SELECT content FROM read_text($path)")
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    close_waiting()
+    warehouse = Warehouse(folder=str(tmp_path / "warehouse"))
+    for zone in (Zone.CONFIDENTIAL, Zone.PUBLIC):
+        with warehouse.session(writes=zone) as session:
+            session.create(Table(zone, "town", "numbers"), ROWS)
+    return warehouse
+
+
+def test_a_session_has_the_instance_that_an_equal_one_has_left(warehouse: Warehouse) -> None:
+    found = []
+    for access in ({"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}, {"reads": [Zone.PUBLIC]}):
+        with warehouse.session(**access) as session:
+            found.append(session._connection)
+            assert session.count(Table(Zone.PUBLIC, "town", "numbers")) == 10
+            assert session.rows("warehouse/tables", {"zone": "confidential", "schema": "town"}) == []
+    assert found[0] is found[1] is found[2]
+    # Nothing holds the file, and nothing is left to be replayed.
+    assert [path.name for path in Path(warehouse.folder).glob("public*")] == ["public.duckdb"]
+    with duckdb.connect(str(warehouse.path(Zone.PUBLIC))):
+        pass
+
+
+def test_sessions_at_once_have_instances_of_their_own(warehouse: Warehouse) -> None:
+    with warehouse.session(reads=[Zone.PUBLIC]) as one, warehouse.session(reads=[Zone.PUBLIC]) as other:
+        assert one._connection is not other._connection
+    close_waiting()
+    assert not instances._waiting
+
+
+@pytest.mark.parametrize("first", [{"reads": [Zone.CONFIDENTIAL]}, {"reads": [Zone.PUBLIC], "folder": True}])
+def test_no_session_reaches_files_because_another_one_could(
+    warehouse: Warehouse, tmp_path: Path, first: dict[str, object]
+) -> None:
+    secret = tmp_path / "elsewhere" / "secret.txt"
+    secret.parent.mkdir()
+    secret.write_text("known")
+    given = first | ({"folder": secret.parent} if "folder" in first else {})
+    with warehouse.session(**given) as session:  # type: ignore[arg-type]
+        assert session.row(READ_FILE, {"path": str(secret)}) == ("known",)
+    for access in ({"reads": [Zone.PUBLIC]}, {"reads": [Zone.PUBLIC], "folder": tmp_path / "warehouse"}):
+        for path in (secret, warehouse.path(Zone.CONFIDENTIAL)):
+            if path.parent == access.get("folder"):
+                continue
+            with (
+                pytest.raises(WarehouseError, match="disabled by configuration"),
+                warehouse.session(**access) as session,
+            ):
+                session.rows(READ_FILE, {"path": str(path)})
+
+
+def test_an_instance_with_something_left_in_it_does_not_wait(warehouse: Warehouse) -> None:
+    def leave_table() -> None:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            session.stage("left", ROWS)
+
+    def leave_view() -> None:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            session.register("left", session.arrow(ROWS))
+
+    def fail() -> None:
+        with pytest.raises(WarehouseError), warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            session.rows(SQL("tests/nothing", "FROM nothing"))
+
+    for leave in (leave_table, leave_view, fail):
+        close_waiting()
+        leave()
+        assert not instances._waiting
+
+
+def test_an_instance_of_large_databases_does_not_wait(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    close_waiting()
+    monkeypatch.setattr(instances, "_LARGEST", warehouse.path(Zone.PUBLIC).stat().st_size - 1)
+    with warehouse.session(reads=[Zone.PUBLIC]):
+        pass
+    assert not instances._waiting
+
+
+def test_few_instances_wait_and_their_folders_go_with_them(warehouse: Warehouse, tmp_path: Path) -> None:
+    with ExitStack() as opened:
+        for number in range(6):
+            elsewhere = warehouse.model_copy(update={"spill_folder": str(tmp_path / f"spill {number}")})
+            opened.enter_context(elsewhere.session())
+    assert len([path for path in tmp_path.glob("spill */*") if path.is_dir()]) == 4
+    close_waiting()
+    assert list(tmp_path.glob("spill */*")) == []
+
+
+def test_a_forked_process_leaves_the_instances_of_its_parent_alone(warehouse: Warehouse) -> None:
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        connection = session._connection
+    found = dict(instances._waiting)
+    if (child := os.fork()) == 0:
+        # It has neither the threads nor the locks of its parent, so it may only look.
+        alone = all(process != os.getpid() for process, _ in instances._waiting)
+        os._exit(0 if alone else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert instances._waiting == found
+    assert connection in [waiting for waiting, _ in found.values()]
