@@ -41,7 +41,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]
 
     table = Table(title=Text(show_line(title)), title_justify="left", title_style="bold", box=None, pad_edge=False)
     for position, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=position in (0, 2) and len(columns) > 5)
+        table.add_column(Text(show_line(column)), overflow="fold", no_wrap=position in (0, 2) and len(columns) > 5)
     for row in rows:
         # Names are shown as they are: neither as markup nor as codes of the terminal.
         table.add_row(*(Text(show_line(cell)) for cell in row))

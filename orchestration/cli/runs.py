@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND
 from assets.conventions import DRAW_ID, join_digits
 from assets.release.method import CHARGE, PREFLIGHT, PUBLICATION
+from assets.texts import show_lines
 from mechanisms.accounting.losses import format_loss
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console, print_json
 from orchestration.cli.releases import list_declared_names
@@ -98,9 +99,9 @@ def print_preflights(release: str, *, as_json: bool) -> None:
     for component, preflight in zip(components, preflights, strict=True):
         if len(preflights) > 1:
             console.print(f"\n{component.named}", style="bold", markup=False)
-        for name, value in preflight.items():
+        for name, value in ((name, show_lines(str(value))) for name, value in preflight.items()):
             console.print(f"[bold]{name}[/bold]: ", end="")
-            console.print(Markdown(value) if str(value).startswith("```") else str(value), markup=False)
+            console.print(Markdown(value) if value.startswith("```") else value, markup=False)
 
 
 def load_releases(name: str) -> "Sequence[ReleaseComponent]":
