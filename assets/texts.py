@@ -5,6 +5,7 @@ have it, and those of others too. A page, a table or a message therefore shows e
 `show_lines`, and escapes its own marks besides: `assets.conventions` for Markdown, a template for HTML.
 """
 
+import re
 import unicodedata
 
 LONGEST_LINE = 300
@@ -19,6 +20,10 @@ of halves of characters."""
 
 _JOINERS = frozenset("\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}")
 """Formats that Persian, Malayalam and other scripts cannot be written without. They move no other letter."""
+
+
+FORMULA_SIGNS = "=+-@"
+SIGNED_NUMBER = re.compile(r"[+-][0-9]+([.,][0-9]+)?", re.ASCII)
 
 
 def find_unseen(text: str, besides: str = "") -> str:
@@ -44,6 +49,11 @@ def show_line(text: str) -> str:
 def show_lines(text: str) -> str:
     """A text as `show_line` shows it, but with its line breaks and tabs."""
     return _replace_unseen(text, "\n\t")
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet that opens a file with this text takes it for a formula; a number is none."""
+    return text[:1] in FORMULA_SIGNS and bool(text) and not SIGNED_NUMBER.fullmatch(text)
 
 
 def _replace_unseen(text: str, besides: str) -> str:

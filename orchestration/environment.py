@@ -42,6 +42,8 @@ _OF_SECRETS = re.compile(
 )
 """Variables with such names hold keys and passwords, or what leads to them."""
 
+DECLARATION_VARIABLES = "STIRRED_DECLARATION_VARIABLES"
+
 _THIS_MACHINE = ("127.0.0.1", "[::1]", "localhost")
 
 
@@ -134,15 +136,20 @@ def fill_in_folder(path: str) -> str:
     left = _VARIABLE.sub("", folder) + file
     if any(sign in left for sign in ("{{", "}}", "{%", "%}", "{#", "#}")):
         raise DeclarationError("of templates, only {{ env.NAME }} is filled in, and only in the folder of a file")
-    listed = os.environ.get("STIRRED_DECLARATION_VARIABLES", "CEF_FOLDER").replace(",", " ").split()
     for name in _VARIABLE.findall(folder):
         if _OF_SECRETS.fullmatch(name):
             raise DeclarationError(f"the variable {name} is no folder of source files")
-        if name not in listed:
+        if name not in list_declaration_variables():
             raise DeclarationError(f"STIRRED_DECLARATION_VARIABLES does not list {name}, so no declaration can use it")
         if not os.environ.get(name):
             raise DeclarationError(f"the variable {name} is not set")
     return _VARIABLE.sub(lambda variable: os.environ[variable[1]], folder) + slash + file
+
+
+def list_declaration_variables() -> list[str]:
+    """The variables that declarations may use, without those that may hold a key or a password."""
+    listed = os.environ.get(DECLARATION_VARIABLES, "CEF_FOLDER").replace(",", " ").split()
+    return [name for name in listed if not _OF_SECRETS.fullmatch(name)]
 
 
 def _choose(variable: str, choices: Sequence[str], default: int) -> str:

@@ -136,7 +136,7 @@ def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", n
     problems = declaration_problems(component_tree(), deployment.published)
     for problem in problems:
         echo(f"{folder}/{problem}" if problem.file else problem, err=True)
-    if any(problem.file == place for problem in problems):
+    if any(problem.file == place and not problem.warning for problem in problems):
         echo("Change what is refused, then run `stirred check`.", err=True)
         sys.exit(REFUSED)
     echo(f"Read it and change what is not right; `stirred check` names what is wrong. Then: {next_command}")

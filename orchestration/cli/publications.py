@@ -138,7 +138,10 @@ def audit(to: Path | None, as_json: bool) -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A folder of GeoJSON files, for maps.",
 )
-def explore(port: int, no_browser: bool, boundaries: Path | None) -> None:
+@click.option(
+    "--host", "hosts", multiple=True, metavar="NAME", help="Answer under this name too, as a proxy asks; repeatable."
+)
+def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[str, ...]) -> None:
     """Open a local page on budgets, plans, published tables and the audit. It reads only what is public.
 
     The page can be opened on this machine alone, until the command is interrupted.
@@ -162,7 +165,9 @@ def explore(port: int, no_browser: bool, boundaries: Path | None) -> None:
 
     folders = deployment.home, deployment.published
     with suppress(KeyboardInterrupt):
-        launcher.explore(*folders, datasets, read_replays, port, boundaries, announce, browser=not no_browser)
+        launcher.explore(
+            *folders, datasets, read_replays, port, boundaries, announce, browser=not no_browser, hosts=hosts
+        )
 
 
 @click.command()

@@ -93,7 +93,7 @@ def check(as_json: bool) -> None:
         print_json([asdict(problem) for problem in problems])
     for problem in problems:
         echo(f"{tree.defs_module_path}/{problem}" if problem.file else problem, err=True)
-    if problems:
+    if not all(problem.warning for problem in problems):
         sys.exit(REFUSED)
     if not as_json:
         echo("All declarations can be loaded.")
