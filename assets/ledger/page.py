@@ -17,6 +17,7 @@ from assets.ledger.comparison import Charge, Comparison
 from assets.ledger.population import Population
 from assets.ledger.remarks import write_remarks
 from assets.pictures import picture
+from assets.texts import show_line
 from mechanisms.accounting.losses import Loss, format_loss
 from mechanisms.accounting.rounding import format_decimal
 from mechanisms.accounting.specification import DELTA
@@ -89,7 +90,7 @@ def describe_ledger(
     charges = {charge.entry.sequence: charge for budget in budgets.values() for charge in budget.charges}
     rows = view.list_charge_rows(budgets.values(), replays, LATEST)[::-1]
     latest = f" (latest {LATEST} of {len(charges)})" if len(charges) > len(rows) else ""
-    warnings = [f"{name}: {budget.warning}" for name, budget in budgets.items() if budget.warning]
+    warnings = [show_line(f"{name}: {budget.warning}") for name, budget in budgets.items() if budget.warning]
     in_full = "\n\n".join(_describe_charge(charges[int(row["entry"])]) for row in rows)
     return {
         "budget": _table(_BUDGET, view.list_budget_rows(budgets.values())),
