@@ -111,7 +111,7 @@ def preview(
     described = columns if isinstance(columns, Mapping) else dict.fromkeys(columns)
     texts = [[show_line(str(cell)) for cell in row] for row in rows]
     if len(texts) > MOST_ROWS:
-        return dg.MetadataValue.md(markdown_table(list(described), texts))
+        return dg.MetadataValue.md(markdown_table(list(described), [map(escape_markdown, row) for row in texts]))
     if _width(list(described), texts) > room:
         _, *names = described
         return dg.MetadataValue.md("\n\n".join(_as_paragraph(names, row) for row in texts))
@@ -145,9 +145,9 @@ _BEGINNING = re.compile(r"\A\s*(\d+(?=[.)](\s|\Z))|(?=[-+=]))")
 """Before what would make the beginning of a text an item of a list, or the line above it a heading."""
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table whose cells are shown as they are."""
-    lines = [header, ["---"] * len(header), *([escape_markdown(str(cell)) for cell in row] for row in rows)]
+def markdown_table(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table of cells in Markdown."""
+    lines = [header, ["---"] * len(header), *([str(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

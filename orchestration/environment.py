@@ -33,6 +33,8 @@ from resources.warehouse import Warehouse
 
 _DATA_PATH = re.compile(r"(/|s3://[a-z0-9][a-z0-9.-]+)(/?[^?#*\[\]]+)?")
 
+_ADDRESS = re.compile(r"https?://[^\s<>]+")
+
 _SCHEDULER = re.compile(r"(?P<protocol>tcp|tls)://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
 
 _VARIABLE = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -57,7 +59,7 @@ def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
 def read_published_address() -> str:
     """The address at which publications are served, or "". Raises DeclarationError if it is no web address."""
     address = os.environ.get("STIRRED_PUBLISHED_URL", "")
-    if address and not address.startswith(("http://", "https://")):
+    if address and not _ADDRESS.fullmatch(address):
         raise DeclarationError(
             f"STIRRED_PUBLISHED_URL is {address!r}, which is not an address such as http://host:3001"
         )

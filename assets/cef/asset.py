@@ -140,7 +140,8 @@ def describe(declaration: DatasetDeclaration) -> str:
 
 def _describe_column(name: str, column: Column) -> list[str]:
     nullable = "yes" if column.nullable else "no"
-    return [name, column.type.value, column.role.value, column.domain_in_words, nullable, column.description]
+    cells = [name, column.type.value, column.role.value, column.domain_in_words, nullable, column.description]
+    return list(map(escape_markdown, cells))
 
 
 def column_schema(declaration: DatasetDeclaration) -> dg.TableSchema:

@@ -93,7 +93,11 @@ def test_escaped_text_is_nothing_but_text_in_markdown(text: str) -> None:
         )
         assert kinds <= allowed | ({"strong_open", "strong_close"} if "**" in around else set())
     assert " ".join(read_text(escape_markdown(text)).split()) == shown
-    table = [token for token in list_tokens(markdown_table(["a", "b"], [[text, "c"]])) if token.type == "td_open"]
+    table = [
+        token
+        for token in list_tokens(markdown_table(["a", "b"], [[escape_markdown(text), "c"]]))
+        if token.type == "td_open"
+    ]
     assert len(table) == 2
 
 
