@@ -36,7 +36,7 @@ from resources.chain import Details, Entry, make_reservation, make_settlement, m
 from resources.ledger import Reading
 from tests.contract.kinds import KINDS
 from tests.deployments import UNITS, households, small_dataset, small_deployment
-from tests.depth import deep_but
+from tests.depth import deep_but, deep_cases
 
 UNSEEN = ("\n", "\r", "\t", "\x00", "\x1b", "\x7f", "\x85", "\x9b", "\u061c", "\u200b", "\u202e", "\u2028", "\u2029",
           "\u2066", "\ufeff", "\U000e0041")  # fmt: skip
@@ -283,6 +283,7 @@ def list_descriptions(definitions: dg.Definitions) -> Iterator[tuple[str, str]]:
         yield job.name, job.description or ""
 
 
+@deep_cases(1)
 @pytest.mark.parametrize("name", deep_but(["laplace tables"], KINDS))
 def test_no_declared_text_becomes_markup_on_the_pages_of_assets_and_jobs(name: str, tmp_path: Path) -> None:
     """It fails for a description of an asset, a column or a job that takes over a declared text as it is."""
