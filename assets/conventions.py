@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets.texts import show_line
 from resources.statements import Table
 from resources.warehouse import Session
 
@@ -77,13 +78,12 @@ def table_schema(columns: Mapping[str, str], descriptions: Mapping[str, str] | N
 
     Args:
         columns: names and DuckDB types.
-        descriptions: descriptions of columns, by name. Some columns may have none, and extra names are ignored.
+        descriptions: descriptions of columns, by name, which are shown as they are. Some columns may have none, and
+            extra names are ignored.
     """
-    described = descriptions or {}
+    described = {name: escape_markdown(words) or None for name, words in (descriptions or {}).items()}
     return dg.TableSchema(
-        columns=[
-            dg.TableColumn(name, type=kind, description=described.get(name) or None) for name, kind in columns.items()
-        ]
+        columns=[dg.TableColumn(name, type=kind, description=described.get(name)) for name, kind in columns.items()]
     )
 
 
@@ -109,9 +109,9 @@ def preview(
         room: how wide the table may be.
     """
     described = columns if isinstance(columns, Mapping) else dict.fromkeys(columns)
-    texts = [[str(cell) for cell in row] for row in rows]
+    texts = [[show_line(str(cell)) for cell in row] for row in rows]
     if len(texts) > MOST_ROWS:
-        return dg.MetadataValue.md(markdown_table(list(described), texts))
+        return dg.MetadataValue.md(markdown_table(list(described), [map(escape_markdown, row) for row in texts]))
     if _width(list(described), texts) > room:
         _, *names = described
         return dg.MetadataValue.md("\n\n".join(_as_paragraph(names, row) for row in texts))
@@ -136,13 +136,17 @@ def _as_paragraph(names: Sequence[str], row: Sequence[str]) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    return text.translate(_NOT_IN_MARKDOWN)
+    """A text that Markdown shows as it is, on one line, whatever a person wrote in it."""
+    return _BEGINNING.sub(r"\g<0>\\", show_line(text).translate(_NOT_IN_MARKDOWN))
 
 
-_NOT_IN_MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\[]_*`<>"})
+_NOT_IN_MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\[]_*`<>|#~&$"})
+_BEGINNING = re.compile(r"\A\s*(\d+(?=[.)](\s|\Z))|(?=[-+=]))")
+"""Before what would make the beginning of a text an item of a list, or the line above it a heading."""
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def markdown_table(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table of cells in Markdown."""
     lines = [header, ["---"] * len(header), *([str(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -14,7 +14,7 @@ import dagster as dg
 from pydantic import BaseModel
 
 from assets.cef.readers import source_paths
-from assets.conventions import WRITES
+from assets.conventions import WRITES, escape_markdown
 from assets.release.method import DRAW, PLAN, PREFLIGHT, Method, Partitions
 from assets.release.release import Release
 from orchestration.launch import BY_COMMAND, PUBLICATION_OF, STATES
@@ -44,14 +44,15 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     read = method.reads_publications_of
     others = dg.AssetSelection.key_prefixes(*([other.dataset.name, other.name] for other in read))
     selected = own.upstream() if PLAN in method.stages else own.upstream() - dg.AssetSelection.assets(release.key(PLAN))
-    words = f"{release.title}: every stage from the source to the publication, with every check."
+    title = escape_markdown(release.title)
+    words = f"{title}: every stage from the source to the publication, with every check."
     tags = {WRITES: release.dataset.name}
     by_partition = dg.Definitions()
     if partitions:
         stages = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
         by_partition = _partition_jobs(release, partitions, selected & stages.downstream() - stages - others)
         selected -= stages.downstream()
-        words = f"{release.title}: every stage from the source to {partitions.keys_from}, with every check. "
+        words = f"{title}: every stage from the source to {partitions.keys_from}, with every check. "
         words += "While the UI's daemon runs, the runs of all partitions and the publication follow."
     if not release.declaration.charges:
         return dg.Definitions(jobs=[dg.define_asset_job(release.schema, selected, description=words, tags=tags)])
@@ -61,7 +62,7 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     price = dg.define_asset_job(
         f"{PREFLIGHT}__{release.schema}",
         preflight.upstream() - others,
-        description=f"{release.title}: what the next charge would be, and why. Draws nothing and charges nothing.",
+        description=f"{title}: what the next charge would be, and why. Draws nothing and charges nothing.",
         tags=tags,
     )
     return dg.Definitions.merge(dg.Definitions(jobs=[job, price]), by_partition)

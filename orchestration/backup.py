@@ -14,7 +14,7 @@ from pathlib import Path
 import dagster as dg
 
 from assets.publication.placement import bring_publications, copy_publications
-from assets.publication.signature import altered_files, public_key, sign
+from assets.publication.signature import SIGNATURE, altered_files, public_key, sign
 from orchestration.environment import deployment_resources
 from resources.custody import ANCHOR, FINGERPRINT, MASTER, CustodyError
 from resources.ledger import Ledger
@@ -28,18 +28,34 @@ class BackupError(Exception):
     """A back-up cannot be made or restored. The message says why, and what to do."""
 
 
-def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = False) -> None:
+Resources = Callable[[Path], Mapping[str, dg.ConfigurableResource]]
+"""The resources of a deployment, by the folder of its databases and keys."""
+
+
+def back_up(
+    ledger: Ledger,
+    published: Path,
+    folder: Path,
+    resources: Resources = deployment_resources,
+    *,
+    with_keys: bool = False,
+) -> None:
     """Write a deployment's databases, anchor and publications to a folder, consistent with each other.
+
+    What was written is restored once, into a folder in the home that is removed again.
 
     No other process can write a database meanwhile: writers wait, or this waits for them. Nothing that was deleted from
     a database is in the back-up. If the process is killed, the folder has no signature and cannot be restored.
 
-    Raises BackupError if the folder is not empty, the ledger is not intact, or zones are in a lake.
+    Raises BackupError if the folder is not empty, the deployment is new, the ledger is not intact, zones are in a lake,
+    or the back-up could not be restored; it has no signature then.
     """
     warehouse, custody = ledger.warehouse, ledger.custody
     _refuse_lake(warehouse, "backed up")
     if folder.exists() and any(folder.iterdir()):
         raise BackupError(f"{folder} is not empty: a back-up needs a folder of its own")
+    if custody.anchor() is None:
+        raise BackupError(f"nothing is backed up, because {Path(custody.folder).parent} holds no deployment yet")
     # Not inside the session: a process that closes a file gives up every lock that it holds on it.
     if problems := ledger.verify():
         raise BackupError(f"nothing is backed up, because the ledger is not intact: {problems[0]}")
@@ -48,29 +64,49 @@ def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = 
         (folder / name).mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)
     kept = ledger.keep_unchanged() if ledger.on_server else nullcontext()
-    with kept, warehouse.session(reads=zones, folder=folder) as session:
-        for zone in zones:
-            session.copy_zone(zone, folder / WAREHOUSE / warehouse.path(zone).name)
-        # The anchor changes only while the ledger is open for writing.
-        if (tie := Path(warehouse.folder) / FINGERPRINT).exists():
-            shutil.copy2(tie, folder / WAREHOUSE)
-        for path in _list_custody_files(Path(custody.folder), with_keys=with_keys):
-            copy = folder / CUSTODY / path.relative_to(custody.folder)
-            copy.parent.mkdir(exist_ok=True, mode=0o700)
-            shutil.copy2(path, copy)
-        copy_publications(published, folder / PUBLISHED)
-    with suppress(OSError):
-        # An empty folder cannot be signed. Where something was published, it is not removed.
-        (folder / PUBLISHED).rmdir()
-    os.sync()
-    sign(folder, custody)
+    with kept:
+        with warehouse.session(reads=zones, folder=folder) as session:
+            for zone in zones:
+                session.copy_zone(zone, folder / WAREHOUSE / warehouse.path(zone).name)
+            # The anchor changes only while the ledger is open for writing.
+            if (tie := Path(warehouse.folder) / FINGERPRINT).exists():
+                shutil.copy2(tie, folder / WAREHOUSE)
+            for path in _list_custody_files(Path(custody.folder), with_keys=with_keys):
+                copy = folder / CUSTODY / path.relative_to(custody.folder)
+                copy.parent.mkdir(exist_ok=True, mode=0o700)
+                shutil.copy2(path, copy)
+            copy_publications(published, folder / PUBLISHED)
+        for place, _, _ in os.walk(folder / PUBLISHED, topdown=False):
+            with suppress(OSError):
+                # An empty folder cannot be signed. Any other is not removed.
+                Path(place).rmdir()
+        os.sync()
+        sign(folder, custody)
+        _require_restorable(folder, Path(custody.folder), resources)
+
+
+def _require_restorable(folder: Path, custody: Path, resources: Resources) -> None:
+    """Restore a back-up into a folder beside the custody, whose key is lent for it, and remove the folder again."""
+    scratch = custody.with_name(".verifying")
+    with suppress(FileNotFoundError):
+        shutil.rmtree(scratch)
+    (scratch / CUSTODY).mkdir(parents=True, mode=0o700)
+    try:
+        if (custody / MASTER).exists():
+            shutil.copy2(custody / MASTER, scratch / CUSTODY)
+        restore(folder, scratch, scratch / PUBLISHED, resources)
+    except (BackupError, OSError) as error:
+        (folder / SIGNATURE).unlink(missing_ok=True)
+        raise BackupError(f"the back-up in {folder} is of no use, because it cannot be restored: {error}") from None
+    finally:
+        shutil.rmtree(scratch)
 
 
 def restore(
     folder: Path,
     home: Path,
     published: Path,
-    resources: Callable[[Path], Mapping[str, dg.ConfigurableResource]] = deployment_resources,
+    resources: Resources = deployment_resources,
 ) -> None:
     """Restore a back-up into a home that has no databases, and its publications where there are none.
 

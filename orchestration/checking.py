@@ -15,7 +15,9 @@ import yaml
 from pydantic import ValidationError
 
 from assets.ledger.population import group_populations
+from assets.release.numbers import shown
 from assets.release.release import DeclarationError
+from assets.texts import is_formula
 from orchestration import components
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import PublisherSettings
@@ -23,17 +25,23 @@ from orchestration.components.release import DeclaresReleases, dataset_of
 from orchestration.defs_files import list_files, require_unambiguous_text
 from orchestration.release_definitions import define_stages
 
+_WITH_CELLS = ("units", "persons", "recoded_units", "recoded_persons", "place_names")
+_NO_CELLS = frozenset({"path", "geography_path", "source", "pattern", "title", "description"})
+"""The fields of a dataset whose texts become cells of CSV files, and the fields in them whose texts do not."""
+
 
 @dataclass(frozen=True)
 class Problem:
     """What is wrong with a declaration: the dataset or release, the field and the rule, in one sentence.
 
-    The file is relative to the folder of declarations, and empty for what concerns several; the first line is 1.
+    The file is relative to the folder of declarations, and empty for what concerns several; the first line is 1. A
+    warning refuses nothing.
     """
 
     file: str
     line: int
     text: str
+    warning: bool = False
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.text}" if self.file else self.text
@@ -49,7 +57,10 @@ class _Document:
 
 
 def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Problem]:
-    """The problems of all declarations below `defs/`, in the order of the files; empty if all can be loaded."""
+    """The problems of all declarations below `defs/`, in the order of the files.
+
+    If all can be loaded, there are only warnings, of what spreadsheets would take for formulas.
+    """
     folder = tree.defs_module_path
     files = sorted(path.relative_to(folder).as_posix() for path in list_files(folder))
     documents: list[_Document] = []
@@ -97,7 +108,35 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
     except Exception as error:
         # What Dagster refuses besides, as in a component that is not ours. It does not say in which file.
         return [Problem("", 0, str(find_cause(error)))]
-    return []
+    return [warning for document in documents for warning in _warn_of_formulas(document)]
+
+
+def _warn_of_formulas(document: _Document) -> Iterator[Problem]:
+    """Warnings of names of columns, codes and labels of a dataset, which become cells of published CSV files."""
+    if not isinstance(document.component, Dataset):
+        return
+    for field in _WITH_CELLS:
+        declared = _descend(document.node, field)
+        # In some kinds of dataset, the field is the path of a file.
+        for fields, node in _list_texts(declared, field) if isinstance(declared, yaml.MappingNode) else ():
+            if is_formula(node.value):
+                words = f"{fields}: {shown(node.value)} begins with {node.value[0]}, which a spreadsheet that opens a "
+                words = f"warning: dataset {document.component.declaration.name}: {words}CSV file takes for a formula"
+                yield Problem(document.file, node.start_mark.line + 1, words, warning=True)
+
+
+def _list_texts(node: yaml.Node | None, fields: str) -> Iterator[tuple[str, yaml.ScalarNode]]:
+    """The texts among the keys and values below a field, with the fields that lead to them."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield from _list_texts(key, fields)
+            if key.value not in _NO_CELLS:
+                yield from _list_texts(value, f"{fields}.{key.value}")
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            yield from _list_texts(value, fields)
+    elif isinstance(node, yaml.ScalarNode) and str(node.tag).endswith(":str"):
+        yield fields, node
 
 
 def _read(path: Path, file: str, documents: list[_Document]) -> Iterator[Problem]:

@@ -33,6 +33,8 @@ from resources.warehouse import Warehouse
 
 _DATA_PATH = re.compile(r"(/|s3://[a-z0-9][a-z0-9.-]+)(/?[^?#*\[\]]+)?")
 
+_ADDRESS = re.compile(r"https?://[^\s<>]+")
+
 _SCHEDULER = re.compile(r"(?P<protocol>tcp|tls)://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
 
 _VARIABLE = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -41,6 +43,8 @@ _OF_SECRETS = re.compile(
     "(STIRRED|AWS|PG|DAGSTER)[A-Z_0-9]*|.*(KEY|SECRET|TOKEN|PASSWORD|PASSPHRASE|CREDENTIAL).*", re.I
 )
 """Variables with such names hold keys and passwords, or what leads to them."""
+
+DECLARATION_VARIABLES = "STIRRED_DECLARATION_VARIABLES"
 
 _THIS_MACHINE = ("127.0.0.1", "[::1]", "localhost")
 
@@ -55,7 +59,7 @@ def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
 def read_published_address() -> str:
     """The address at which publications are served, or "". Raises DeclarationError if it is no web address."""
     address = os.environ.get("STIRRED_PUBLISHED_URL", "")
-    if address and not address.startswith(("http://", "https://")):
+    if address and not _ADDRESS.fullmatch(address):
         raise DeclarationError(
             f"STIRRED_PUBLISHED_URL is {address!r}, which is not an address such as http://host:3001"
         )
@@ -134,15 +138,20 @@ def fill_in_folder(path: str) -> str:
     left = _VARIABLE.sub("", folder) + file
     if any(sign in left for sign in ("{{", "}}", "{%", "%}", "{#", "#}")):
         raise DeclarationError("of templates, only {{ env.NAME }} is filled in, and only in the folder of a file")
-    listed = os.environ.get("STIRRED_DECLARATION_VARIABLES", "CEF_FOLDER").replace(",", " ").split()
     for name in _VARIABLE.findall(folder):
         if _OF_SECRETS.fullmatch(name):
             raise DeclarationError(f"the variable {name} is no folder of source files")
-        if name not in listed:
+        if name not in list_declaration_variables():
             raise DeclarationError(f"STIRRED_DECLARATION_VARIABLES does not list {name}, so no declaration can use it")
         if not os.environ.get(name):
             raise DeclarationError(f"the variable {name} is not set")
     return _VARIABLE.sub(lambda variable: os.environ[variable[1]], folder) + slash + file
+
+
+def list_declaration_variables() -> list[str]:
+    """The variables that declarations may use, without those that may hold a key or a password."""
+    listed = os.environ.get(DECLARATION_VARIABLES, "CEF_FOLDER").replace(",", " ").split()
+    return [name for name in listed if not _OF_SECRETS.fullmatch(name)]
 
 
 def _choose(variable: str, choices: Sequence[str], default: int) -> str:

@@ -13,7 +13,7 @@ import dagster as dg
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
 from assets.cef.validation import Finding, cef_findings, form_findings, structure_findings, structure_offenders
-from assets.conventions import StageKind, check_result, markdown_table
+from assets.conventions import StageKind, check_result, escape_markdown, markdown_table
 from assets.release.columns import Column, Role
 from assets.release.contents import (
     find_content_problems,
@@ -124,11 +124,12 @@ def describe(declaration: DatasetDeclaration) -> str:
         if declaration.synthetic
         else "**Confidential**: these records are about real people; this page shows none of their values."
     )
+    title, record, words = map(escape_markdown, (declaration.title, declaration.record_name, declaration.description))
     parts = [
-        f"The census edited file (CEF) of **{declaration.title}**: validated microdata with one record for each "
-        f"{declaration.record_name}{' and each of its persons' if declaration.persons else ''}.",
+        f"The census edited file (CEF) of **{title}**: validated microdata with one record for each "
+        f"{record}{' and each of its persons' if declaration.persons else ''}.",
         origin,
-        declaration.description.strip(),
+        words.strip(),
     ]
     header = ("column", "type", "role", "domain", "null", "description")
     for name, records in declaration.tables.items():
@@ -140,7 +141,7 @@ def describe(declaration: DatasetDeclaration) -> str:
 def _describe_column(name: str, column: Column) -> list[str]:
     nullable = "yes" if column.nullable else "no"
     cells = [name, column.type.value, column.role.value, column.domain_in_words, nullable, column.description]
-    return [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
+    return list(map(escape_markdown, cells))
 
 
 def column_schema(declaration: DatasetDeclaration) -> dg.TableSchema:
@@ -151,7 +152,7 @@ def column_schema(declaration: DatasetDeclaration) -> dg.TableSchema:
             dg.TableColumn(
                 f"{table}.{name}" if several else name,
                 type=column.type.stored,
-                description=column.description or None,
+                description=escape_markdown(column.description) or None,
                 constraints=dg.TableColumnConstraints(
                     nullable=column.nullable, unique=column.role is Role.KEY, other=[column.domain_in_words]
                 ),

@@ -14,6 +14,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
+from assets.texts import show_line
 from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
 from resources.chain import RESERVE, Details, Entry
 from resources.custody import Custody
@@ -208,5 +209,5 @@ def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, s
 def _short(value: Any) -> str:
     if value is None:
         return "nothing"
-    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    text = show_line(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

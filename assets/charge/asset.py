@@ -15,13 +15,15 @@ from pydantic import Field
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
 from assets.conventions import DRAW_ID, KEYED, StageKind, group_digits, preview, shorten_digest, table_schema
-from assets.ledger.view import AUTOMATIC
+from assets.ledger.comparison import NOT_RECORDED
+from assets.ledger.view import AUTOMATIC, AUTOMATICALLY
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, PREFLIGHT, Fact, Method
 from assets.release.prose import Prose
 from assets.release.release import Release
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
+from assets.texts import find_unfit_name, show_line
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import format_loss, format_number
 from mechanisms.accounting.rounding import LINE_DECIMALS
@@ -33,6 +35,8 @@ from resources.warehouse import Recipe, Session, Warehouse
 
 PROSE = Prose(__file__)
 
+_NO_NAMES = frozenset(words.casefold() for words in ("", NOBODY, NOT_RECORDED, AUTOMATIC, AUTOMATICALLY))
+"""What stands for no name of a person, in the configuration or on the ledger's page, which a person cannot claim."""
 _IDENTIFIERS = frozenset({"draw_id", "commitment", "ledger_hash"})
 
 
@@ -88,7 +92,7 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
                 "loss": format_loss(entry.parse_specification().charge),
                 "charged so far": f"{format_loss(charged)}. {warning}" if warning else format_loss(charged),
                 "left of the cap": f"{remaining(charged, release.dataset.cap)} of {format_loss(release.dataset.cap)}",
-                "authorized by": entry.parse_details().authorization.get("by", "not recorded"),
+                "authorized by": show_line(entry.parse_details().authorization.get("by", NOT_RECORDED)),
                 "draw": shorten_digest(draw.draw_id),
                 "population": entry.parse_details().population,
                 **{
@@ -159,11 +163,13 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
     if assessment.refusal:
         problem = f"The ledger refuses it: {assessment.refusal}."
     elif given.authorized_loss and not assessment.allows(given.authorized_loss):
-        problem = f"The authorization names another loss: {given.authorized_loss}."
+        problem = f"The authorization names another loss: {show_line(given.authorized_loss)}."
     elif given.authorized_loss and given.authorized_draw != assessment.draw_name:
-        problem = f"The authorization is for another draw: {given.authorized_draw or 'none is named'}."
-    elif given.authorized_loss and not (given.authorized_by.strip() and given.authorized_by.strip() != NOBODY):
+        problem = f"The authorization is for another draw: {show_line(given.authorized_draw) or 'none is named'}."
+    elif given.authorized_loss and given.authorized_by.strip().casefold() in _NO_NAMES:
         problem = "The authorization does not say who gives it: authorized_by holds no name."
+    elif given.authorized_loss and (unfit := find_unfit_name(given.authorized_by)):
+        problem = f"authorized_by {unfit}."
     elif release.dataset.asks and not given.authorized_loss:
         problem = "Nobody has authorized it."
     if not problem:

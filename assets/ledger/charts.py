@@ -162,7 +162,7 @@ def _write_footer(budget: Budget, panels: list[_Panel]) -> list[str]:
 def _draw(axes: Axes, panel: _Panel, colors: dict[str, str]) -> None:
     """Draw the bars in the order of the rows, each starting where the previous one ends."""
     last, total = len(panel.labels) - 1, float(panel.total)
-    axes.set_title(panel.title, loc="left", fontsize=_HEAD, fontweight="bold", color=INK)
+    axes.set_title(panel.title, loc="left", fontsize=_HEAD, fontweight="bold", color=INK, parse_math=False)
     limit = _BEYOND * (max(total, float(panel.cap) if panel.cap else 0.0) or 1.0)
     axes.set_xlim(0, limit)
     axes.set_xticks([tick for tick in MaxNLocator(6).tick_values(0, limit) if tick <= limit])

@@ -15,6 +15,9 @@ from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Infi
 from mechanisms.accounting.specification import Specification, Total, compose, explain_omission
 from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry
 
+NOT_RECORDED = "not recorded"
+"""The words for a name that an entry of an earlier version lacks."""
+
 
 @dataclass(frozen=True)
 class Charge:
@@ -47,7 +50,7 @@ class Charge:
 
     @property
     def authorized_by(self) -> str:
-        return self.entry.parse_details().authorization.get("by", "not recorded")
+        return self.entry.parse_details().authorization.get("by", NOT_RECORDED)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from assets.ledger.comparison import Charge, Comparison
 from assets.ledger.population import Population
 from assets.ledger.remarks import write_remarks
 from assets.pictures import picture
+from assets.texts import show_line
 from mechanisms.accounting.losses import Loss, format_loss
 from mechanisms.accounting.rounding import format_decimal
 from mechanisms.accounting.specification import DELTA
@@ -89,7 +90,7 @@ def describe_ledger(
     charges = {charge.entry.sequence: charge for budget in budgets.values() for charge in budget.charges}
     rows = view.list_charge_rows(budgets.values(), replays, LATEST)[::-1]
     latest = f" (latest {LATEST} of {len(charges)})" if len(charges) > len(rows) else ""
-    warnings = [f"{name}: {budget.warning}" for name, budget in budgets.items() if budget.warning]
+    warnings = [show_line(f"{name}: {budget.warning}") for name, budget in budgets.items() if budget.warning]
     in_full = "\n\n".join(_describe_charge(charges[int(row["entry"])]) for row in rows)
     return {
         "budget": _table(_BUDGET, view.list_budget_rows(budgets.values())),
@@ -121,7 +122,7 @@ def describe_composition(budget: view.Budget, cap: Loss, title: str) -> dict[str
         **facts,
         **describe_totals(comparison),
         **describe_releases(comparison),
-        "what adds up": dg.MetadataValue.md("\n".join(f"- {remark}" for remark in write_remarks(comparison))),
+        "what adds up": _list_lines(write_remarks(comparison)),
         "invariants": describe_invariants(comparison),
     }
 
@@ -129,7 +130,8 @@ def describe_composition(budget: view.Budget, cap: Loss, title: str) -> dict[str
 def describe_totals(comparison: Comparison) -> dict[str, dg.MetadataValue]:
     """A table of the totals, and for each, the releases that it counts or leaves out, with the reasons."""
     rows = view.list_total_rows(comparison)
-    counts = [f"- **{row['loss']} for one {row['unit']}** counts {escape_markdown(row['counts'])}" for row in rows]
+    escaped = [{name: escape_markdown(text) for name, text in row.items()} for row in rows]
+    counts = [f"- **{row['loss']} for one {row['unit']}** counts {row['counts']}" for row in escaped]
     return {"totals": _table(_TOTALS, rows), "what they count": dg.MetadataValue.md("\n".join(counts))}
 
 
@@ -143,13 +145,18 @@ def describe_releases(comparison: Comparison) -> dict[str, dg.MetadataValue]:
     domains: dict[str, list[str]] = {}
     for charge in comparison.latest:
         domains.setdefault(charge.specification.flavor.domain, []).append(charge.release)
-    lines = [f"- Domain of {join_names(releases)}: {domain}." for domain, releases in domains.items()]
-    return tables | {"domains": dg.MetadataValue.md("\n".join(lines))}
+    lines = (f"Domain of {join_names(releases)}: {domain}." for domain, releases in domains.items())
+    return tables | {"domains": _list_lines(lines)}
 
 
-def describe_invariants(comparison: Comparison) -> dg.MarkdownMetadataValue:
-    lines = [f"- {row['invariant']} ({row['releases']})" for row in view.list_invariant_rows(comparison)]
-    return dg.MetadataValue.md("\n".join(lines) or "No release has invariants.")
+def describe_invariants(comparison: Comparison) -> dg.MetadataValue:
+    lines = [f"{row['invariant']} ({row['releases']})" for row in view.list_invariant_rows(comparison)]
+    return _list_lines(lines or ["No release has invariants."])
+
+
+def _list_lines(lines: Iterable[str]) -> dg.MetadataValue:
+    """An item of a list for each line, whatever a person wrote into it."""
+    return dg.MetadataValue.md("\n".join(f"- {escape_markdown(line)}" for line in lines))
 
 
 def _table(columns: Mapping[str, str], rows: Iterable[Mapping[str, str]]) -> dg.MetadataValue:
@@ -167,8 +174,8 @@ def _describe_charge(charge: Charge) -> str:
         "hash of the entry": group_digits(entry.hash),
         "output": f"{group_digits(str(settled.output_version))} (entry {settled.sequence})" if settled else "none",
     }
-    lines = [f"- {name}: {fact}" for name, fact in facts.items()]
-    return "\n".join([f"**Entry {entry.sequence}: {view.describe_draw(charge)}**\n", *lines])
+    lines = [f"- {name}: {escape_markdown(fact)}" for name, fact in facts.items()]
+    return "\n".join([f"**Entry {entry.sequence}: {escape_markdown(view.describe_draw(charge))}**\n", *lines])
 
 
 def read_last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]) -> dict[str, str]:

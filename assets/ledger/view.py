@@ -30,6 +30,8 @@ from resources.ledger import Reading, of_population, remaining
 
 AUTOMATIC = "the declaration: the dataset is charged automatically"
 """The ledger's words for a charge that needed no authorization."""
+AUTOMATICALLY = "automatic"
+"""The same in a table."""
 NONE = "–"
 _BLOCKS = 10
 _MINUTES = len("2026-01-01T00:00")
@@ -205,7 +207,7 @@ def list_charge_rows(
             "draw": shorten_digest(charge.entry.draw_id),
             "commitment": shorten_digest(charge.entry.commitment),
             "custody": charge.custody,
-            "authorized by": "automatic" if charge.authorized_by == AUTOMATIC else charge.authorized_by,
+            "authorized by": AUTOMATICALLY if charge.authorized_by == AUTOMATIC else charge.authorized_by,
             "settled": f"entry {charge.settled.sequence}, {format_minute(charge.settled.recorded_at)}"
             if charge.settled
             else "not drawn",

@@ -34,7 +34,7 @@ from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
 from assets.publication import record, signature
 from assets.publication.certificate import Certificate, to_html, to_json
-from assets.publication.package import README, DataFile, data_package, readme, write_data_files
+from assets.publication.package import README, DataFile, data_package, list_formulas, readme, write_data_files
 from assets.publication.placement import place_file, place_folder, write_listing
 from assets.publication.record import PROSE, SCHEMA, Check, Edition, LedgerReference, Randomness, schema
 from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, VerificationError
@@ -272,7 +272,7 @@ def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519
         charged_at = certificate.ledger.recorded_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for name, text in (
             ("datapackage.json", data_package(release, tables, files, certificate.edition, charged_at)),
-            (README, readme(release, tables, files)),
+            (README, readme(release, tables, files, list_formulas(session, tables))),
             ("certificate.json", to_json(certificate)),
             ("certificate.html", to_html(certificate)),
             (SCHEMA, schema()),

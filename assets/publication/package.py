@@ -20,11 +20,13 @@ import pyarrow.parquet as pq
 from pydantic import Field
 from pydantic.dataclasses import dataclass as recorded
 
+from assets.conventions import join_names
 from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, SIGNATURE, file_sha256
 from assets.release.prose import load_template
 from assets.release.published import CONFIDENCE, FIELD_TYPES, LIST, PublishedColumn, PublishedTable
 from assets.release.release import Release
 from assets.release.statement import RECORDED, Sha256
+from assets.texts import FORMULA_SIGNS, SIGNED_NUMBER, is_formula
 from resources.statements import SQL, quote_literal
 from resources.warehouse import Session
 
@@ -299,11 +301,30 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, int | str) else str(value)
 
 
-def readme(release: Release, tables: Sequence[PublishedTable], files: Sequence[DataFile]) -> bytes:
+def list_formulas(session: Session, tables: Iterable[PublishedTable]) -> list[str]:
+    """The names of those CSV files in which a name of a column or a text is a formula to a spreadsheet."""
+    values = {"signs": list(FORMULA_SIGNS), "number": SIGNED_NUMBER.pattern}
+    found = []
+    for table in tables:
+        texts = [column.name for column in table.columns if column.type == "string"]
+        if not table.has_lists and (
+            any(is_formula(column.name) for column in table.columns)
+            or session.row("publication/count_formulas", values, table=table.table, columns=texts)[0]
+        ):
+            found.append(f"{table.name}.csv")
+    return found
+
+
+def readme(
+    release: Release, tables: Sequence[PublishedTable], files: Sequence[DataFile], formulas: Sequence[str] = ()
+) -> bytes:
     """The text of `README.txt`: what the files are, and lines that read them and keep codes as text.
 
     Codes such as `01` are text. Programs that guess types read them as numbers and lose the zero, and some read the
     code `NA` as missing. The lines state the type of every text column, and which text marks a missing value.
+
+    Args:
+        formulas: the files of `list_formulas`.
     """
     template = load_template(
         Path(__file__).with_name("readme.txt"),
@@ -318,6 +339,7 @@ def readme(release: Release, tables: Sequence[PublishedTable], files: Sequence[D
         title=release.title,
         description=release.description,
         readable=list(_readable(tables, files)),
+        formulas=join_names(formulas),
         checksums=CHECKSUMS,
         signature=SIGNATURE,
         public_key=PUBLIC_KEY,

@@ -23,7 +23,7 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from assets.publication.signature import EDITIONS
@@ -60,8 +60,7 @@ def place_folder(
         FileExistsError: if the target exists and is not a folder, or has anything but files and folders in it.
     """
     _require_no_link(target.parent)
-    _make_public(target.parent)
-    with _lock(target.parent):
+    with _lock(target.parent, make=True):
         _recover(target)
         _require_plain(target)
         arriving = _arriving(target)
@@ -80,7 +79,9 @@ def place_folder(
 
 
 def remove(target: Path) -> None:
-    """Remove a publication with all its editions, if there is one. A kill leaves all of it or nothing in place.
+    """Remove a publication with all its editions, if there is one, and the dataset's folder if it was the last.
+
+    A kill leaves all of the publication or nothing in place.
 
     Raises:
         FileExistsError: if the folder of the dataset is a link.
@@ -94,12 +95,15 @@ def remove(target: Path) -> None:
             target.rename(_arriving(target))
             flush_folder(target.parent)
         _discard(_arriving(target))
+        with suppress(OSError):
+            # Only an empty folder can be removed so.
+            target.parent.rmdir()
+            flush_folder(target.parent.parent)
 
 
 def place_file(target: Path, content: bytes) -> None:
     """Write a file that everyone can read, all of it or nothing; do nothing if it has this content already."""
-    _make_public(target.parent)
-    with _lock(target.parent):
+    with _lock(target.parent, make=True):
         if target.is_file() and not target.is_symlink() and target.read_bytes() == content:
             return
         arriving = _arriving(target)
@@ -173,14 +177,27 @@ def _leaving(target: Path) -> Path:
 
 
 @contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock. The kernel releases it when the process ends, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+def _lock(folder: Path, *, make: bool = False) -> Iterator[None]:
+    """Hold the folder's lock. The kernel releases it when the process ends, however it ends.
+
+    Another process may remove the folder meanwhile, if it becomes empty. With `make`, it is then made again.
+    """
+    held = False
+    while not held:
+        if make:
+            _make_public(folder)
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            if make:
+                continue
+            raise
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if held := folder.exists() and os.path.samestat(os.fstat(descriptor), folder.stat()):
+                yield
+        finally:
+            os.close(descriptor)
 
 
 def _recover(target: Path) -> None:

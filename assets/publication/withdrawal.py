@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assets.publication.placement import LISTING, remove, write_listing
+from assets.texts import find_unfit_name, show_line
 from resources.chain import RESERVE, Entry
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -57,14 +58,16 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         by: who withdraws it.
 
     Raises:
-        WithdrawalError: if nothing is known under that name, or nobody is named.
+        WithdrawalError: if nothing is known under that name, or nobody is named in one plain line.
         LedgerError: if the ledger is not intact.
     """
     name = f"{dataset}/{release}" if release else dataset
     if not all(_NAME.fullmatch(part) for part in (dataset, *([release] if release is not None else []))):
-        raise WithdrawalError(f"{name} is not the name of a release or a dataset")
+        raise WithdrawalError(f"{show_line(name)} is not the name of a release or a dataset")
     if not by.strip():
         raise WithdrawalError(f"{name} is not withdrawn, because nobody is named who withdraws it (by)")
+    if unfit := find_unfit_name(by):
+        raise WithdrawalError(f"{name} is not withdrawn: by {unfit}")
     warehouse, custody = ledger.warehouse, ledger.custody
     zones = [zone for zone in _ZONES if warehouse.holds(zone)]
     schemas = {zone: _schemas_of(ledger, zone, dataset, release) for zone in zones}

@@ -22,7 +22,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.columns import RecordTable, Role, name_error
 from assets.release.declaration import Declaration
-from assets.release.names import DatasetName
+from assets.release.names import DatasetName, Noun
 from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD
@@ -180,7 +180,7 @@ class DatasetDeclaration(Declaration):
     reader: Annotated[Reader, WithJsonSchema({"enum": ["csv", "parquet", "ma1940"]})] = Field(
         description="csv, parquet, or the built-in ma1940."
     )
-    record_name: str = Field("unit", min_length=1, description="What a unit is called, such as household.")
+    record_name: Noun = Field("unit", description="What a unit is called, such as household.")
     units: RecordTable = Field(description="The table of units, with one record for each unit.")
     persons: RecordTable | SkipJsonSchema[None] = Field(
         None, description="The table of persons, each of whom is in one unit."

@@ -1,9 +1,8 @@
-"""What all declarations have in common: every error begins with what is declared, and every text can be written.
+"""What all declarations have in common: every error begins with what is declared, and every text can be shown.
 
 `numbers` and `names` define the types of fields. A declaration is made from the attributes of a component in YAML.
 """
 
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
@@ -14,11 +13,13 @@ from pydantic_core.core_schema import no_info_wrap_validator_function
 
 from assets.release.names import LONGEST_NAME
 from assets.release.numbers import shown
+from assets.texts import LONGEST_TEXT, find_unseen
 
 MOST_VALUES = 1_000_000
 """The most values, lists and mappings in a declaration; an alias in YAML can repeat its list without end."""
 
-_CONTROL, _SURROGATE = "Cc", "Cs"
+_OF_SEVERAL_LINES = "description"
+"""The field whose text may have line breaks and tabs, because YAML leaves them in a long one."""
 
 
 class Part(dg.Model):
@@ -94,15 +95,20 @@ def _field_text(field: object) -> str:
 
 
 def _unwritable(given: Any) -> str | None:
-    """Why a declaration cannot be written to files: the field and the rule; None if it can."""
+    """Why the texts of a declaration cannot be shown or written: the field and the rule; None if they can."""
     for number, (fields, value) in enumerate(_values(given, ())):
         if number >= MOST_VALUES:
             return f"{fields[0]}: a declaration has at most {MOST_VALUES:,} values"
-        if isinstance(value, str) and any(
-            (kind := unicodedata.category(letter)) == _SURROGATE or (kind == _CONTROL and letter not in "\n\r\t")
-            for letter in value
-        ):
-            return f"{'.'.join(fields)}: {shown(value)} contains a character that cannot be written to a file"
+        if not isinstance(value, str):
+            continue
+        rule, lines = "", "\n\r\t" if fields[-1:] == (_OF_SEVERAL_LINES,) else ""
+        if len(value) > LONGEST_TEXT:
+            rule = f"has over {LONGEST_TEXT:,} letters"
+        elif unseen := find_unseen(value, lines):
+            rule = f"contains the character U+{ord(unseen):04X}, and a text has only characters that can be seen"
+            rule += "" if lines else ", on one line"
+        if rule:
+            return f"{'.'.join(fields)}: {shown(value)} {rule}"
     return None
 
 

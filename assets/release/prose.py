@@ -1,8 +1,9 @@
 """Prose of certificates and pages: Markdown files of texts, each below a heading, whose values are filled in.
 
 The texts of a mechanism are in `statement.md` beside its module `statement`, as Jinja templates. A line break is a
-space, so that sentences may be wrapped anywhere; an empty line separates paragraphs. The page of a certificate, which
-escapes these texts, is `certificate.html` in `assets.publication`.
+space, so that sentences may be wrapped anywhere; an empty line separates paragraphs. In a text for an asset's page,
+which is Markdown, what a person wrote is `plain`. The page of a certificate, which escapes these texts, is
+`certificate.html` in `assets.publication`.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from typing import Any
 
 from jinja2 import DictLoader, Environment, FileSystemLoader, StrictUndefined, Template
 
-from assets.conventions import join_names
+from assets.conventions import escape_markdown, join_names
+from assets.texts import show_lines
 
 _HEADING = "## "
 
@@ -32,6 +34,7 @@ class Prose:
         self._environment = Environment(loader=DictLoader(texts), undefined=StrictUndefined)
         self._environment.filters |= {
             "conjoin": join_names,
+            "plain": escape_markdown,
             "general": lambda number: f"{float(number):g}",
             "sentence": lambda text: f"{text[:1].upper()}{text[1:]}",
             "thousands": "{:,}".format,
@@ -53,6 +56,7 @@ def load_template(path: Path, *, escape: bool, **filters: Callable[..., object])
         loader=FileSystemLoader(path.parent),
         autoescape=escape,
         undefined=StrictUndefined,
+        finalize=lambda value: show_lines(value) if isinstance(value, str) else value,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

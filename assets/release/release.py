@@ -17,6 +17,7 @@ from assets.release.contents import with_recodes
 from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.declaration import Declaration, describe_field
 from assets.release.names import ReleaseName
+from assets.texts import LONGEST_LINE
 from mechanisms.accounting.specification import Specification
 from mechanisms.refusal import RefusedError
 from resources.custody import Custody, CustodyMode
@@ -78,8 +79,7 @@ class ReleaseDeclaration(Declaration):
         raise NotImplementedError
 
 
-_Line = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"^[^\n\r\t]*$")]
-"""A text on one line."""
+_Line = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_LINE)]
 
 _Url = Annotated[str, StringConstraints(max_length=1000, pattern=r"^https?://[^\s]+$")]
 

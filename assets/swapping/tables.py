@@ -14,7 +14,7 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.conventions import preview
+from assets.conventions import escape_markdown, preview
 from assets.release.published import PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.swapping.declaration import ESTIMATED, SwappedProduct, name_products
 from assets.swapping.draw import CELLS, SWAPPED
@@ -207,7 +207,8 @@ def _join_codes(codes: Sequence[object]) -> str:
 def describe_tables(release: SwappingRelease) -> str:
     counted = {"units": f"{release.design.unit}s", "persons": "persons"}
     lines = [
-        f"- **{product.name}**: {product.title or product.name}; {counted[product.of]} by {' × '.join(product.columns)}"
+        f"- **{product.name}**: "
+        + escape_markdown(f"{product.title or product.name}; {counted[product.of]} by {' × '.join(product.columns)}")
         for product in release.declaration.products
     ]
     saturated = release.declaration.saturated

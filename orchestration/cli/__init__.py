@@ -32,14 +32,19 @@ class PlainGroup(click.Group):
     """A group that ends with one sentence where something is refused."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        from assets.texts import show_lines
+
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except (click.exceptions.Exit, click.Abort):
+            raise
+        except click.ClickException as error:
+            error.message = show_lines(error.message)  # type: ignore[misc]
             raise
         except Exception as error:
             if (sentence := explain_error(error)) is None:
                 raise
-            raise click.ClickException(sentence) from None
+            raise click.ClickException(show_lines(sentence)) from None
 
 
 def explain_error(error: Exception) -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestration.cli.printing import REFUSED, print_table
+from orchestration.cli.printing import REFUSED, echo, print_table
 from orchestration.cli.releases import DATASET
 
 if TYPE_CHECKING:
@@ -128,15 +128,15 @@ def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", n
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("x", encoding="utf-8") as file:
         file.write(proposal.text)
-    click.echo(f"\nWrote {target}")
+    echo(f"\nWrote {target}")
     for warning in proposal.warnings:
-        click.echo(f"Look at this: {warning}")
+        echo(f"Look at this: {warning}")
     folder = deployment.tree.defs_module_path
     place = target.relative_to(folder).as_posix()
     problems = declaration_problems(component_tree(), deployment.published)
     for problem in problems:
-        click.echo(f"{folder}/{problem}" if problem.file else problem, err=True)
-    if any(problem.file == place for problem in problems):
-        click.echo("Change what is refused, then run `stirred check`.", err=True)
+        echo(f"{folder}/{problem}" if problem.file else problem, err=True)
+    if any(problem.file == place and not problem.warning for problem in problems):
+        echo("Change what is refused, then run `stirred check`.", err=True)
         sys.exit(REFUSED)
-    click.echo(f"Read it and change what is not right; `stirred check` names what is wrong. Then: {next_command}")
+    echo(f"Read it and change what is not right; `stirred check` names what is wrong. Then: {next_command}")

@@ -15,7 +15,7 @@ from assets.planning.asset import format_lines, format_total
 from assets.planning.expectation import UnknownError, expectation, format_expectation
 from assets.release.method import PLAN, PREFLIGHT
 from assets.release.plan import PlanRequest
-from orchestration.cli.printing import print_json, print_table
+from orchestration.cli.printing import echo, print_json, print_table
 from orchestration.components.release import dataset_of
 from orchestration.deployment import Deployment, require_single
 from orchestration.planning import PlannedDeclaration, merge_fields, plan_declaration
@@ -35,7 +35,7 @@ def print_plans(release: str, request: PlanRequest, *, as_yaml: bool, as_json: b
         for component in components
     ]
     if as_yaml:
-        click.echo(plans[0].text, nl=False)
+        echo(plans[0].text, nl=False)
         return
     if as_json:
         records = [{**_list_stages(plan), "plan": _plan_record(deployment, plan, request.records)} for plan in plans]
@@ -43,7 +43,7 @@ def print_plans(release: str, request: PlanRequest, *, as_yaml: bool, as_json: b
         return
     for plan in plans:
         if len(plans) > 1:
-            click.echo(f"\n{plan.component.named}\n")
+            echo(f"\n{plan.component.named}\n")
         if request.is_empty:
             _print_stages(_list_stages(plan))
         _print_plan(deployment, plan, request.records)
@@ -107,32 +107,32 @@ def _print_plan(deployment: Deployment, planned: PlannedDeclaration, records: in
     plan = planned.plan
     if plan.lines:
         print_table("Lines", *format_lines(plan))
-        click.echo()
+        echo()
     for title, cells in plan.tables.items():
         print_table(title, *cells)
-        click.echo()
+        echo()
     print_table("Facts", ["what", ""], plan.facts.items())
-    click.echo()
+    echo()
     expected = format_expectation(planned.method, records, deployment.machine)
     print_table("A launch on this machine", ["what", ""], expected.items())
     left, refusal = _assess(deployment, planned)
-    click.echo(f"\nTotal: {format_total(plan)}")
-    click.echo(left)
+    echo(f"\nTotal: {format_total(plan)}")
+    echo(left)
     if problem := plan.problem or refusal:
-        click.echo(f"It would be refused: {problem}")
+        echo(f"It would be refused: {problem}")
     name = planned.component.named
-    click.echo(f"\nWhat it costs with the records: stirred preflight {name}" if planned.component.charges else "")
-    click.echo("The file that declares it: the same command with --yaml")
+    echo(f"\nWhat it costs with the records: stirred preflight {name}" if planned.component.charges else "")
+    echo("The file that declares it: the same command with --yaml")
 
 
 def _print_stages(record: dict[str, Any]) -> None:
     print_table("Stages", ["stage", "zone", "what"], [stage.values() for stage in record["stages"]])
-    click.echo()
+    echo()
     print_table("Gates, all before publication", ["stage", "gate", "rule"], [gate.values() for gate in record["gates"]])
-    click.echo()
+    echo()
     tables = [[table["table"], table["title"], ", ".join(table["columns"])] for table in record["tables"]]
     print_table("Tables", ["table", "title", "columns"], tables)
-    click.echo()
+    echo()
 
 
 def _list_stages(planned: PlannedDeclaration) -> dict[str, Any]:

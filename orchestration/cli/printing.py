@@ -15,9 +15,21 @@ REFUSED, UNAUTHORIZED = 1, 3
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
 
 
+def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a text, without the codes of a terminal and other characters that cannot be seen."""
+    from assets.texts import show_lines
+
+    click.echo(show_lines(str(text)), err=err, nl=nl)
+
+
 def print_json(value: Any) -> None:
-    """Print a value, with what JSON does not know as text."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    """Print a value, with what JSON does not know as text, and what cannot be seen by its number."""
+    from assets.texts import find_unseen
+
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    while unseen := find_unseen(text, "\n"):
+        text = text.replace(unseen, json.dumps(unseen)[1:-1])
+    click.echo(text)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
@@ -25,12 +37,14 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    from assets.texts import show_line
+
+    table = Table(title=Text(show_line(title)), title_justify="left", title_style="bold", box=None, pad_edge=False)
     for position, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=position in (0, 2) and len(columns) > 5)
+        table.add_column(Text(show_line(column)), overflow="fold", no_wrap=position in (0, 2) and len(columns) > 5)
     for row in rows:
         # Names are shown as they are: neither as markup nor as codes of the terminal.
-        table.add_row(*(Text("".join(letter if letter.isprintable() else "�" for letter in cell)) for cell in row))
+        table.add_row(*(Text(show_line(cell)) for cell in row))
     make_console().print(table, crop=False)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestration.cli.printing import REFUSED, as_json, print_json, print_table
+from orchestration.cli.printing import REFUSED, as_json, echo, print_json, print_table
 from orchestration.cli.releases import RELEASE
 
 if TYPE_CHECKING:
@@ -94,11 +94,11 @@ def verify(folder: Path, key: Path) -> None:
     public_key = signature.read_public_key(key)
     intact, problems = signature.verify(folder, public_key)
     if intact:
-        click.echo(f"Intact, and signed with the key {signature.fingerprint(public_key)}:")
+        echo(f"Intact, and signed with the key {signature.fingerprint(public_key)}:")
     for edition, content in intact.items():
-        click.echo(f"{edition}: {content}")
+        echo(f"{edition}: {content}")
     for problem in problems:
-        click.echo(f"{folder}: {problem}", err=True)
+        echo(f"{folder}: {problem}", err=True)
     if problems:
         sys.exit(REFUSED)
 
@@ -124,8 +124,8 @@ def audit(to: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(record)
     else:
-        click.echo("Claims: " + ", ".join(f"{verdict}: {count}" for verdict, count in record["counts"].items()))
-        click.echo(f"The report is {page}")
+        echo("Claims: " + ", ".join(f"{verdict}: {count}" for verdict, count in record["counts"].items()))
+        echo(f"The report is {page}")
     if record["verdict"] == audits.Verdict.FAILS:
         sys.exit(REFUSED)
 
@@ -138,7 +138,10 @@ def audit(to: Path | None, as_json: bool) -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A folder of GeoJSON files, for maps.",
 )
-def explore(port: int, no_browser: bool, boundaries: Path | None) -> None:
+@click.option(
+    "--host", "hosts", multiple=True, metavar="NAME", help="Answer under this name too, as a proxy asks; repeatable."
+)
+def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[str, ...]) -> None:
     """Open a local page on budgets, plans, published tables and the audit. It reads only what is public.
 
     The page can be opened on this machine alone, until the command is interrupted.
@@ -158,11 +161,13 @@ def explore(port: int, no_browser: bool, boundaries: Path | None) -> None:
             return read_last_replays(instance, draws)
 
     def announce(address: str) -> None:
-        click.echo(f"The explorer is at {address}; end it with Ctrl+C.")
+        echo(f"The explorer is at {address}; end it with Ctrl+C.")
 
     folders = deployment.home, deployment.published
     with suppress(KeyboardInterrupt):
-        launcher.explore(*folders, datasets, read_replays, port, boundaries, announce, browser=not no_browser)
+        launcher.explore(
+            *folders, datasets, read_replays, port, boundaries, announce, browser=not no_browser, hosts=hosts
+        )
 
 
 @click.command()
@@ -179,4 +184,4 @@ def withdraw(name: str, by: str) -> None:
 
     deployment = Deployment()
     dataset, slash, release = name.partition("/")
-    click.echo(withdrawal.withdraw(deployment.ledger, deployment.published, dataset, release if slash else None, by))
+    echo(withdrawal.withdraw(deployment.ledger, deployment.published, dataset, release if slash else None, by))

@@ -14,8 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND
 from assets.conventions import DRAW_ID, join_digits
 from assets.release.method import CHARGE, PREFLIGHT, PUBLICATION
+from assets.texts import show_lines
 from mechanisms.accounting.losses import format_loss
-from orchestration.cli.printing import REFUSED, UNAUTHORIZED, make_console, print_json
+from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console, print_json
 from orchestration.cli.releases import list_declared_names
 from orchestration.environment import deployment_folders, deployment_resources
 from orchestration.launch import PUBLICATION_OF, STATES, RunOutcome, Step, open_instance, run_job
@@ -42,7 +43,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
         # The process could not load the deployment, or knows no such release: the same error is raised here.
         load_releases(release)
     if verbose:
-        click.echo(outcome.log.read_text(), err=True)
+        echo(outcome.log.read_text(), err=True)
     losses = [
         format_loss(entry.parse_specification().charge)
         for entry in ledger.entries()
@@ -72,16 +73,16 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     elif outcome.success:
         charges = any(path[-1] == CHARGE for path in paths)
         why = "the draw was there already" if charges else "this release charges nothing"
-        click.echo(f"\nCharged {', '.join(losses)}." if losses else f"\nNothing was charged: {why}.")
-        click.echo(f"{passed} checks passed.")
+        echo(f"\nCharged {', '.join(losses)}." if losses else f"\nNothing was charged: {why}.")
+        echo(f"{passed} checks passed.")
         if files:
-            click.echo(f"Published in {', '.join(map(str, folders))}: {', '.join(files)}")
+            echo(f"Published in {', '.join(map(str, folders))}: {', '.join(files)}")
     else:
         for step in failed:
-            click.echo(f"\n{step.asset}: {step.check} failed. {step.words}", err=True)
-        click.echo(f"\n{refused or _explain_failure(outcome)}", err=True)
+            echo(f"\n{step.asset}: {step.check} failed. {step.words}", err=True)
+        echo(f"\n{refused or _explain_failure(outcome)}", err=True)
         charge = f"Charged {', '.join(losses)}" if losses else "Nothing was charged"
-        click.echo(f"\n{charge}. The log is {outcome.log}", err=True)
+        echo(f"\n{charge}. The log is {outcome.log}", err=True)
     if not outcome.success:
         asks = refusal and refusal.metadata and AUTHORIZED_BY_COMMAND in refusal.metadata
         sys.exit(UNAUTHORIZED if asks else REFUSED)
@@ -98,9 +99,9 @@ def print_preflights(release: str, *, as_json: bool) -> None:
     for component, preflight in zip(components, preflights, strict=True):
         if len(preflights) > 1:
             console.print(f"\n{component.named}", style="bold", markup=False)
-        for name, value in preflight.items():
+        for name, value in ((name, show_lines(str(value))) for name, value in preflight.items()):
             console.print(f"[bold]{name}[/bold]: ", end="")
-            console.print(Markdown(value) if str(value).startswith("```") else str(value), markup=False)
+            console.print(Markdown(value) if value.startswith("```") else value, markup=False)
 
 
 def load_releases(name: str) -> "Sequence[ReleaseComponent]":

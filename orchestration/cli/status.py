@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from orchestration.cli.printing import REFUSED, as_json, print_json, print_table
+from orchestration.cli.printing import REFUSED, as_json, echo, print_json, print_table
 
 
 @click.command()
@@ -32,7 +32,7 @@ def status(as_json: bool) -> None:
             last_run = f"{release['last_run']}, {_to_minute(release['last_run_at'])}"
         rows.append([release["release"], str(release["editions"]), published, charges, last_run])
     print_table("Releases", ["release", "editions", "published", "charged", "last run"], rows)
-    click.echo()
+    echo()
     _print_budgets(budgets)
 
 
@@ -51,7 +51,7 @@ def budget(as_json: bool) -> None:
         print_json({"populations": budgets, "ledger": entries, "problems": list(problems)})
     else:
         _print_budgets(budgets)
-        click.echo()
+        echo()
         keys = ("entry", "kind", "release", "charged", "authorized_by")
         print_table(
             "Ledger" + (", not intact" if problems else ", intact"),
@@ -62,7 +62,7 @@ def budget(as_json: bool) -> None:
             ],
         )
     for problem in problems:
-        click.echo(problem, err=True)
+        echo(problem, err=True)
     if problems:
         sys.exit(REFUSED)
 
@@ -76,7 +76,7 @@ def _print_budgets(budgets: list[dict[str, Any]]) -> None:
     print_table("Populations", list(keys), [[row[key] for key in keys.values()] for row in budgets])
     for row in budgets:
         if row["beside"]:
-            click.echo(f"{row['population']}: {row['beside']}")
+            echo(f"{row['population']}: {row['beside']}")
 
 
 @click.command()
@@ -92,8 +92,8 @@ def check(as_json: bool) -> None:
     if as_json:
         print_json([asdict(problem) for problem in problems])
     for problem in problems:
-        click.echo(f"{tree.defs_module_path}/{problem}" if problem.file else problem, err=True)
-    if problems:
+        echo(f"{tree.defs_module_path}/{problem}" if problem.file else problem, err=True)
+    if not all(problem.warning for problem in problems):
         sys.exit(REFUSED)
     if not as_json:
-        click.echo("All declarations can be loaded.")
+        echo("All declarations can be loaded.")

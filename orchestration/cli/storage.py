@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from orchestration.cli.printing import echo
+
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
@@ -15,9 +17,9 @@ def backup(folder: Path, with_keys: bool) -> None:
 
     deployment = Deployment()
     back_up(deployment.ledger, deployment.published, folder, with_keys=with_keys)
-    click.echo(f"{deployment.home} and {deployment.published}: backed up to {folder}")
+    echo(f"{deployment.home} and {deployment.published}: backed up to {folder}")
     if deployment.ledger.on_server:
-        click.echo("The ledger's entries are not in it: back up their server as well, with its own means.")
+        echo("The ledger's entries are not in it: back up their server as well, with its own means.")
 
 
 @click.command()
@@ -29,7 +31,7 @@ def restore(folder: Path) -> None:
 
     home, published = deployment_folders()
     backup.restore(folder, home, published)
-    click.echo(f"{home} and {published}: restored from {folder}")
+    echo(f"{home} and {published}: restored from {folder}")
 
 
 @click.group()
@@ -45,7 +47,7 @@ def migrate_ledger() -> None:
     except ImportError:
         raise click.ClickException("this needs psycopg: install Stirred with the extra cluster") from None
     applied = migrate()
-    click.echo(f"Applied: {', '.join(applied)}." if applied else "Nothing to apply: the ledger's schema is up to date.")
+    echo(f"Applied: {', '.join(applied)}." if applied else "Nothing to apply: the ledger's schema is up to date.")
 
 
 @ledger.command(name="move")
@@ -59,9 +61,7 @@ def move_ledger() -> None:
     from resources.statements import Zone
 
     count = Deployment().ledger.move_to_server()
-    click.echo(
-        f"The ledger is on the server, with {count} entries; {Zone.LEDGER.database} is not appended to any more."
-    )
+    echo(f"The ledger is on the server, with {count} entries; {Zone.LEDGER.database} is not appended to any more.")
 
 
 @click.command()
@@ -82,11 +82,11 @@ def unblock(runs: tuple[str, ...], begun: bool, lost: bool) -> None:
         if begun:
             statuses = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
             for run in instance.get_runs(RunsFilter(statuses=statuses)):
-                click.echo(run.run_id)
+                echo(run.run_id)
         elif not runs:
             holders = sorted(storage.get_concurrency_run_ids())
             heading = "Runs that hold a slot in the queue of writers:"
-            click.echo("\n".join([heading, *holders] if holders else ["No run holds a slot in the queue of writers."]))
+            echo("\n".join([heading, *holders] if holders else ["No run holds a slot in the queue of writers."]))
         for run_id in runs:
             named = instance.get_run_by_id(run_id)
             if named is None:
@@ -96,4 +96,4 @@ def unblock(runs: tuple[str, ...], begun: bool, lost: bool) -> None:
             elif not named.is_finished:
                 instance.report_run_canceled(named, message="The run's process was killed; the run was ended by hand.")
             storage.free_concurrency_slots_for_run(run_id)
-            click.echo(f"{run_id}: ended, its slot is free")
+            echo(f"{run_id}: ended, its slot is free")

@@ -9,6 +9,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
+from assets.texts import show_line
 from orchestration.explorer.words import escape
 
 COLORS = ("#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c")
@@ -69,7 +70,8 @@ def make_title(text: str) -> alt.TitleParams:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    return textwrap.wrap(" ".join(text.split()), width, break_long_words=False, break_on_hyphens=False) or [""]
+    words = " ".join(show_line(text).split())
+    return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def read_link(name: str, options: Sequence[str], otherwise: str) -> str:

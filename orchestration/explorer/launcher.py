@@ -1,13 +1,14 @@
 """Starts the explorer: chooses what it may open, runs its process, and opens a browser on it.
 
-The launcher itself is not confined. It leaves the master key out of the environment of the process, copies the replays
-that Dagster recorded, whose storage the process cannot open, and starts it again when a database was made or replaced,
-because a confined process can only open the files that were there when it began.
+The launcher itself is not confined. It gives the process only those variables of its environment that it needs, copies
+the replays that Dagster recorded, whose storage the process cannot open, and starts it again when a database was made
+or replaced, because a confined process can only open the files that were there when it began.
 """
 
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,10 +21,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from assets.release.dataset import DatasetDeclaration
-from orchestration.environment import PROJECT
+from orchestration.environment import DECLARATION_VARIABLES, PROJECT, list_declaration_variables
 from orchestration.explorer.settings import REPLAYS, VARIABLE, Settings
 
-MASTER_KEY = "STIRRED_MASTER_KEY"
+INHERITED = frozenset({"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"}) | {
+    *("STIRRED_DEPLOYMENT", "STIRRED_LEDGER", "STIRRED_PUBLISHED_URL", "STIRRED_DASK", DECLARATION_VARIABLES)
+}
+"""The variables that the explorer's process gets from the launcher's, with those that declarations may use."""
+_HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*")
 COMMAND = ("-m", "orchestration.explorer.process")
 _BETWEEN_LOOKS, _BETWEEN_REPLAYS = 1.0, 30.0
 _TO_START = 60.0
@@ -43,6 +48,7 @@ def explore(
     announce: Callable[[str], None],
     *,
     browser: bool,
+    hosts: Sequence[str] = (),
 ) -> None:
     """Serve the explorer until it is interrupted.
 
@@ -51,10 +57,14 @@ def explore(
         replays: by draw id, when it was last replayed and with which result.
         boundaries: a folder with GeoJSON files, if there is one.
         announce: called with the address once the page can be opened.
+        hosts: names, besides those of this machine, under which a proxy serves the page.
 
-    Raises ExplorerError if the port is taken, the folder of publications contains what must not be opened, or the
-    process ends.
+    Raises ExplorerError if a host has an impossible name, the port is taken, the folder of publications contains what
+    must not be opened, or the process ends.
     """
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            raise ExplorerError(f"{host} is not the name of a host, such as explorer.office.example")
     if boundaries is not None and not boundaries.is_dir():
         raise ExplorerError(f"{boundaries} is no folder")
     left_out = list_left_out(home, datasets)
@@ -74,6 +84,7 @@ def explore(
             boundaries=str(boundaries.absolute()) if boundaries else "",
             left_out=tuple(map(str, left_out)),
             port=find_port(port),
+            further_hosts=tuple(hosts),
         )
         _write_replays(settings, replays)
         address = f"http://127.0.0.1:{settings.port}"
@@ -96,13 +107,9 @@ def list_left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Pa
 
 
 def make_environment(settings: Settings) -> dict[str, str]:
-    """The environment of the explorer's process: without the master key, credentials and settings of Streamlit."""
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in (MASTER_KEY, "DAGSTER_HOME") and not name.startswith(("STREAMLIT_", "PG"))
-    }
-    return inherited | {
+    """The environment of the explorer's process: what it needs. No key, password or library's setting is in it."""
+    passed = INHERITED.union(list_declaration_variables())
+    return {name: value for name, value in os.environ.items() if name in passed} | {
         "HOME": settings.temporary,
         "TMPDIR": settings.temporary,
         "MPLCONFIGDIR": settings.temporary,

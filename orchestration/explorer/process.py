@@ -15,7 +15,7 @@ from orchestration.explorer.confinement import confine, end_with_parent, exclude
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
 
 PROJECT = Path(__file__).resolve().parents[2]
-APP = Path(__file__).with_name("app.py")
+APP, SERVER = (Path(__file__).with_name(name) for name in ("app.py", "server.py"))
 _PROGRAMS = ("orchestration", "assets", "mechanisms", "resources", "sql", "pyproject.toml")
 _SYSTEM = (
     "/usr",
@@ -52,7 +52,7 @@ def main() -> None:
     # Only now: it starts threads.
     from streamlit.web.cli import main as streamlit
 
-    streamlit(["run", str(APP), *list_flags(settings.port)], standalone_mode=True)
+    streamlit(["run", str(SERVER), *list_flags(settings)], standalone_mode=True)
 
 
 def list_readable(settings: Settings) -> Sequence[Path]:
@@ -64,12 +64,11 @@ def list_readable(settings: Settings) -> Sequence[Path]:
     return [*allowed, Path(settings.published), *settings.databases, *logs]
 
 
-def list_flags(port: int) -> list[str]:
+def list_flags(settings: Settings) -> list[str]:
     """Streamlit's settings: this machine's own address, nothing fetched, watched or reported, and no way to deploy."""
     flags = {
         "server.address": "127.0.0.1",
-        "server.port": str(port),
-        "server.allowedHosts": "127.0.0.1",
+        "server.port": str(settings.port),
         "server.headless": "true",
         "server.fileWatcherType": "none",
         "server.runOnSave": "false",
@@ -92,7 +91,8 @@ def list_flags(port: int) -> list[str]:
         # Streamlit draws headings of tables in a paler shade of this; of a lighter one, they would be hard to read.
         "theme.textColor": "#000000",
     }
-    return [part for name, value in flags.items() for part in (f"--{name}", value)]
+    hosts = [part for host in settings.hosts for part in ("--server.allowedHosts", host)]
+    return [*(part for name, value in flags.items() for part in (f"--{name}", value)), *hosts]
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ class Settings:
         temporary: a folder of the explorer's own, the only one that it writes to.
         boundaries: a folder with GeoJSON files; "" for none.
         left_out: folders and files that must not be opened, even within others that are allowed.
+        further_hosts: names, besides those of this machine, under which the explorer is opened through a proxy.
         confinement: in words, how the process is kept from other files; "" before it is.
     """
 
@@ -31,7 +32,13 @@ class Settings:
     boundaries: str
     left_out: tuple[str, ...]
     port: int
+    further_hosts: tuple[str, ...] = ()
     confinement: str = ""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names that requests may be made to."""
+        return ("127.0.0.1", "localhost", *self.further_hosts)
 
     @property
     def databases(self) -> tuple[Path, ...]:
@@ -45,4 +52,4 @@ class Settings:
 def read_settings() -> Settings:
     """The settings of this process. Raises KeyError if the launcher did not start it."""
     settings = json.loads(os.environ[VARIABLE])
-    return Settings(**(settings | {"left_out": tuple(settings["left_out"])}))
+    return Settings(**(settings | {field: tuple(settings[field]) for field in ("left_out", "further_hosts")}))

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from assets.texts import show_line
+
 _MARKS = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~$:^&])")
 _REPLACED = re.compile(r"(?<=:)(?=//|material/|streamlit:)|(?<=www)(?=\.)|(?=@)|(?<=[-<>~])(?=[-=>])", re.IGNORECASE)
 """Where Streamlit makes links, pictures and arrows out of text after it took the escapes away."""
@@ -18,7 +20,7 @@ def escape(text: Any) -> str:
 
     A publication's text must neither look like the page's own nor make the browser fetch a picture.
     """
-    return _MARKS.sub(r"\\\1", _REPLACED.sub(_JOINER, " ".join(str(text).split())))
+    return _MARKS.sub(r"\\\1", _REPLACED.sub(_JOINER, " ".join(show_line(str(text)).split())))
 
 
 def distinguish(labels: Mapping[str, str]) -> dict[str, str]:

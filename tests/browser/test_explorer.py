@@ -331,7 +331,24 @@ def test_pages_of_other_sites_get_no_connection(explored: Explored, host: str, o
     """All that a page shows comes over one connection. Another site's name could lead here, or its page ask for it."""
     machine, port = explored.address.removeprefix("http://").split(":")
     assert connected(machine, port, f"{machine}:{port}", explored.address) == 101
-    assert connected(machine, port, host or f"{machine}:{port}", origin or explored.address) == 403
+    assert connected(machine, port, host or f"{machine}:{port}", origin or explored.address) == (400 if host else 403)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/tables", "/_stcore/health", "/_stcore/host-config", "/media/a.png", "/static/a"]
+)
+def test_nothing_is_answered_under_the_name_of_another_site(explored: Explored, path: str) -> None:
+    """It fails if Streamlit alone checks the name, which it does for the connection of a page and nothing else."""
+    machine, port = explored.address.removeprefix("http://").split(":")
+    for host, refused in (("elsewhere.example", True), ("", True), (machine, False), (f"localhost:{port}", False)):
+        connection = http.client.HTTPConnection(machine, int(port), timeout=10)
+        connection.putrequest("GET", path, skip_host=True)
+        connection.putheader("Host", host)
+        connection.endheaders()
+        answer = connection.getresponse()
+        assert (answer.status == 400) == refused, host
+        assert not refused or answer.read() == b"Invalid host header"
+        connection.close()
 
 
 def connected(machine: str, port: str, host: str, origin: str) -> int:
@@ -353,7 +370,7 @@ import json, os
 from pathlib import Path
 import streamlit as st
 from orchestration.explorer.settings import read_settings
-given = json.loads(os.environ["PROBE"])
+given = json.loads(Path(PROBE).read_text())
 exec(given["attempts"])
 st.title("Probe")
 st.text(json.dumps(attempts(given["secrets"], given["allowed"], read_settings().temporary)))
@@ -367,7 +384,6 @@ def test_a_page_itself_cannot_open_what_is_not_public(explored: Explored, tmp_pa
     key = explored.home / "var" / "custody" / "ledger.anchor"
     assert key.exists()
     probe = tmp_path / "probe.py"
-    probe.write_text(PROBE)
     given = {
         "attempts": ATTEMPTS.read_text(),
         "secrets": {"anchor": str(key), "confidential": str(warehouse / "confidential.duckdb")},
@@ -378,6 +394,8 @@ def test_a_page_itself_cannot_open_what_is_not_public(explored: Explored, tmp_pa
             "port": explored.address.rpartition(":")[2],
         },
     }
+    (tmp_path / "probe.json").write_text(json.dumps(given))
+    probe.write_text(PROBE.replace("PROBE)", f"{str(tmp_path / 'probe.json')!r})"))
     # The probe's folder is readable like the one for boundaries; the process is otherwise as it is shipped.
     process = (
         "from pathlib import Path; from orchestration.explorer import process; "
@@ -389,8 +407,7 @@ def test_a_page_itself_cannot_open_what_is_not_public(explored: Explored, tmp_pa
         "from orchestration.cli import main\n"
         f"main(['explore', '--port', '0', '--no-browser', '--boundaries', {str(tmp_path)!r}])"
     )
-    environment = {**explored.environment, "PROBE": json.dumps(given)}
-    with started([sys.executable, "-W", "ignore", "-c", launch], environment) as (address, _):
+    with started([sys.executable, "-W", "ignore", "-c", launch], explored.environment) as (address, _):
         page = explored.browser.new_page()
         page.goto(address)
         drawn(page)

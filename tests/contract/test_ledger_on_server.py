@@ -94,7 +94,7 @@ def test_a_backup_needs_a_server_that_ends_where_its_anchor_says(
     reserve(ledger, "first")
     before = postgres.copy(database)
     reserve(ledger, "second")
-    back_up(ledger, published, tmp_path / "kept", with_keys=True)
+    back_up(ledger, published, tmp_path / "kept", resources, with_keys=True)
     shutil.rmtree(home)
     with logged_in(before.environment()), pytest.raises(BackupError, match=r"on the server .* 2 to 2 are missing"):
         restore(tmp_path / "kept", home, published, resources)

@@ -2,17 +2,22 @@
 
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
+import click
 import dagster as dg
 import pytest
 
-from assets.publication.signature import pem, public_key, sign
+from assets.publication.placement import copy_publications
+from assets.publication.signature import SIGNATURE, pem, public_key, sign
+from assets.publication.withdrawal import withdraw
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.backup import BackupError, back_up, restore
+from orchestration.cli import main
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Table, Zone
@@ -66,7 +71,7 @@ def test_a_backup_holds_everything_but_the_keys_for_its_owner_alone(home: Path, 
     # What others put beside the files of the custody and the databases may be a copy of a key or of the records.
     shutil.copy(home / "custody" / "master.key", home / "custody" / "master.key.bak")
     (home / "warehouse" / "export.csv").write_text("secret")
-    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept")
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
     names = set(tree(tmp_path / "kept"))
     assert {"warehouse/confidential.duckdb", "warehouse/ledger.duckdb", "custody/ledger.anchor"} <= names
     assert "published/village/counties/editions/1/table.csv" in names
@@ -77,7 +82,7 @@ def test_a_backup_holds_everything_but_the_keys_for_its_owner_alone(home: Path, 
 
 
 def test_keys_are_in_a_backup_that_asks_for_them_and_it_needs_nothing_else(home: Path, tmp_path: Path) -> None:
-    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", with_keys=True)
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources, with_keys=True)
     entries, published = ledger_of(home).entries(), tree(tmp_path / "published")
     custody = tree(home / "custody")
     shutil.rmtree(home)
@@ -94,7 +99,7 @@ def test_keys_are_in_a_backup_that_asks_for_them_and_it_needs_nothing_else(home:
 
 
 def test_a_deployment_without_publications_is_restored_too(home: Path, tmp_path: Path) -> None:
-    back_up(ledger_of(home), tmp_path / "nothing", tmp_path / "kept", with_keys=True)
+    back_up(ledger_of(home), tmp_path / "nothing", tmp_path / "kept", resources, with_keys=True)
     restore(tmp_path / "kept", tmp_path / "other", tmp_path / "published again", resources)
     assert ledger_of(tmp_path / "other").entries() == ledger_of(home).entries()
     assert not (tmp_path / "published again").exists()
@@ -104,7 +109,7 @@ def test_a_deployment_without_publications_is_restored_too(home: Path, tmp_path:
 def test_without_keys_in_it_a_backup_needs_the_custody(
     home: Path, tmp_path: Path, given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept")
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
     key = (home / "custody" / "master.key").read_text()
     entries = ledger_of(home).entries()
     shutil.rmtree(home)
@@ -125,9 +130,9 @@ def test_without_keys_in_it_a_backup_needs_the_custody(
 
 def test_an_older_ledger_is_not_restored_under_a_newer_anchor(home: Path, tmp_path: Path) -> None:
     """The databases are lost, the custody survived. Charges since the back-up must not be forgotten."""
-    back_up(ledger_of(home), tmp_path / "published", tmp_path / "older")
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "older", resources)
     charge(ledger_of(home), 2)
-    back_up(ledger_of(home), tmp_path / "published", tmp_path / "latest")
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "latest", resources)
     shutil.rmtree(home / "warehouse")
     custody, again = tree(home / "custody"), tmp_path / "published again"
     with pytest.raises(BackupError, match=r"entries from 2 to 2 are missing.* Restore the latest back-up"):
@@ -150,7 +155,7 @@ def test_an_older_ledger_is_not_restored_under_a_newer_anchor(home: Path, tmp_pa
 )
 def test_an_altered_backup_is_not_restored(home: Path, tmp_path: Path, name: str, how: str) -> None:
     kept = tmp_path / "kept"
-    back_up(ledger_of(home), tmp_path / "published", kept, with_keys=True)
+    back_up(ledger_of(home), tmp_path / "published", kept, resources, with_keys=True)
     if how == "removed":
         (kept / name).unlink()
     else:
@@ -162,7 +167,7 @@ def test_an_altered_backup_is_not_restored(home: Path, tmp_path: Path, name: str
 
 
 def test_nothing_is_restored_over_databases_or_publications(home: Path, tmp_path: Path) -> None:
-    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", with_keys=True)
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources, with_keys=True)
     for where, published in ((home, tmp_path / "new"), (tmp_path / "new", tmp_path / "published")):
         with pytest.raises(BackupError, match="into an empty home"):
             restore(tmp_path / "kept", where, published, resources)
@@ -170,11 +175,122 @@ def test_nothing_is_restored_over_databases_or_publications(home: Path, tmp_path
 
 def test_a_backup_waits_for_nobody_who_is_not_writing_and_needs_an_empty_folder(home: Path, tmp_path: Path) -> None:
     with pytest.raises(BackupError, match="is not empty"):
-        back_up(ledger_of(home), tmp_path / "published", home)
+        back_up(ledger_of(home), tmp_path / "published", home, resources)
     (home / "warehouse" / "ledger.duckdb").unlink()
     with pytest.raises(Exception, match="missing"):
-        back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept")
+        back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
     assert not (tmp_path / "kept").exists()
+
+
+def test_a_backup_that_cannot_be_restored_says_so_and_has_no_signature(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails if a back-up is believed to be right because every step of it ended."""
+
+    def copy_with_an_empty_folder(published: Path, folder: Path) -> None:
+        copy_publications(published, folder)
+        (folder / ".." / "warehouse" / "more").mkdir()
+
+    monkeypatch.setattr("orchestration.backup.copy_publications", copy_with_an_empty_folder)
+    with pytest.raises(BackupError, match=r"of no use, because it cannot be restored: .*warehouse/more is not part"):
+        back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
+    assert not (tmp_path / "kept" / SIGNATURE).exists()
+    assert {path.name for path in home.iterdir()} == {"warehouse", "custody"}, "nor a copy of the key"
+
+
+def test_nothing_is_backed_up_of_a_deployment_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BackupError, match="holds no deployment yet"):
+        back_up(ledger_of(tmp_path / "home"), tmp_path / "published", tmp_path / "kept", resources)
+    assert not list(tmp_path.iterdir())
+
+
+KEEP = (
+    *("audit", "backup", "budget", "check", "completion", "explore", "plan", "status", "table", "verify"),
+    *("ledger migrate", "new dataset", "new release", "unblock"),
+)
+"""The commands that change nothing that a back-up holds."""
+
+
+def launch(root: Path) -> None:
+    deployment = KINDS["laplace tables"].build(root)
+    deployment.reach(*to_publication(deployment.context.method))
+
+
+def preflight(root: Path) -> None:
+    deployment = KINDS["laplace tables"].build(root)
+    deployment.run("cef", "counts", "preflight")
+
+
+def withdraw_release(root: Path) -> None:
+    withdraw(ledger_of(root), root / "published", "village", "noisy", "Ann")
+
+
+def withdraw_dataset(root: Path) -> None:
+    withdraw(ledger_of(root), root / "published", "village", None, "Ann")
+
+
+def restore_again(root: Path) -> None:
+    back_up(ledger_of(root), root / "published", root / "for restore", resources, with_keys=True)
+    for name in ("warehouse", "custody", "published"):
+        shutil.rmtree(root / name, ignore_errors=True)
+    restore(root / "for restore", root, root / "published", resources)
+
+
+def hash_tables(ledger: Ledger, zone: Zone) -> dict[str, str]:
+    if not ledger.warehouse.holds(zone):
+        return {}
+    with ledger.warehouse.session(reads=[zone]) as session:
+        names = ((schema, name) for schema in session.schemas(zone) for name in session.tables(zone, schema))
+        return {f"{schema}.{name}": session.content_version([Table(zone, schema, name)]) for schema, name in names}
+
+
+STEPS: dict[str, list[Callable[[Path], None]]] = {
+    "preflight": [preflight],
+    "launch": [launch],
+    "restore": [launch, restore_again],
+    "withdraw": [launch, withdraw_release],
+    "withdraw a dataset": [launch, withdraw_dataset],
+    "withdraw what is gone already": [launch, withdraw_release, withdraw_dataset],
+    "restore what was withdrawn": [launch, withdraw_release, restore_again],
+}
+"""What changes a deployment. `ledger move` does too: `tests/contract/test_ledger_on_server.py` restores after it."""
+
+
+def list_commands(group: click.Group, before: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from list_commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}"
+
+
+def test_every_command_is_known_to_change_what_is_backed_up_or_not() -> None:
+    """A new command fails this until somebody looked whether what it leaves can be restored."""
+    assert {*list_commands(main)} == {*KEEP, "ledger move", *(step for step in STEPS if " " not in step)}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "withdraw",
+        pytest.param("withdraw a dataset", marks=pytest.mark.deep),
+        *(pytest.param(step, marks=pytest.mark.prove) for step in STEPS if not step.startswith("withdraw")),
+        pytest.param("withdraw what is gone already", marks=pytest.mark.prove),
+    ],
+)
+def test_a_deployment_is_restored_as_it_is_after_every_command_that_changes_it(tmp_path: Path, step: str) -> None:
+    """It fails if what a command leaves is backed up, and then refused: such as the empty folder of a dataset."""
+    root, again = tmp_path / "home", tmp_path / "again"
+    for change in STEPS[step]:
+        change(root)
+    back_up(ledger_of(root), root / "published", tmp_path / "kept", resources, with_keys=True)
+    restore(tmp_path / "kept", again, again / "published", resources)
+    assert ledger_of(again).entries() == ledger_of(root).entries()
+    assert tree(again / "published") == tree(root / "published")
+    for zone in (Zone.CONFIDENTIAL, Zone.PUBLIC):
+        assert hash_tables(ledger_of(again), zone) == hash_tables(ledger_of(root), zone)
+    assert not [path for path in root.rglob("*") if path.name.startswith(".")], "nothing is left behind"
+    assert not [path for path in (root / "published").rglob("*") if path.is_dir() and not any(path.iterdir())]
 
 
 @pytest.mark.deep
@@ -185,7 +301,7 @@ def test_a_restored_release_is_made_again_with_the_same_bytes_and_without_a_char
         deployment = kind.build(root)
         assert deployment.run(*to_publication(deployment.context.method)).success
         published, entries = deployment.published(), deployment.ledger
-        back_up(deployment.context.ledger, root / "published", tmp_path / "kept" / name, with_keys=True)
+        back_up(deployment.context.ledger, root / "published", tmp_path / "kept" / name, resources, with_keys=True)
         for folder in ("warehouse", "custody", "published"):
             shutil.rmtree(root / folder)
         restore(tmp_path / "kept" / name, root, root / "published", resources)
@@ -212,7 +328,7 @@ def test_a_backup_made_while_others_charge_and_publish_is_consistent(home: Path,
             os._exit(0)
     for number in range(5):
         kept = tmp_path / f"kept {number}"
-        back_up(ledger_of(home), tmp_path / "published", kept, with_keys=True)
+        back_up(ledger_of(home), tmp_path / "published", kept, resources, with_keys=True)
         restore(kept, tmp_path / f"home {number}", tmp_path / f"published {number}", resources)
         assert ledger_of(tmp_path / f"home {number}").verify() == ()
     os.waitpid(child, 0)

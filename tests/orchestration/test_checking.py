@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
 from dagster.components.testing import create_defs_folder_sandbox
 
-from orchestration.checking import declaration_problems
+from orchestration import checking
+from orchestration.checking import Problem, declaration_problems
+from orchestration.cli import main
 
 DATASET = """type: orchestration.components.Dataset
 attributes:
@@ -70,3 +74,53 @@ def test_each_broken_declaration_is_told_with_its_file_and_line_and_hides_no_oth
     (nowhere,) = problems(mended)
     assert nowhere.startswith("g_unknown/defs.yaml:4: release nowhere/four: dataset: ")
     assert problems({name: mended[name] for name in ("b_good", "h_good")}) == []
+
+
+FORMULAS = """type: orchestration.components.Dataset
+attributes:
+  name: {name}
+  title: "=A town"
+  description: "- of people"
+  reader: csv
+  cap: 10
+  units:
+    path: "@units.csv"
+    columns:
+      "=county": {type: string, values: ["=a", "-9", "-9,5", b], title: "+title"}
+      tenure:
+        type: string
+        values:
+          own: "@Owned"
+          "+rent": Rented - or not
+      code: {type: integer, values: {-1: None, 1: One}}
+      kind: {type: string, pattern: "-?[0-9]"}
+      size:
+        source: "-size"
+        type: integer
+        bands:
+          -small: {below: 3}
+          large: {at_least: 3}
+"""
+
+
+def test_what_a_spreadsheet_takes_for_a_formula_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of columns, codes, labels and bands. It fails if numbers and what is in no CSV file are warned of too."""
+    with create_defs_folder_sandbox() as sandbox:
+        (sandbox.defs_folder_path / "a").mkdir()
+        (sandbox.defs_folder_path / "a" / "defs.yaml").write_text(FORMULAS.replace("{name}", "town"))
+        with sandbox.build_component_tree() as tree:
+            found = declaration_problems(tree, tmp_path)
+    assert all(problem.warning for problem in found)
+    assert [(problem.line, problem.text.split(": ")[2:][:2][-1].split(" begins")[0]) for problem in found] == [
+        (11, "'=county'"),
+        (11, "'=a'"),
+        (15, "'@Owned'"),
+        (16, "'+rent'"),
+        (23, "'-small'"),
+    ]
+    monkeypatch.setattr(checking, "declaration_problems", lambda *_: found)
+    checked = CliRunner().invoke(main, ["check"])
+    assert checked.exit_code == 0, "a warning refuses nothing"
+    assert "a/defs.yaml:16: warning: dataset town: units.columns.tenure.values: '+rent' begins with +" in checked.output
+    monkeypatch.setattr(checking, "declaration_problems", lambda *_: [*found, Problem("b", 1, "it is wrong")])
+    assert CliRunner().invoke(main, ["check"]).exit_code == 1

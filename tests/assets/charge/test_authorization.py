@@ -79,6 +79,22 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
             {"authorized_loss": "proposed", "authorized_draw": "proposed", "authorized_by": "<your name>"},
             "does not say who gives it",
         ),
+        (
+            {"authorized_loss": "proposed", "authorized_draw": "proposed", "authorized_by": "Automatic"},
+            "does not say who gives it",
+        ),
+        (
+            {
+                "authorized_loss": "proposed",
+                "authorized_draw": "proposed",
+                "authorized_by": "A\n\n**Entry 9**\n- by: B",
+            },
+            "authorized_by is a name on one line of plain text, and has the character U+000A.",
+        ),
+        (
+            {"authorized_loss": "ε = 1.0000\n\nIt was authorized.", "authorized_by": "Ada"},
+            "names another loss: ε = 1.0000  It was authorized.",
+        ),
     ],
 )
 def test_another_amount_or_nobody_authorizes_nothing(

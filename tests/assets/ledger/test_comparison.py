@@ -264,9 +264,10 @@ def test_the_table_converts_only_zcdp_by_both_bounds() -> None:
 
 
 def text_of(markdown: dg.MetadataValue) -> str:
+    """A Markdown text without the marks that keep its words what they are."""
     assert isinstance(markdown, dg.MarkdownMetadataValue)
     assert markdown.md_str
-    return markdown.md_str
+    return markdown.md_str.replace("\\", "")
 
 
 def rows_of(table: dg.MetadataValue) -> list[dict[str, str]]:
@@ -296,7 +297,7 @@ def test_the_shown_table_has_one_row_per_release_for_its_latest_charge() -> None
 def test_the_shown_totals_name_what_they_count_and_what_they_leave_out() -> None:
     shown = describe_totals(THREE)
     totals = {(row["unit"], row["output premetric"]): row["loss"] for row in rows_of(shown["totals"])}
-    counts = text_of(shown["what they count"]).replace("\\", "").splitlines()
+    counts = text_of(shown["what they count"]).splitlines()
     together, alone = totals["person (no moves)", CONCENTRATED], totals["unit", PURE]
     every = f"- **{together} for one person (no moves)** counts s_dhc, swapped and redistricting, with 6 invariants"
     assert f"{every}; leaves out nothing" in counts
@@ -506,7 +507,7 @@ def test_every_invariant_is_named_with_each_release_that_holds_it(name: str) -> 
 @pytest.mark.parametrize("name", CASES)
 def test_with_a_total_stands_what_it_does_not_count_and_why(name: str) -> None:
     comparison, _ = CASES[name]
-    lines = text_of(describe_totals(comparison)["what they count"]).replace("\\", "").splitlines()
+    lines = text_of(describe_totals(comparison)["what they count"]).splitlines()
     for total, line in zip(comparison.totals, lines, strict=True):
         counted, _, left_out = line.partition("; leaves out ")
         for share in comparison.list_shares(total):

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from frictionless import Package, validate
 
-from assets.publication.package import DataFile, data_package, readme, write_data_files
+from assets.publication.package import DataFile, data_package, list_formulas, readme, write_data_files
 from assets.publication.signature import checksums
 from assets.release.dataset import DatasetDeclaration
 from assets.release.published import PublishedColumn, PublishedTable
@@ -481,6 +481,37 @@ def test_the_lines_of_the_readme_read_every_code_as_text(
     assert duckdb.sql(by_duckdb).fetchall() == rows
     (by_r,) = _lines_after(text, "R")
     assert "colClasses = c(`state 'code'` = 'character', `kind` = 'character')" in by_r
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "named"),
+    [
+        ("kind", "=1+1", True),
+        ("kind", "+a", True),
+        ("kind", "-", True),
+        ("kind", "@a", True),
+        ("=kind", "a", True),
+        ("kind", "-1", False),
+        ("kind", "+1.5", False),
+        ("kind", "a=b", False),
+        ("kind", "", False),
+        ("kind", None, False),
+    ],
+)
+def test_the_readme_names_files_in_which_a_spreadsheet_would_find_formulas(
+    fill: Fill, tmp_path: Path, name: str, code: str | None, named: bool
+) -> None:
+    """It fails if publications without such texts get another README, and so another data version."""
+    columns = (PublishedColumn(name, "string", required=False), PublishedColumn("count", "integer"))
+    table = _tenure(columns=columns, primary_key=(name,))
+    warehouse = fill(f'"{name}" VARCHAR, count BIGINT', [("a", 1), (code, 2)])
+    files = _write(warehouse, tmp_path / "out", [table])
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        formulas = list_formulas(session, [table])
+    assert formulas == (["tenure_by_county.csv"] if named else [])
+    text = readme(_release(), [table], files, formulas).decode()
+    assert ("In tenure_by_county.csv, a text begins with =, +, - or @, and a spreadsheet" in text) == named
+    assert "\n\n\n" not in text
 
 
 def test_the_data_dictionary_says_who_publishes_what_from_what_and_when(counts: Warehouse, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The target folder always holds a complete publication, the new one or the old one, whatever happens."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -375,15 +376,34 @@ def test_what_stands_beside_is_removed_and_never_followed(target: Path, tmp_path
     assert _read(target) == NEW
     assert _beside(target) == [target.name]
     remove(target)
+    target.parent.mkdir()
     target.symlink_to(tmp_path / "elsewhere")
     remove(target)
-    assert not target.is_symlink()
-    target.parent.rmdir()
+    assert not target.parent.exists()
     target.parent.symlink_to(tmp_path / "elsewhere")
     for work in (remove, lambda path: _place(path, NEW)):
         with pytest.raises(FileExistsError, match="in the way"):
             work(target)
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["kept"]
+
+
+def test_a_folder_that_is_removed_before_its_lock_is_held_is_made_again(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A withdrawal removes the folder of a dataset that becomes empty, while another release of it is placed."""
+    removed: list[Path] = []
+
+    def remove_and_lock(descriptor: int, operation: int) -> None:
+        if not removed:
+            target.parent.rmdir()
+            removed.append(target.parent)
+        flock(descriptor, operation)
+
+    flock = fcntl.flock
+    monkeypatch.setattr("assets.publication.placement.fcntl.flock", remove_and_lock)
+    _place(target, NEW)
+    assert _read(target) == NEW
+    assert removed
 
 
 POINTS = deep_but(

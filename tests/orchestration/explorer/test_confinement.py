@@ -10,7 +10,6 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from orchestration.explorer import launcher
 from orchestration.explorer.confinement import exclude, find_landlock_version
 from orchestration.explorer.launcher import ExplorerError, explore, find_port, list_left_out, make_environment
 from orchestration.explorer.process import list_flags
@@ -145,21 +144,36 @@ def test_what_is_left_out_is_in_no_allowed_folder(tmp_path: Path) -> None:
 def test_the_process_gets_neither_the_master_key_nor_credentials_nor_settings_of_streamlit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("STIRRED_MASTER_KEY", "0" * 64)
-    monkeypatch.setenv("STREAMLIT_SERVER_ADDRESS", "0.0.0.0")
-    monkeypatch.setenv("PGPASSWORD", "0" * 64)
+    """It fails for an environment that leaves out what is known to be secret, and passes the rest on."""
+    secrets = (
+        "STIRRED_MASTER_KEY",
+        "PGPASSWORD",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "GH_TOKEN",
+        "OF_OTHERS",
+    )
+    for name in (*secrets, "DAGSTER_HOME", "STREAMLIT_SERVER_ADDRESS", "LISTED_PASSWORD"):
+        monkeypatch.setenv(name, "0" * 64)
+    monkeypatch.setenv("STIRRED_DECLARATION_VARIABLES", "FOLDER, LISTED_PASSWORD, AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("FOLDER", "/data")
     known = Settings(str(tmp_path), str(tmp_path), str(tmp_path), "", (), 1)
     given = make_environment(known)
     assert "0" * 64 not in given.values()
-    assert not any(name.startswith(("STREAMLIT_", "PG")) for name in given)
     assert given["HOME"] == str(tmp_path), "no user's file of settings is found"
-    assert launcher.MASTER_KEY == "STIRRED_MASTER_KEY"
+    assert given["FOLDER"] == "/data", "declarations can be read"
 
 
 def test_deployments_own_folders_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     monkeypatch.setenv("STIRRED_SPILL_FOLDER", str(tmp_path / "spill"))
     assert list_left_out(tmp_path / "var", []) == [tmp_path / "var", tmp_path / "dagster", tmp_path / "spill"]
+
+
+@pytest.mark.parametrize("host", ["*", "*.example", "", "a:80", "a/b", "user@a", "a b", "é"])
+def test_only_the_name_of_a_host_is_taken_for_one(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ExplorerError, match="is not the name of a host"):
+        explore(tmp_path / "var", tmp_path, [], dict, 0, None, print, browser=False, hosts=[host])
 
 
 def test_publications_around_the_databases_are_refused(tmp_path: Path) -> None:
@@ -170,10 +184,11 @@ def test_publications_around_the_databases_are_refused(tmp_path: Path) -> None:
 
 
 def test_streamlit_listens_to_this_machine_alone_and_reports_nothing() -> None:
-    given = list_flags(8600)
+    given = list_flags(Settings("", "", "", "", (), 8600, ("explorer.example",)))
     pairs = dict(zip(given[::2], given[1::2], strict=True))
     assert pairs["--server.address"] == "127.0.0.1"
-    assert pairs["--server.allowedHosts"] == "127.0.0.1", "another name for this machine is refused"
+    hosts = [value for name, value in zip(given[::2], given[1::2], strict=True) if name == "--server.allowedHosts"]
+    assert hosts == ["127.0.0.1", "localhost", "explorer.example"], "any other name is refused"
     assert pairs["--browser.gatherUsageStats"] == "false"
     assert pairs["--server.fileWatcherType"] == "none"
     assert pairs["--server.enableStaticServing"] == "false"

@@ -1,0 +1,67 @@
+"""The characters that a text may have which a person gives, and how any text is shown.
+
+A declaration, an authorization and a withdrawal refuse what cannot be seen. Entries and files of earlier versions may
+have it, and those of others too. A page, a table or a message therefore shows every text by `show_line` or
+`show_lines`, and escapes its own marks besides: `assets.conventions` for Markdown, a template for HTML.
+"""
+
+import re
+import unicodedata
+
+LONGEST_LINE = 300
+"""The most letters of a name that goes into the ledger or a certificate."""
+
+LONGEST_TEXT = 10_000
+"""The most letters of any text in a declaration."""
+
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode's categories of control characters and line breaks, of formats such as a change of the writing direction, and
+of halves of characters."""
+
+_JOINERS = frozenset("\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}")
+"""Formats that Persian, Malayalam and other scripts cannot be written without. They move no other letter."""
+
+
+FORMULA_SIGNS = "=+-@"
+SIGNED_NUMBER = re.compile(r"[+-][0-9]+([.,][0-9]+)?", re.ASCII)
+
+
+def find_unseen(text: str, besides: str = "") -> str:
+    """The first character of a text that cannot be seen, and is none of `besides`; "" if there is none."""
+    if text.isprintable():
+        return ""
+    return next((letter for letter in dict.fromkeys(text) if letter not in besides and _is_unseen(letter)), "")
+
+
+def find_unfit_name(text: str) -> str:
+    """Why a text, without spaces at its ends, is no name of a person in the ledger; "" if it can be one."""
+    name = text.strip()
+    if unseen := find_unseen(name):
+        return f"is a name on one line of plain text, and has the character U+{ord(unseen):04X}"
+    return f"has at most {LONGEST_LINE} letters, and not {len(name):,}" if len(name) > LONGEST_LINE else ""
+
+
+def show_line(text: str) -> str:
+    """A text on one line: a space for each line break, and � for each other character that cannot be seen."""
+    return _replace_unseen(text, "")
+
+
+def show_lines(text: str) -> str:
+    """A text as `show_line` shows it, but with its line breaks and tabs."""
+    return _replace_unseen(text, "\n\t")
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet that opens a file with this text takes it for a formula; a number is none."""
+    return text[:1] in FORMULA_SIGNS and bool(text) and not SIGNED_NUMBER.fullmatch(text)
+
+
+def _replace_unseen(text: str, besides: str) -> str:
+    if not find_unseen(text, besides):
+        return text
+    unseen = {letter for letter in set(text) - set(besides) if _is_unseen(letter)}
+    return text.translate({ord(letter): " " if letter.isspace() else "�" for letter in unseen})
+
+
+def _is_unseen(letter: str) -> bool:
+    return unicodedata.category(letter) in _UNSEEN and letter not in _JOINERS
