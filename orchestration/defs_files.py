@@ -20,6 +20,9 @@ NAMES = ("defs.yaml", "defs.yml", "component.yaml")
 _KEPT_AS_TEXT = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge"}
 """The kinds of scalars that Dagster reads as text, or not at all."""
 
+_OURS = "orchestration.components."
+"""How the types of our own components begin, which take templates literally but in paths."""
+
 _QuickLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser in C, where PyYAML has it, which takes a tenth of the time."""
 
@@ -80,8 +83,23 @@ def _require_unambiguous(text: str, file: str, loader_type: type[yaml.SafeLoader
     if not loader.check_node():
         raise DeclarationError(f"{file}: it declares nothing; remove the file, or declare a component in it")
     while loader.check_node():
-        for node in _nodes(loader.get_node(), set()):
+        document = loader.get_node()
+        for node in _nodes(document, set()):
             _check(loader, node, file)
+        _require_no_templates(document, file)
+
+
+def _require_no_templates(document: yaml.Node, file: str) -> None:
+    """Refuse what Dagster would fill in, with any variable: everything but the attributes of our own components."""
+    fields = document.value if isinstance(document, yaml.MappingNode) else []
+    ours = any(key.value == "type" and str(value.value).startswith(_OURS) for key, value in fields)
+    for name, field in fields:
+        for node in _nodes(field, set()) if not (ours and name.value == "attributes") else ():
+            if isinstance(node, yaml.ScalarNode) and any(sign in node.value for sign in ("{{", "{%", "{#")):
+                raise DeclarationError(
+                    f"{file}:{node.start_mark.line + 1}: {shown(name.value)}: no template is filled in there, because "
+                    "it could show any variable, such as a key"
+                )
 
 
 def _require_shallow(text: str, file: str, loader_type: type[yaml.SafeLoader]) -> None:

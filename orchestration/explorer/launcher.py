@@ -1,8 +1,8 @@
 """Starts the explorer: chooses what it may open, runs its process, and opens a browser on it.
 
-The launcher itself is not confined. It leaves the master key out of the environment of the process, copies the replays
-that Dagster recorded, whose storage the process cannot open, and starts it again when a database was made or replaced,
-because a confined process can only open the files that were there when it began.
+The launcher itself is not confined. It leaves keys and passwords out of the environment of the process, copies the
+replays that Dagster recorded, whose storage the process cannot open, and starts it again when a database was made or
+replaced, because a confined process can only open the files that were there when it began.
 """
 
 import contextlib
@@ -20,10 +20,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from assets.release.dataset import DatasetDeclaration
-from orchestration.environment import PROJECT
+from orchestration.environment import PROJECT, list_folder_variables
 from orchestration.explorer.settings import REPLAYS, VARIABLE, Settings
 
-MASTER_KEY = "STIRRED_MASTER_KEY"
+_INHERITED = (
+    *("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH"),
+    *("STIRRED_DEPLOYMENT", "STIRRED_LEDGER", "STIRRED_PUBLISHED_URL", "STIRRED_DASK", "STIRRED_DECLARATION_VARIABLES"),
+)
+"""The variables that the explorer's process has too, besides the folders that declarations use. None is a secret."""
+
 COMMAND = ("-m", "orchestration.explorer.process")
 _BETWEEN_LOOKS, _BETWEEN_REPLAYS = 1.0, 30.0
 _TO_START = 60.0
@@ -96,12 +101,8 @@ def list_left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Pa
 
 
 def make_environment(settings: Settings) -> dict[str, str]:
-    """The environment of the explorer's process: without the master key, credentials and settings of Streamlit."""
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in (MASTER_KEY, "DAGSTER_HOME") and not name.startswith(("STREAMLIT_", "PG"))
-    }
+    """The environment of the explorer's process: of that of the launcher, only what the pages and the system need."""
+    inherited = {name: os.environ[name] for name in (*_INHERITED, *list_folder_variables()) if name in os.environ}
     return inherited | {
         "HOME": settings.temporary,
         "TMPDIR": settings.temporary,

@@ -10,7 +10,6 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from orchestration.explorer import launcher
 from orchestration.explorer.confinement import exclude, find_landlock_version
 from orchestration.explorer.launcher import ExplorerError, explore, find_port, list_left_out, make_environment
 from orchestration.explorer.process import list_flags
@@ -153,7 +152,6 @@ def test_the_process_gets_neither_the_master_key_nor_credentials_nor_settings_of
     assert "0" * 64 not in given.values()
     assert not any(name.startswith(("STREAMLIT_", "PG")) for name in given)
     assert given["HOME"] == str(tmp_path), "no user's file of settings is found"
-    assert launcher.MASTER_KEY == "STIRRED_MASTER_KEY"
 
 
 def test_deployments_own_folders_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
