@@ -52,5 +52,5 @@ def test_a_file_is_a_link_where_publications_are_served_and_a_path_elsewhere(tmp
 
 def test_an_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STIRRED_PUBLISHED_URL", "javascript:alert(1)")
-    with pytest.raises(DeclarationError, match="^STIRRED_PUBLISHED_URL is not an address"):
+    with pytest.raises(DeclarationError, match=r"^STIRRED_PUBLISHED_URL is not an address"):
         read_published_address()
