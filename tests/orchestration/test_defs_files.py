@@ -37,7 +37,7 @@ CENSUS = {"name": "census", "cap": 10, "households": 100, "states": ["10"]}
         ("# nothing yet\n", "f.yaml: it declares nothing"),
         (
             "type: a\npost_processing: {assets: [{attributes: {tags: {zone: public}}}]}\n",
-            "f.yaml:2: post_processing: it",
+            "f.yaml:2: post_processing",
         ),
         ("type: a.b\nattributes:\n  a: ['{{ env.KEY }}']\n", "f.yaml:3: 'attributes': no template is filled in there"),
         ("attributes: &a {b: '{% x %}'}\ntype: orchestration.components.A\nc: *a\n", "f.yaml:1: 'c': no template"),
