@@ -20,6 +20,9 @@ _CAUSES = (
 """Causes in the words of the system, DuckDB, PostgreSQL and S3: the parts of messages that may be repeated."""
 
 
+_OURS = ("mechanisms", "assets", "resources", "orchestration")
+
+
 class FaultError(Exception):
     """An error that nobody expected, a fault in the code. It has the trace of that error, and not its message."""
 
@@ -32,6 +35,12 @@ def name_error(error: BaseException) -> str:
 
 
 def conceal(error: Exception) -> FaultError:
-    """The fault to be raised, `from None`, in place of an error that nobody expected."""
-    words = f"{name_error(error)}; its message is not shown, because it may quote a value or a key"
+    """The fault to be raised, `from None`, in place of an error that nobody expected.
+
+    The message of an error that is defined in this project, such as one of a mechanism, is our own sentence and stays.
+    """
+    if type(error).__module__.split(".")[0] in _OURS:
+        words = f"{type(error).__name__}: {error}"
+    else:
+        words = f"{name_error(error)}; its message is not shown, because it may quote a value or a key"
     return FaultError(words).with_traceback(error.__traceback__)

@@ -237,6 +237,15 @@ def the_environment_is_read_at_few_places(path: Path, tree: ast.Module) -> Itera
             yield f"line {node.lineno} reads the environment"  # type: ignore[attr-defined]
 
 
+def keys_are_in_no_representation(path: Path, tree: ast.Module) -> Iterator[str]:
+    """A log of a cluster's worker, or an error, may show a value as Python represents it."""
+    for node in ast.walk(tree):
+        for part in node.body if isinstance(node, ast.ClassDef) else ():
+            text = ast.unparse(part) if isinstance(part, ast.AnnAssign) else ""
+            if re.match(r"\w+: [^=]*\bbytes\b", text) and "repr=False" not in text:
+                yield f"line {part.lineno} shows bytes, which may be a key"
+
+
 def messages_of_libraries_go_nowhere(path: Path, tree: ast.Module) -> Iterator[str]:
     """No error has that of a library as its cause, and no trace is printed but a concealed one.
 
@@ -264,6 +273,7 @@ RULES: dict[Rule, Sequence[str]] = {
     private_parts_stay_private: SHIPPED,
     the_explorer_asks_for_no_key: LAYERS,
     the_environment_is_read_at_few_places: LAYERS,
+    keys_are_in_no_representation: LAYERS,
     messages_of_libraries_go_nowhere: LAYERS,
 }
 """The folders to which each rule applies."""
@@ -345,6 +355,7 @@ def test_there_are_modules_in_every_layer() -> None:
         (the_environment_is_read_at_few_places, "resources/a.py", "from os import getenv\nkey = getenv('KEY')"),
         (messages_of_libraries_go_nowhere, "assets/a.py", "try: f()\nexcept OSError as error: raise A() from error"),
         (messages_of_libraries_go_nowhere, "assets/a.py", "traceback.print_exc()"),
+        (keys_are_in_no_representation, "assets/a.py", "@dataclass\nclass A:\n    key: bytes | None = None"),
         (messages_of_libraries_go_nowhere, "assets/a.py", "traceback.print_exception(error)"),
         (messages_of_libraries_go_nowhere, "assets/a.py", "log.error('failed', exc_info=True)"),
         (messages_of_libraries_go_nowhere, "assets/a.py", "logging.exception('failed')"),

@@ -31,6 +31,7 @@ from assets.conventions import StageKind
 from assets.release.release import DeclarationError
 from assets.stages import stage, stage_check
 from mechanisms.refusal import RefusedError
+from mechanisms.topdown.least_squares import NotSolvedError
 from orchestration import launch
 from orchestration.checking import declaration_problems
 from orchestration.cli import main
@@ -233,6 +234,7 @@ def test_of_an_error_that_nobody_expected_only_the_kind_and_the_trace_are_shown(
     assert not found(shown, *planted.values())
     assert "KeyError; its message is not shown" in shown
     assert "in fail" in shown, "where it was raised can be seen"
+    assert str(conceal(NotSolvedError("P1 of 25: no solution"))) == "NotSolvedError: P1 of 25: no solution"
     assert name_error(OSError(28, "No space left on device", planted["PGHOST"])) == "OSError (No space left on device)"
 
 
