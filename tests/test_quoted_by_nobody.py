@@ -377,6 +377,7 @@ WHERE = {
 }
 
 
+@quick_cases(8)
 @pytest.mark.parametrize("template", TEMPLATES)
 @pytest.mark.parametrize("where", [*WHERE, "a title", "a label", "a component of Dagster"])
 def test_no_template_in_a_declaration_shows_a_variable(
