@@ -66,8 +66,8 @@ def explore(
     for path in left_out:
         if path.resolve().is_relative_to(published.resolve()):
             raise ExplorerError(
-                f"the folder of publications, {published}, contains {path}, which the explorer must not open; publish "
-                "to a folder of its own (STIRRED_PUBLISHED)"
+                f"the folder of publications, {published}, contains {path.name}, which the explorer must not open; "
+                "publish to a folder of its own (STIRRED_PUBLISHED)"
             )
     # Whoever ends the launcher ends its process too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
