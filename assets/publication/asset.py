@@ -46,7 +46,6 @@ from assets.stages import stage_check
 from mechanisms.accounting.losses import format_number
 from resources.chain import RESERVE, WITHDRAW, Entry, find, settled_draws
 from resources.custody import Custody
-from resources.faults import name_error
 from resources.ledger import Ledger, of_population
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
@@ -245,7 +244,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             place_file(release.published / PUBLIC_KEY, signature.pem(key))
             certificate, checksums = _place(snapshot, passed, key)
         except OSError as error:
-            problem = f"{error.filename or release.folder}: {error.strerror or name_error(error)}"
+            problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
             words = f"{release.schema} is not published: {problem}. What was published before stays complete."
             raise dg.Failure(description=words, allow_retries=False) from None
     # The release is published by now, with or without its line in the list.
