@@ -26,11 +26,11 @@ def list_deployed_nodes(
     """
     try:
         repository = context.repository_def
-    except Exception as error:  # Dagster has no public name for what it raises here.
+    except Exception:  # Dagster has no public name for what it raises here.
         raise dg.Failure(
             "This run belongs to no deployment, so its asset graph is incomplete and cannot be checked. Launch the job "
             "with `stirred launch` or from the UI."
-        ) from error
+        ) from None
     return list_nodes(definition.get_asset_spec(key) for key, definition in repository.assets_defs_by_key.items())
 
 

@@ -2,7 +2,8 @@
 
 `assets.release.stage` makes those of a release, with their tables, their transaction and their metadata. A stage that
 refuses shows a sentence instead of a stack trace: the problem first, then what was not spent or published, what
-stays as it was, and what to do.
+stays as it was, and what to do. Of a fault in the code, Dagster records the trace and the kind of error, and no message
+of a library, which could quote a value or a key.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,7 @@ from assets.conventions import (
     StageKind,
 )
 from mechanisms.refusal import RefusedError
+from resources.faults import FaultError, conceal
 from resources.statements import Zone
 
 _CONFIDENTIAL = {StageKind.CEF, StageKind.COUNTS, StageKind.UTILITY, StageKind.RETENTION}
@@ -85,16 +87,32 @@ def stage(
         kinds={*kinds, zone.value},
         **{"pool": POOL, "config_schema": NO_CONFIG} | options,
     )
-    return lambda function: asset(explain_refusals(kind)(function))
+    return lambda function: asset(conceal_faults()(explain_refusals(kind)(function)))
 
 
 def stage_check(
     asset: dg.AssetKey, name: str, description: str, *, blocking: bool = True
 ) -> Callable[[Callable[..., dg.AssetCheckResult]], dg.AssetChecksDefinition]:
     """A decorator that makes a check of an asset from its function."""
-    return dg.asset_check(
+    check = dg.asset_check(
         asset=asset, name=name, description=description, blocking=blocking, pool=POOL, config_schema=NO_CONFIG
     )
+    return lambda function: check(conceal_faults()(function))
+
+
+@contextmanager
+def conceal_faults() -> Iterator[None]:
+    """Keep the messages of unexpected errors out of Dagster's records; also a decorator of what Dagster calls.
+
+    Raises FaultError in place of everything but refusals, which are our own sentences, and what Dagster itself raises.
+    Dagster records a whole chain of errors, so what led to a refusal is left out too.
+    """
+    try:
+        yield
+    except (RefusedError, FaultError, dg.Failure, dg.RetryRequested, dg.DagsterError) as error:
+        raise error from None
+    except Exception as error:
+        raise conceal(error) from None
 
 
 @contextmanager

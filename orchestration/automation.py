@@ -17,6 +17,7 @@ from assets.cef.readers import source_paths
 from assets.conventions import WRITES, escape_markdown
 from assets.release.method import DRAW, PLAN, PREFLIGHT, Method, Partitions
 from assets.release.release import Release
+from assets.stages import conceal_faults
 from orchestration.launch import BY_COMMAND, PUBLICATION_OF, STATES
 from resources.custody import Custody
 
@@ -177,6 +178,7 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Watches {', '.join(path.name for path in paths)}.",
     )
+    @conceal_faults()
     def source_changed(context: dg.SensorEvaluationContext, custody: Custody) -> dg.SensorResult | dg.SkipReason:
         missing = [path.name for path in paths if not path.exists()]
         if missing:

@@ -24,6 +24,7 @@ from orchestration.components.publisher import PublisherSettings
 from orchestration.components.release import DeclaresReleases, dataset_of
 from orchestration.defs_files import list_files, require_unambiguous_text
 from orchestration.release_definitions import define_stages
+from resources.faults import name_error
 
 _WITH_CELLS = ("units", "persons", "recoded_units", "recoded_persons", "place_names")
 _NO_CELLS = frozenset({"path", "geography_path", "source", "pattern", "title", "description"})
@@ -107,7 +108,7 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
         tree.load_component(folder)
     except Exception as error:
         # What Dagster refuses besides, as in a component that is not ours. It does not say in which file.
-        return [Problem("", 0, str(find_cause(error)))]
+        return [Problem("", 0, explain_cause(find_cause(error)))]
     return [warning for document in documents for warning in _warn_of_formulas(document)]
 
 
@@ -199,6 +200,14 @@ def find_cause(error: BaseException) -> BaseException:
     while not isinstance(error, DeclarationError | ValidationError) and (error.__cause__ or error.__context__):
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
     return error
+
+
+def explain_cause(cause: BaseException) -> str:
+    """What is wrong, in our own words or pydantic's, without the value that it was given, which may be filled in."""
+    if isinstance(cause, ValidationError):
+        problems = cause.errors(include_url=False, include_input=False, include_context=False)
+        return "\n".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
+    return str(cause) if isinstance(cause, DeclarationError | ImportError) else name_error(cause)
 
 
 def _list_fields(message: str, known: int = 0) -> list[str]:

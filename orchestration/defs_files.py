@@ -1,4 +1,4 @@
-"""The files `defs.yaml` before anything is loaded from them: refuses what YAML would read as something else.
+"""The files `defs.yaml` before anything is loaded from them: refuses what YAML or Dagster would read as something else.
 
 A YAML parser takes the last of two equal keys in silence, so that one of two caps would be ignored, and it reads 010 as
 8 and 1:30 as 90. The components see only the result. The files themselves are therefore checked whenever the
@@ -20,6 +20,9 @@ NAMES = ("defs.yaml", "defs.yml", "component.yaml")
 _KEPT_AS_TEXT = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge"}
 """The kinds of scalars that Dagster reads as text, or not at all."""
 
+_OURS = "orchestration.components."
+"""How the types of our own components begin, which take templates literally but in paths."""
+
 _QuickLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser in C, where PyYAML has it, which takes a tenth of the time."""
 
@@ -32,8 +35,8 @@ def require_unambiguous(folder: Path) -> None:
 
     Raises:
         DeclarationError: if a file declares nothing, a mapping has a key twice, a number is not decimal, lists and
-            mappings are nested without end, or a file cannot be read as YAML; the message names the file, the line and
-            the key or the number.
+            mappings are nested without end, a template would be filled in by Dagster, there is `post_processing`, or a
+            file cannot be read as YAML; the message names the file, the line and the key or the number.
     """
     for path in list_files(folder):
         try:
@@ -80,8 +83,29 @@ def _require_unambiguous(text: str, file: str, loader_type: type[yaml.SafeLoader
     if not loader.check_node():
         raise DeclarationError(f"{file}: it declares nothing; remove the file, or declare a component in it")
     while loader.check_node():
-        for node in _nodes(loader.get_node(), set()):
+        document = loader.get_node()
+        for node in _nodes(document, set()):
             _check(loader, node, file)
+        _refuse_filled_in(document, file)
+
+
+def _refuse_filled_in(document: yaml.Node, file: str) -> None:
+    """Refuse templates where Dagster fills them in, with any variable: all but the attributes of our own components.
+
+    `post_processing` is refused as a whole, because it changes what assets say of themselves, such as their zone.
+    """
+    fields = document.value if isinstance(document, yaml.MappingNode) else []
+    ours = any(key.value == "type" and str(value.value).startswith(_OURS) for key, value in fields)
+    for name, field in fields:
+        if name.value == "post_processing":
+            line = name.start_mark.line + 1
+            raise DeclarationError(f"{file}:{line}: post_processing: it could change the zone of an asset; remove it")
+        for node in _nodes(field, set()) if not (ours and name.value == "attributes") else ():
+            if isinstance(node, yaml.ScalarNode) and any(sign in node.value for sign in ("{{", "{%", "{#")):
+                raise DeclarationError(
+                    f"{file}:{node.start_mark.line + 1}: {shown(name.value)}: no template is filled in there, because "
+                    "it could show any variable, such as a key"
+                )
 
 
 def _require_shallow(text: str, file: str, loader_type: type[yaml.SafeLoader]) -> None:

@@ -33,7 +33,9 @@ from resources.warehouse import Warehouse
 
 _DATA_PATH = re.compile(r"(/|s3://[a-z0-9][a-z0-9.-]+)(/?[^?#*\[\]]+)?")
 
-_ADDRESS = re.compile(r"https?://[^\s<>]+")
+_ADDRESS = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[^?#@\s<>]*)?")
+
+_MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? *([KMGT]i?B?|B|%)", re.I)
 
 _SCHEDULER = re.compile(r"(?P<protocol>tcp|tls)://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
 
@@ -44,7 +46,6 @@ _OF_SECRETS = re.compile(
 )
 """Variables with such names hold keys and passwords, or what leads to them."""
 
-DECLARATION_VARIABLES = "STIRRED_DECLARATION_VARIABLES"
 
 _THIS_MACHINE = ("127.0.0.1", "[::1]", "localhost")
 
@@ -61,7 +62,7 @@ def read_published_address() -> str:
     address = os.environ.get("STIRRED_PUBLISHED_URL", "")
     if address and not _ADDRESS.fullmatch(address):
         raise DeclarationError(
-            f"STIRRED_PUBLISHED_URL is {address!r}, which is not an address such as http://host:3001"
+            "STIRRED_PUBLISHED_URL is not an address such as http://host:3001, without a name or password in it"
         )
     return address
 
@@ -79,10 +80,10 @@ def dask_scheduler() -> str:
     if not address:
         return address
     if (parts := _SCHEDULER.fullmatch(address)) is None:
-        raise DeclarationError(f"STIRRED_DASK is {address!r}, which is not an address such as tls://host:8786")
+        raise DeclarationError("STIRRED_DASK is not an address such as tls://host:8786")
     if parts["protocol"] == "tcp" and parts["host"] not in _THIS_MACHINE:
         raise DeclarationError(
-            f"STIRRED_DASK is {address}, where anybody in the network could pass as scheduler or worker: tcp:// is for "
+            "STIRRED_DASK is an address where anybody in the network could pass as scheduler or worker: tcp:// is for "
             "this machine alone (127.0.0.1, [::1] or localhost); use tls:// with certificates"
         )
     if find_spec("distributed") is None:
@@ -115,14 +116,20 @@ def find_lake_paths() -> dict[str, str]:
         # DuckDB would take what follows a question mark for keys, and the catalog would keep them.
         if not _DATA_PATH.fullmatch(given):
             raise DeclarationError(
-                f"{variable} is {given!r}, which is neither a folder such as /srv/lake nor a place such as "
-                "s3://bucket/prefix (STIRRED_DEPLOYMENT is cluster)"
+                f"{variable} is neither a folder such as /srv/lake nor a place such as s3://bucket/prefix "
+                "(STIRRED_DEPLOYMENT is cluster)"
             )
         paths[zone.value] = f"{given.rstrip('/')}/"
     one, other = paths.values()
     if one.startswith(other) or other.startswith(one):
         raise DeclarationError(f"{' and '.join(variables.values())} are not apart: one is inside the other")
     return paths
+
+
+def list_folder_variables() -> list[str]:
+    """The variables that declarations may use as folders of source files; none that looks like one of a secret."""
+    listed = os.environ.get("STIRRED_DECLARATION_VARIABLES", "CEF_FOLDER").replace(",", " ").split()
+    return [name for name in listed if not _OF_SECRETS.fullmatch(name)]
 
 
 def fill_in_folder(path: str) -> str:
@@ -141,44 +148,41 @@ def fill_in_folder(path: str) -> str:
     for name in _VARIABLE.findall(folder):
         if _OF_SECRETS.fullmatch(name):
             raise DeclarationError(f"the variable {name} is no folder of source files")
-        if name not in list_declaration_variables():
+        if name not in list_folder_variables():
             raise DeclarationError(f"STIRRED_DECLARATION_VARIABLES does not list {name}, so no declaration can use it")
         if not os.environ.get(name):
             raise DeclarationError(f"the variable {name} is not set")
     return _VARIABLE.sub(lambda variable: os.environ[variable[1]], folder) + slash + file
 
 
-def list_declaration_variables() -> list[str]:
-    """The variables that declarations may use, without those that may hold a key or a password."""
-    listed = os.environ.get(DECLARATION_VARIABLES, "CEF_FOLDER").replace(",", " ").split()
-    return [name for name in listed if not _OF_SECRETS.fullmatch(name)]
-
-
 def _choose(variable: str, choices: Sequence[str], default: int) -> str:
     given = os.environ.get(variable) or choices[default]
     if given not in choices:
-        raise DeclarationError(f"{variable} is {given!r}, which is not one of {', '.join(choices)}")
+        raise DeclarationError(f"{variable} is not one of {', '.join(choices)}")
     return given
 
 
 def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     """The warehouse, custody and ledger of the deployment that keeps its state in `home`.
 
-    Raises DeclarationError if `STIRRED_THREADS` is not a number, `STIRRED_DEPLOYMENT` or `STIRRED_LEDGER` is unknown,
-    or a data path of the lake is impossible.
+    Raises DeclarationError, which never quotes a variable, if the value of one of them is not possible.
     """
     threads = os.environ.get("STIRRED_THREADS", "0")
     if not (threads.isascii() and threads.isdigit()):
-        raise DeclarationError(
-            f"STIRRED_THREADS is {threads!r}, which is not a number of threads such as 4 (0: all cores)"
-        )
+        raise DeclarationError("STIRRED_THREADS is not a number of threads such as 4 (0: all cores)")
+    memory = os.environ.get("STIRRED_MEMORY_LIMIT", "2GiB")
+    if not _MEMORY.fullmatch(memory):
+        raise DeclarationError("STIRRED_MEMORY_LIMIT is not a size of memory such as 2GiB or 80%")
+    server = os.environ.get("AWS_ENDPOINT_URL", "")
+    if server and not _ADDRESS.fullmatch(server):
+        raise DeclarationError("AWS_ENDPOINT_URL is not an address such as http://host:8333, without a key in it")
     warehouse = Warehouse(
         folder=str(home / "warehouse"),
-        memory_limit=os.environ.get("STIRRED_MEMORY_LIMIT", "2GiB"),
+        memory_limit=memory,
         threads=int(threads),
         spill_folder=os.environ.get("STIRRED_SPILL_FOLDER", ""),
         lake=find_lake_paths(),
-        object_storage=os.environ.get("AWS_ENDPOINT_URL", ""),
+        object_storage=server,
     )
     custody = Custody(folder=str(home / "custody"), databases=warehouse.folder, lake=warehouse.lake)
     ledger = Ledger(warehouse=warehouse, custody=custody, on_server=ledger_on_server())

@@ -19,6 +19,7 @@ from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from assets.release.method import Method
 from assets.retention import RETENTION_KEY, build_retention
+from assets.stages import conceal_faults
 from resources.ledger import Ledger
 
 
@@ -34,6 +35,7 @@ def withdraw_job(published: Path) -> dg.JobDefinition:
     """The job `withdraw`, whose one operation is `withdrawal`. It cannot be undone."""
 
     @dg.op(name="withdrawal", pool=POOL)
+    @conceal_faults()
     def withdraw_op(context: dg.OpExecutionContext, config: Withdrawal, ledger: Ledger) -> None:
         try:
             release = None if config.release == "*" else config.release
@@ -50,6 +52,7 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
     """The job `audit`, which fails if something does not hold; `reports` is the folder of its report."""
 
     @dg.op(name="audit_report", pool=POOL, config_schema=NO_CONFIG)
+    @conceal_faults()
     def audit_op(context: dg.OpExecutionContext, ledger: Ledger) -> None:
         record = audit(methods, list_deployed_nodes(context), ledger, published, now())
         _, page = write_report(record, reports)

@@ -28,6 +28,7 @@ from uuid import uuid4
 import dagster as dg
 
 from orchestration.environment import PROJECT, is_cluster
+from resources.faults import conceal
 
 STATES, PUBLICATION_OF = "states", "publication"
 """The names of the jobs of a release with partitions begin with these."""
@@ -163,8 +164,8 @@ def _run_dagster(arguments: Sequence[str], log: Path) -> None:
         sys.argv = [command.name, *arguments]
         try:
             main()
-        except Exception:
-            traceback.print_exc()
+        except Exception as error:
+            traceback.print_exception(conceal(error))
         finally:
             sys.argv = given
 

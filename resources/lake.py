@@ -18,6 +18,7 @@ from pathlib import Path
 
 import duckdb
 
+from resources.faults import name_error
 from resources.statements import SQL, Fragment, Zone, quote, quote_literal, render
 from resources.storage import DETACH, NothingWrittenError, OpenSession, Removal, Storage, WarehouseError, refuse_exposed
 
@@ -89,7 +90,7 @@ class LakeZone(Storage):
             state = connection.execute(render("warehouse/lake_state", {"catalog": quote_literal(self._catalog)}))
             snapshot, connectable = state.fetchall()[0]
         except duckdb.Error as error:
-            raise WarehouseError(f"cannot read {self.name} (service {self.service}): {type(error).__name__}") from None
+            raise WarehouseError(f"cannot read {self.name} (service {self.service}): {name_error(error)}") from None
         if connectable:
             raise WarehouseError(
                 f"{self.name} (service {self.service}) must be closed to all roles but its own: REVOKE CONNECT ON "
@@ -157,17 +158,21 @@ class LakeZone(Storage):
                     ) from None
                 if _CREATED_AT_ONCE not in message or time.monotonic() > deadline:
                     raise WarehouseError(
-                        f"cannot open {self.name} (service {self.service}): {_explain(message)}"
+                        f"cannot open {self.name} (service {self.service}): {_explain(error)}"
                     ) from None
             time.sleep(0.05)
 
 
-def _explain(message: str) -> str:
-    """Why DuckLake cannot attach a catalog, without the connection string that it quotes."""
+def _explain(error: duckdb.Error) -> str:
+    """Why DuckLake cannot attach a catalog, without its message, which quotes the connection string, host and role."""
+    message = str(error)
     if "does not match existing data path" in message:
         return "its files lie elsewhere. Set the data path that it was created with"
     if "the database is not encrypted" in message:
         return "its files are not encrypted. Give the zone an empty database"
-    # DuckDB quotes the string in double quotes, with a colon after the last one before the message of libpq.
-    reason = message.partition('": ')[2]
-    return f"PostgreSQL says: {reason.splitlines()[0]}" if reason else "DuckLake refuses it"
+    if "Unable to connect to Postgres" in message:
+        return (
+            f"{name_error(error)}: PostgreSQL cannot be reached, or refuses the log-in or the database; psql with the "
+            "same service and variables of libpq says why"
+        )
+    return f"DuckLake refuses it: {name_error(error)}"

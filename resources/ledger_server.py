@@ -18,6 +18,7 @@ import psycopg
 from psycopg import errors
 
 from resources.chain import Entry
+from resources.faults import name_error
 from resources.ledger_storage import Loaded, StorageError
 from resources.statements import SQL, SQL_FOLDER, render
 
@@ -168,7 +169,10 @@ def _fetch_rows(connection: _Connection, source: str | SQL, values: _Values = No
 
 @contextmanager
 def _translate_errors(name: str) -> Iterator[None]:
-    """Raise the server's message about a statement, whose first line has no value of libpq's environment."""
+    """Raise what the server refuses about a statement: the messages of our own functions, and the kind of all others.
+
+    Those may name a role, a database or a value.
+    """
     try:
         yield
     except errors.LockNotAvailable:
@@ -176,5 +180,5 @@ def _translate_errors(name: str) -> Iterator[None]:
             "another process has held the ledger for too long; nothing was charged; launch again"
         ) from None
     except psycopg.Error as error:
-        message = error.diag.message_primary or type(error).__name__
-        raise StorageError(f"the ledger's server refuses {name}: {message}") from None
+        message = error.diag.message_primary if isinstance(error, errors.RaiseException) else None
+        raise StorageError(f"the ledger's server refuses {name}: {message or name_error(error)}") from None

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import duckdb
 
 from mechanisms.refusal import RefusedError
+from resources.faults import name_error
 from resources.keyfiles import flush_folder
 from resources.statements import SQL, Fragment, Zone, quote, quote_literal, render
 
@@ -106,8 +107,7 @@ def signed_extension(name: str) -> Fragment:
     Sessions then find the library in memory and do not check it again.
 
     Raises:
-        WarehouseError: if the extension is not installed for this version of DuckDB.
-        duckdb.Error: if DuckDB refuses it.
+        WarehouseError: if the extension is not installed for this version of DuckDB, or DuckDB refuses it.
     """
     try:
         folder = files(f"duckdb_extension_{name}") / "extensions" / f"v{duckdb.__version__}"
@@ -118,7 +118,13 @@ def signed_extension(name: str) -> Fragment:
         ) from None
     path = quote_literal(folder / f"{name}.duckdb_extension")
     with closing(duckdb.connect(config=ISOLATED)) as connection:
-        connection.execute(render(LOAD, {"extension": path}))
+        try:
+            connection.execute(render(LOAD, {"extension": path}))
+        except duckdb.Error as error:
+            raise WarehouseError(
+                f"DuckDB refuses its extension {name}, whose file is missing or has a wrong signature or version: "
+                f"{name_error(error)}. Install the extension again"
+            ) from None
     return path
 
 
@@ -183,7 +189,7 @@ class DatabaseFile(Storage):
                     reason = (
                         f"another process holds it for over {self.patience:g} s"
                         if in_use
-                        else f"{str(error).splitlines()[0]}. {_REMEDY}"
+                        else f"{name_error(error)} in {path.parent}. {_REMEDY}"
                     )
                     raise WarehouseError(f"cannot open {path.name}: {reason}") from None
             time.sleep(0.05)
@@ -204,7 +210,7 @@ class DatabaseFile(Storage):
             for left in path.parent.glob(f".{path.name}.*"):
                 left.unlink(missing_ok=True)
         except (duckdb.Error, OSError) as error:
-            raise WarehouseError(f"{path} cannot be created: {error}") from None
+            raise WarehouseError(f"{path} cannot be created: {name_error(error)}") from None
 
     def compact(self, session: OpenSession, age: timedelta) -> Removal:
         """Rewrite the file, so that neither it nor its log has remains of deleted rows, however old.

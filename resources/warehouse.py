@@ -33,6 +33,7 @@ from dagster import ConfigurableResource
 from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr
 
+from resources.faults import name_error
 from resources.instances import borrow_instance
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
@@ -135,12 +136,14 @@ class Session:
         results: dict[Hashable, Any] | None = None,
         *,
         shared: bool = False,
+        on_servers: bool = False,
         attached: Collection[Zone] | None = None,
     ) -> None:
         """
         Args:
             results: what was computed of tables that the session only reads; None if it writes.
             shared: whether others can write the zone that the session writes, between its transactions too.
+            on_servers: whether a zone is kept on servers, whose messages may quote a role, a key or an address.
             attached: the zones of the connection, which may be more.
         """
         self._connection = connection
@@ -148,19 +151,21 @@ class Session:
         self._attached = frozenset(zones if attached is None else attached)
         self._results = results
         self.shared = shared
+        self._on_servers = on_servers
 
     def run(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> "Session":
         """Run `sql/<name>.sql` with its identifiers filled in and its values bound.
 
-        Raises WarehouseError if the statement fails. If the session sees confidential data, the message contains only
-        the statement's name and the kind of failure, because DuckDB's message may quote a value.
+        Raises WarehouseError if the statement fails. If the session sees confidential data, or a zone is on servers,
+        the message contains only the statement's name and the kind of failure, because DuckDB's message may quote a
+        value or a key.
         """
         self._execute(name, values, names)
         return self
 
     def rows(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> list[tuple[Any, ...]]:
         """All rows of a statement's result, for results known to be small."""
-        with self._translate_errors(name):
+        with self.translate_errors(name):
             return self._execute(name, values, names).fetchall()
 
     def row(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> tuple[Any, ...]:
@@ -168,14 +173,14 @@ class Session:
         return row
 
     def arrow(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> pa.Table:
-        with self._translate_errors(name):
+        with self.translate_errors(name):
             return self._execute(name, values, names).to_arrow_table()
 
     def batches(
         self, name: Source, rows: int, values: Mapping[str, Any] | None = None, /, **names: Any
     ) -> Iterator[pa.RecordBatch]:
         """A statement's result as record batches of about `rows` rows; the whole result is never in memory."""
-        with self._translate_errors(name):
+        with self.translate_errors(name):
             yield from self._execute(name, values, names).to_arrow_reader(rows)
 
     def create(self, table: Table, name: Source, values: Values | None = None, /, **names: Any) -> None:
@@ -247,13 +252,15 @@ class Session:
                 self.zones if zones is None else zones,
                 self._results,
                 shared=self.shared,
+                on_servers=self._on_servers,
                 attached=self._attached,
             )
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit everything written inside the block together; if the block raises, roll it back."""
-        self._connection.begin()
+        with self.translate_errors("begin"):
+            self._connection.begin()
         try:
             yield
         except BaseException:
@@ -261,14 +268,14 @@ class Session:
             with suppress(duckdb.Error):
                 self._connection.rollback()
             raise
-        with self._translate_errors("commit"):
+        with self.translate_errors("commit"):
             self._connection.commit()
 
     def columns(self, table: Table) -> dict[str, str]:
         """Names and DuckDB types of a table's columns, in order; empty if there is no such table."""
         if table.zone not in self.zones:
             return {}
-        with self._translate_errors(_COLUMNS):
+        with self.translate_errors(_COLUMNS):
             try:
                 described = self._connection.execute(render(_COLUMNS, {"table": table})).fetchall()
             except duckdb.CatalogException:
@@ -395,7 +402,7 @@ class Session:
         """Run a statement, which may name only tables of the session's zones."""
         self._require_seen(name, names)
         text = prefix + render(name, names)
-        with self._translate_errors(name):
+        with self.translate_errors(name):
             return self._connection.execute(text, dict(values) if values else None)
 
     def _require_seen(self, name: Source, value: object) -> None:
@@ -408,7 +415,8 @@ class Session:
                 self._require_seen(name, part)
 
     @contextmanager
-    def _translate_errors(self, name: Source) -> Iterator[None]:
+    def translate_errors(self, name: Source) -> Iterator[None]:
+        """Raise what DuckDB refuses inside the block as WarehouseError, as `run` does."""
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
@@ -418,9 +426,9 @@ class Session:
                     "written. Materialize the stage again"
                 ) from None
             of_files = isinstance(error, duckdb.IOException | OSError) and Zone.CONFIDENTIAL not in self.zones
-            if Zone.CONFIDENTIAL in self._attached and not of_files:
-                raise WarehouseError(f"statement {name} failed: {type(error).__name__}") from None
-            raise WarehouseError(f"statement {name} failed: {error}") from error
+            if self._on_servers or (Zone.CONFIDENTIAL in self._attached and not of_files):
+                raise WarehouseError(f"statement {name} failed: {name_error(error)}") from None
+            raise WarehouseError(f"statement {name} failed: {error}") from None
 
 
 class Warehouse(ConfigurableResource):
@@ -476,8 +484,16 @@ class Warehouse(ConfigurableResource):
         written = [self._storage(writes)] if writes else []
         zones = {storage.zone for storage in (*storages, *written)}
         with self._attach(storages, written, folder) as connection:
-            _refuse_computed(connection, [*storages, *written])
-            yield Session(connection, zones, None if writes else {}, shared=any(storage.shared for storage in written))
+            session = Session(
+                connection,
+                zones,
+                None if writes else {},
+                shared=any(storage.shared for storage in written),
+                on_servers=any(storage.shared for storage in (*storages, *written)),
+            )
+            with session.translate_errors("warehouse/views"):
+                _refuse_computed(connection, [*storages, *written])
+            yield session
 
     @contextmanager
     def snapshot(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
@@ -550,7 +566,10 @@ class Warehouse(ConfigurableResource):
             for storage in storages:
                 storage.attach(connection, read_only=storage in read)
             if confinement and not in_files:
-                connection.execute(confinement)
+                try:
+                    connection.execute(confinement)
+                except duckdb.Error as error:
+                    raise WarehouseError(f"DuckDB cannot confine a session: {name_error(error)}") from None
             yield connection
 
     def _open_instance(
@@ -580,7 +599,10 @@ class Warehouse(ConfigurableResource):
             if confinement:
                 connection.execute(confinement)
         except duckdb.Error as error:
-            raise WarehouseError(f"DuckDB cannot open a session: {str(error).splitlines()[0]}") from None
+            raise WarehouseError(
+                "DuckDB cannot open a session with these limits of memory and threads, this folder to spill into "
+                f"and this S3 server: {name_error(error)}"
+            ) from None
         return connection
 
 

@@ -55,6 +55,16 @@ MECHANISMS = {path.name for path in (ROOT / "mechanisms").iterdir() if (path / "
 LISTS_MECHANISMS = {Path("mechanisms/compilation.py")}
 """The module that names mechanisms: what the set-up compiles."""
 
+READS_ENVIRONMENT = {
+    Path(name)
+    for name in (
+        *("orchestration/environment.py", "orchestration/launch.py", "orchestration/backup.py"),
+        *(f"orchestration/explorer/{module}.py" for module in ("launcher", "process", "settings")),
+        "resources/custody.py",
+    )
+}
+"""The modules that read variables. `test_quoted_by_nobody` has the variables, and what may be shown of each."""
+
 OF_KEYS = {"resources.custody", "resources.keyfiles"}
 NEED_KEYS = {"Ledger", "Custody", "Anchor", "unseal", "deployment_resources", "public_key"}
 """Modules of keys, and what cannot do without them."""
@@ -220,6 +230,38 @@ def the_explorer_asks_for_no_key(path: Path, tree: ast.Module) -> Iterator[str]:
             yield from (f"imports {alias.name}" for alias in node.names if alias.name in NEED_KEYS)
 
 
+def the_environment_is_read_at_few_places(path: Path, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        name = getattr(node, "attr", getattr(node, "id", ""))
+        if name in ("environ", "environb", "getenv") and path not in READS_ENVIRONMENT:
+            yield f"line {node.lineno} reads the environment"  # type: ignore[attr-defined]
+
+
+def keys_are_in_no_representation(path: Path, tree: ast.Module) -> Iterator[str]:
+    """A log of a cluster's worker, or an error, may show a value as Python represents it."""
+    for node in ast.walk(tree):
+        for part in node.body if isinstance(node, ast.ClassDef) else ():
+            text = ast.unparse(part) if isinstance(part, ast.AnnAssign) else ""
+            if re.match(r"\w+: [^=]*\bbytes\b", text) and "repr=False" not in text:
+                yield f"line {part.lineno} shows bytes, which may be a key"
+
+
+def messages_of_libraries_go_nowhere(path: Path, tree: ast.Module) -> Iterator[str]:
+    """No error has that of a library as its cause, and no trace is printed but a concealed one.
+
+    Dagster stores the whole chain of an error, and a terminal shows it. Ruff asks for a cause in every handler.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.cause, ast.Name):
+            yield f"line {node.lineno} raises from {node.cause.id}"
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            concealed = [ast.unparse(argument)[:8] for argument in node.args] == ["conceal("]
+            traced = called.startswith("traceback.") and not concealed
+            if traced or called.endswith(".exception") or any(each.arg == "exc_info" for each in node.keywords):
+                yield f"line {node.lineno} shows the message of an error"
+
+
 RULES: dict[Rule, Sequence[str]] = {
     imports_point_one_way: LAYERS,
     packages_of_assets_know_only_what_is_below: LAYERS,
@@ -230,6 +272,9 @@ RULES: dict[Rule, Sequence[str]] = {
     other_sql_lies_in_its_own_files: LAYERS,
     private_parts_stay_private: SHIPPED,
     the_explorer_asks_for_no_key: LAYERS,
+    the_environment_is_read_at_few_places: LAYERS,
+    keys_are_in_no_representation: LAYERS,
+    messages_of_libraries_go_nowhere: LAYERS,
 }
 """The folders to which each rule applies."""
 
@@ -306,6 +351,14 @@ def test_there_are_modules_in_every_layer() -> None:
         (mechanisms_touch_only_numbers, "mechanisms/a.py", "key = open('key').read()"),
         (mechanisms_touch_only_numbers, "mechanisms/a.py", "import numpy as np\nnp.fromfile('x')"),
         (mechanisms_touch_only_numbers, "mechanisms/a.py", "import numpy as np\nnp.random.default_rng()"),
+        (the_environment_is_read_at_few_places, "assets/a.py", "import os\nkey = os.environ['KEY']"),
+        (the_environment_is_read_at_few_places, "resources/a.py", "from os import getenv\nkey = getenv('KEY')"),
+        (messages_of_libraries_go_nowhere, "assets/a.py", "try: f()\nexcept OSError as error: raise A() from error"),
+        (messages_of_libraries_go_nowhere, "assets/a.py", "traceback.print_exc()"),
+        (keys_are_in_no_representation, "assets/a.py", "@dataclass\nclass A:\n    key: bytes | None = None"),
+        (messages_of_libraries_go_nowhere, "assets/a.py", "traceback.print_exception(error)"),
+        (messages_of_libraries_go_nowhere, "assets/a.py", "log.error('failed', exc_info=True)"),
+        (messages_of_libraries_go_nowhere, "assets/a.py", "logging.exception('failed')"),
         (modules_open_with_a_docstring, "assets/a.py", "x = 1"),
         (modules_open_with_a_docstring, "orchestration/__init__.py", ""),
         (other_sql_lies_in_its_own_files, "assets/a.py", "q = 'SELECT * FROM t'"),

@@ -15,6 +15,7 @@ from mechanisms.accounting.losses import format_loss
 from mechanisms.refusal import RefusedError
 from resources.chain import Entry
 from resources.custody import Custody
+from resources.faults import name_error
 from resources.ledger import Ledger, Reading
 from resources.statements import Zone
 from resources.storage import WarehouseError
@@ -109,7 +110,7 @@ def _draw_in_parts(
             try:
                 output = method.in_parts(draw, output, folder)
             except OSError as error:
-                problem = error.strerror or str(error)
+                problem = error.strerror or name_error(error)
                 raise WarehouseError(f"{folder} cannot be written ({problem}); nothing was stored") from None
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session:
             if method.describe(session, custody).draw_id != draw.draw_id:

@@ -21,6 +21,7 @@ from assets.release.contents import find_content_problems
 from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.gate import Gate, ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
+from assets.stages import conceal_faults
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Fragment, Table, Zone
@@ -128,7 +129,7 @@ def _check_stage(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate
             method, warehouse, custody, ledger, list_deployed_nodes(context), find_verdicts(context.run.run_id)
         )
         faults: list[Exception] = []
-        with ExitStack() as opened:
+        with conceal_faults(), ExitStack() as opened:
             if len(selected) > 1:
                 # If a zone is missing or cannot be read, the gates that read it say so.
                 with suppress(WarehouseError):
@@ -141,8 +142,8 @@ def _check_stage(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate
                     faults.append(fault)
                 else:
                     yield check_result(problems, gate.name)
-        if faults:
-            raise faults[0]
+            if faults:
+                raise faults[0]
 
     return checks
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from hashlib import sha256
 from multiprocessing import connection, get_context, parent_process
@@ -67,7 +67,7 @@ class ReplicateTask:
     """A replicate that is to be made, by its number from 1, with the key of its noise and all that it follows from."""
 
     replicate: int
-    key: bytes
+    key: bytes = field(repr=False)
     design: TopDownDesign
     parents: Sequence[NDArray[np.int64]]
     counts: Mapping[str, Counts]

@@ -112,9 +112,7 @@ def _whole(line: Line, field: str) -> int:
         return known
     number = _decimal(line, field)
     if number.denominator != 1:
-        raise _error(
-            line, field, f"a whole number is needed, not {line[1][field]}; p-tables of magnitudes are not read"
-        )
+        raise _error(line, field, "a whole number is needed; p-tables of magnitudes are not read")
     return int(number)
 
 
@@ -138,7 +136,7 @@ def _decimal(line: Line, field: str) -> Fraction:
             return Fraction(number)
     except InvalidOperation:
         pass
-    raise _error(line, field, f"a number is needed, not {line[1][field]!r}")
+    raise _error(line, field, "a number is needed")
 
 
 def _intervals(lines: Sequence[Line], before: int) -> Row:
@@ -148,9 +146,7 @@ def _intervals(lines: Sequence[Line], before: int) -> Row:
         if before + change < 0 or _whole(line, "j") != before + change:
             raise _error(line, "j", f"the result must be i + v = {before + change}, and not negative")
         if not start <= end <= 1:
-            raise _error(
-                line, "p_int_ub", f"the upper ends of a count ascend from 0 to 1; {line[1]['p_int_ub']} does not fit"
-            )
+            raise _error(line, "p_int_ub", "the upper ends of a count ascend from 0 to 1, and this one does not")
         if abs(_decimal(line, "p") - (end - start)) > _NEAR:
             raise _error(line, "p", f"p must be the length of its interval, {float(end - start)}")
         if end > start:

@@ -135,7 +135,7 @@ def estimate_families(families: Families) -> Children:
                 estimate(family.schema, family.measurements, family.limits, above, total_first=family.total_first)
             )
         except (NotSolvedError, NotRoundedError) as error:
-            raise type(error)(f"{family.schema.name} of {parent}: {error}") from error
+            raise type(error)(f"{family.schema.name} of {parent}: {error}") from None
     histograms = np.concatenate([siblings.histograms for siblings in estimates])
     children, cells = np.nonzero(histograms)
     solutions = [solution for siblings in estimates for solution in siblings.solutions]

@@ -43,7 +43,9 @@ class PlainGroup(click.Group):
             raise
         except Exception as error:
             if (sentence := explain_error(error)) is None:
-                raise
+                from resources.faults import conceal
+
+                raise conceal(error) from None
             raise click.ClickException(show_lines(sentence)) from None
 
 
@@ -58,7 +60,7 @@ def explain_error(error: Exception) -> str | None:
     from assets.release.release import DeclarationError
     from mechanisms.refusal import RefusedError
     from orchestration.backup import BackupError
-    from orchestration.checking import find_cause
+    from orchestration.checking import explain_cause, find_cause
     from orchestration.explorer.launcher import ExplorerError
 
     match error:
@@ -67,11 +69,15 @@ def explain_error(error: Exception) -> str | None:
         case dg.Failure():
             return str(error.description)
         case OSError():
-            return f"{error.filename or 'writing'}: {error.strerror or error}"
+            return f"{error.filename or 'writing'}: {error.strerror or type(error).__name__}"
     # Dagster wraps errors of declarations in errors of its own.
     cause = find_cause(error)
-    if isinstance(cause, DeclarationError | ValidationError | YAMLError):
-        return f"{cause}\nstirred check names every problem with file and line."
+    if isinstance(cause, DeclarationError | ValidationError):
+        return f"{explain_cause(cause)}\nstirred check names every problem with file and line."
+    if isinstance(cause, YAMLError):
+        # It may be a file of settings with a password, and the message of the parser quotes it.
+        mark = getattr(cause, "problem_mark", None)
+        return f"{f'{mark.name}, line {mark.line + 1}' if mark else 'a file'}: it cannot be read as YAML"
     return None
 
 

@@ -4,6 +4,8 @@ import traceback
 
 import streamlit as st
 
+from resources.faults import conceal
+
 st.set_page_config(page_title="Stirred: explorer", layout="wide", initial_sidebar_state="auto")
 try:
     # Here, so that a failure of an import is in the terminal too.
@@ -22,5 +24,5 @@ try:
     page.run()
     st.session_state[OPENED] = True
 except Exception as error:
-    traceback.print_exc()
+    traceback.print_exception(conceal(error))
     st.error(f"The page could not be made ({type(error).__name__}). The terminal that runs the explorer says why.")

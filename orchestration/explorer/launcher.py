@@ -21,13 +21,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from assets.release.dataset import DatasetDeclaration
-from orchestration.environment import DECLARATION_VARIABLES, PROJECT, list_declaration_variables
+from orchestration.environment import PROJECT, list_folder_variables
 from orchestration.explorer.settings import REPLAYS, VARIABLE, Settings
 
-INHERITED = frozenset({"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"}) | {
-    *("STIRRED_DEPLOYMENT", "STIRRED_LEDGER", "STIRRED_PUBLISHED_URL", "STIRRED_DASK", DECLARATION_VARIABLES)
-}
-"""The variables that the explorer's process gets from the launcher's, with those that declarations may use."""
+INHERITED = frozenset(
+    {
+        *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH"),
+        *(
+            "STIRRED_DEPLOYMENT",
+            "STIRRED_LEDGER",
+            "STIRRED_PUBLISHED_URL",
+            "STIRRED_DASK",
+            "STIRRED_DECLARATION_VARIABLES",
+        ),
+    }
+)
+"""The variables that the explorer's process has too, besides the folders that declarations use. None is a secret."""
 _HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*")
 COMMAND = ("-m", "orchestration.explorer.process")
 _BETWEEN_LOOKS, _BETWEEN_REPLAYS = 1.0, 30.0
@@ -71,8 +80,8 @@ def explore(
     for path in left_out:
         if path.resolve().is_relative_to(published.resolve()):
             raise ExplorerError(
-                f"the folder of publications, {published}, contains {path}, which the explorer must not open; publish "
-                "to a folder of its own (STIRRED_PUBLISHED)"
+                f"the folder of publications, {published}, contains {path.name}, which the explorer must not open; "
+                "publish to a folder of its own (STIRRED_PUBLISHED)"
             )
     # Whoever ends the launcher ends its process too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -108,8 +117,8 @@ def list_left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Pa
 
 def make_environment(settings: Settings) -> dict[str, str]:
     """The environment of the explorer's process: what it needs. No key, password or library's setting is in it."""
-    passed = INHERITED.union(list_declaration_variables())
-    return {name: value for name, value in os.environ.items() if name in passed} | {
+    inherited = INHERITED.union(list_folder_variables())
+    return {name: value for name, value in os.environ.items() if name in inherited} | {
         "HOME": settings.temporary,
         "TMPDIR": settings.temporary,
         "MPLCONFIGDIR": settings.temporary,

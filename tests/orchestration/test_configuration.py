@@ -89,7 +89,7 @@ def test_the_deployments_custody_knows_its_databases(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("threads", ["many", "-1", "", "²"])
 def test_a_setting_that_is_no_number_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str) -> None:
     monkeypatch.setenv("STIRRED_THREADS", threads)
-    with pytest.raises(DeclarationError, match=r"STIRRED_THREADS is .* not a number of threads"):
+    with pytest.raises(DeclarationError, match="STIRRED_THREADS is not a number of threads"):
         deployment_resources(tmp_path)
 
 

@@ -35,6 +35,12 @@ CENSUS = {"name": "census", "cap": 10, "households": 100, "states": ["10"]}
         (f"a:\n {'[' * 50}", "f.yaml:2: more than 50 lists and mappings contain one another"),
         (f"a: {'[' * 100_000}", "f.yaml:1: more than 50 lists and mappings contain one another"),
         ("# nothing yet\n", "f.yaml: it declares nothing"),
+        (
+            "type: a\npost_processing: {assets: [{attributes: {tags: {zone: public}}}]}\n",
+            "f.yaml:2: post_processing",
+        ),
+        ("type: a.b\nattributes:\n  a: ['{{ env.KEY }}']\n", "f.yaml:3: 'attributes': no template is filled in there"),
+        ("attributes: &a {b: '{% x %}'}\ntype: orchestration.components.A\nc: *a\n", "f.yaml:1: 'c': no template"),
         ("a: 1\nb: &b [1, {c: *b}]\n", "f.yaml:2: the alias \\*b is in what it stands for"),
     ],
 )

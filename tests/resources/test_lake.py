@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -223,10 +225,45 @@ def test_no_password_and_no_connection_string_is_in_an_error(lake: Lake, warehou
         for access in ({"reads": [zone]}, {"writes": zone}):
             said = refusal(store, **access)
             assert said.startswith(f"cannot open the catalog of the {zone.value} zone (service stirred_{zone.value}): ")
-            assert "planted" not in said
-            assert "service=" not in said
+            for secret in ("planted", "service=", lake.role(zone), lake.catalogs[zone].folder, "nowhere"):
+                assert secret not in said
     log = Path(lake.catalogs[Zone.PUBLIC].folder) / "log"
     assert "planted-password" not in (log.read_text() if log.exists() else "")
+
+
+class Echo(BaseHTTPRequestHandler):
+    """A server that refuses everything, and repeats what it was asked, as S3 servers do."""
+
+    def do_GET(self) -> None:
+        body = f"<Error><Code>InvalidAccessKeyId</Code><A>{self.path}</A><B>{self.headers}</B></Error>".encode()
+        self.send_response(403, "Forbidden")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_no_key_and_no_address_is_in_an_error_of_an_s3_server(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor in that of a server that cannot be reached."""
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
+        monkeypatch.setenv(f"AWS_{name}", f"planted-{name}")
+    data = {zone.value: f"s3://planted-bucket-{zone.value}/planted/" for zone in ZONES}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    said = []
+    for address in (f"http://127.0.0.1:{server.server_port}", "http://127.0.0.1:1"):
+        for table in (SHOWN, UNITS):
+            with pytest.raises(WarehouseError, match=r"failed: \w+Exception") as caught:
+                write(lake.warehouse(lake=data, object_storage=address), table, ["planted-value"])
+            assert caught.value.__suppress_context__
+            said.append(str(caught.value))
+    server.shutdown()
+    for secret in ("planted", "127.0.0.1", "X-Amz", "AWS4"):
+        assert secret not in "".join(said)
 
 
 # Several processes -------------------------------------------------------------------------------------------

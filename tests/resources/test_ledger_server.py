@@ -534,8 +534,9 @@ def test_migrations_are_applied_once_and_another_schema_is_refused(postgres: Ser
     with logged_in(empty.environment()):
         with pytest.raises(StorageError, match="has no ledger: let the owner of the schema run stirred ledger migrate"):
             ledger.move_to_server()
-        with pytest.raises(StorageError, match="permission denied"):
+        with pytest.raises(StorageError, match="migration 0001_entries: InsufficientPrivilege") as refused:
             migrate()
+        assert empty.name not in str(refused.value), "the server's message names the database"
     with logged_in(empty.environment(OWNER)):
         assert migrate() == ("0001_entries",)
         assert migrate() == ()
@@ -866,7 +867,7 @@ def test_a_cluster_has_its_ledger_on_a_server_unless_it_is_said_otherwise(
 @pytest.mark.parametrize("name", ["STIRRED_DEPLOYMENT", "STIRRED_LEDGER"])
 def test_a_setting_that_is_unknown_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "postgresql://x")
-    with pytest.raises(DeclarationError, match=rf"{name} is 'postgresql://x', which is not one of"):
+    with pytest.raises(DeclarationError, match=rf"{name} is not one of"):
         ledger_on_server()
 
 

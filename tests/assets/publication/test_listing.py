@@ -53,5 +53,5 @@ def test_a_file_is_a_link_where_publications_are_served_and_a_path_elsewhere(tmp
 def test_an_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for address in ("javascript:alert(1)", "http://a.example/> ![p](b"):
         monkeypatch.setenv("STIRRED_PUBLISHED_URL", address)
-        with pytest.raises(DeclarationError, match=rf"^STIRRED_PUBLISHED_URL is '{address[:9]}"):
+        with pytest.raises(DeclarationError, match=r"^STIRRED_PUBLISHED_URL is not an address"):
             read_published_address()

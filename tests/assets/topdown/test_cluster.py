@@ -70,7 +70,7 @@ def test_only_estimation_and_replicates_reach_a_cluster() -> None:
 @pytest.mark.parametrize("address", ["host:8786", "tcp://host", "http://host:1", "tcp://user:word@host:8786", " "])
 def test_an_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("STIRRED_DASK", address)
-    with pytest.raises(DeclarationError, match=r"STIRRED_DASK is .* not an address such as tls://host:8786"):
+    with pytest.raises(DeclarationError, match=r"STIRRED_DASK is not an address such as tls://host:8786"):
         dask_scheduler()
 
 

@@ -1,0 +1,46 @@
+"""What is shown of an error that is not our own: its kind and its trace, and never its message.
+
+A message of a library or a server may quote a value, a key or a password. Refusals, whose sentences are our own, are in
+`mechanisms.refusal`.
+"""
+
+import errno
+import os
+
+_NUMBERS = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENOSPC, errno.EDQUOT),
+    *(errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ECONNREFUSED),
+)
+_CAUSES = (
+    *map(os.strerror, _NUMBERS),
+    "disabled by configuration",
+    *("password authentication failed", "permission denied for database", "could not translate host name"),
+    "HTTP 403",
+)
+"""Causes in the words of the system, DuckDB, PostgreSQL and S3: the parts of messages that may be repeated."""
+
+
+_OURS = ("mechanisms", "assets", "resources", "orchestration")
+
+
+class FaultError(Exception):
+    """An error that nobody expected, a fault in the code. It has the trace of that error, and not its message."""
+
+
+def name_error(error: BaseException) -> str:
+    """The kind of an error, and its cause if it is one of the few above; never its own message."""
+    text = str(error)
+    causes = [cause for cause in _CAUSES if cause in text]
+    return f"{type(error).__name__}{f' ({causes[0]})' if causes else ''}"
+
+
+def conceal(error: Exception) -> FaultError:
+    """The fault to be raised, `from None`, in place of an error that nobody expected.
+
+    The message of an error that is defined in this project, such as one of a mechanism, is our own sentence and stays.
+    """
+    if type(error).__module__.split(".")[0] in _OURS:
+        words = f"{type(error).__name__}: {error}"
+    else:
+        words = f"{name_error(error)}; its message is not shown, because it may quote a value or a key"
+    return FaultError(words).with_traceback(error.__traceback__)
