@@ -65,7 +65,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         raise WithdrawalError(f"{name} is not the name of a release or a dataset")
     if not by.strip():
         raise WithdrawalError(f"{name} is not withdrawn, because nobody is named who withdraws it (by)")
-    warehouse, custody = ledger.warehouse, ledger.custody
+    warehouse = ledger.warehouse
     zones = [zone for zone in _ZONES if warehouse.holds(zone)]
     schemas = {zone: _schemas_of(ledger, zone, dataset, release) for zone in zones}
     folders = _find_folders(published / dataset, release)
@@ -84,8 +84,6 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
             for schema in schemas[zone]:
                 session.drop_schema(zone, schema)
         warehouse.compact(zone)
-    for entry in entries:
-        custody.forget(entry.draw_id)
     if (published / LISTING).exists():
         # Everything is gone by now, with or without its line in the list.
         with contextlib.suppress(OSError):

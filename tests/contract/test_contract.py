@@ -194,7 +194,7 @@ def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(
     deployment.run(*(stage for stage in to_publication(method) if stage not in before_draw(method)))
     draw_id = deployment.ledger[0].draw_id
     assert deployment.published()
-    assert not deployment.context.custody.keeps(draw_id)
+    assert deployment.context.custody.list_keys() == set()
     assert "key_gone" in {gate.name for gate in all_gates(deployment.context.method)}
     assert failing(deployment) == set()
     deployment.context.custody.commit(draw_id, CustodyMode.EPHEMERAL)

@@ -13,7 +13,7 @@ from assets.publication.signature import pem, public_key, sign
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.backup import BackupError, back_up, restore
-from resources.custody import Custody
+from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
@@ -37,7 +37,7 @@ def ledger_of(home: Path) -> Ledger:
 
 
 def charge(ledger: Ledger, number: int) -> None:
-    ledger.reserve("village", "counties", f"{number:064x}", SPECIFICATION, "0" * 64, None)
+    ledger.reserve("village", "counties", f"{number:064x}", SPECIFICATION, CustodyMode.EPHEMERAL, None)
 
 
 @pytest.fixture
@@ -46,7 +46,6 @@ def home(tmp_path: Path) -> Path:
     home = tmp_path / "home"
     ledger = ledger_of(home)
     charge(ledger, 1)
-    (ledger.custody.private_folder("ephemeral") / f"{1:064x}.key").write_text("ab" * 32)
     with ledger.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         session.create(SECRET, "warehouse/label", {"text": "secret"}, column="value")
     release = tmp_path / "published" / "village" / "counties"

@@ -84,9 +84,9 @@ def specified(flavor, loss):
 def reserve(ledger, release, loss=LN2, cap=None, dataset="ma1940", flavor=HOUSEHOLDS, unbounded_releases=False):
     """Charge a draw of its own to a release."""
     draw_id = ledger.custody.draw_id({"dataset": dataset, "release": release})
-    seal = ledger.custody.commit(draw_id, CustodyMode.ESCROWED)
+    specification, escrowed = specified(flavor, loss), CustodyMode.ESCROWED
     return ledger.reserve(
-        dataset, release, draw_id, specified(flavor, loss), seal, limit(cap), unbounded_releases=unbounded_releases
+        dataset, release, draw_id, specification, escrowed, limit(cap), unbounded_releases=unbounded_releases
     )
 
 
@@ -143,15 +143,14 @@ def test_a_draw_is_reserved_and_settled_once_however_often_it_is_asked(ledger):
 
 def test_a_reserved_draw_keeps_its_terms(ledger):
     kept = reserve(ledger, "half")
-    seal, specification = kept.commitment, kept.parse_specification()
+    specification = kept.parse_specification()
     for term, arguments in {
-        "dataset": ("ma1950", "half", kept.draw_id, specification, seal),
-        "release": ("ma1940", "third", kept.draw_id, specification, seal),
-        "specification": ("ma1940", "half", kept.draw_id, replace(specification, loss=rational(1)), seal),
-        "commitment": ("ma1940", "half", kept.draw_id, specification, compute_commitment(b"another key")),
+        "dataset": ("ma1950", "half", kept.draw_id, specification),
+        "release": ("ma1940", "third", kept.draw_id, specification),
+        "specification": ("ma1940", "half", kept.draw_id, replace(specification, loss=rational(1))),
     }.items():
         with pytest.raises(LedgerError, match=f"in entry 1 with another {term}"):
-            ledger.reserve(*arguments, None)
+            ledger.reserve(*arguments, CustodyMode.ESCROWED, None)
     with pytest.raises(LedgerError, match="another specification"):
         reserve(ledger, "half", flavor=replace(HOUSEHOLDS, unit="person"))
     assert ledger.entries() == (kept,)
