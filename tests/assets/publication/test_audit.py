@@ -107,6 +107,11 @@ def test_keys_that_killed_processes_left_are_deleted_and_one_that_cannot_be_dele
     record = audited(published)
     ((verdict, said),) = findings(record, "keys_deleted")
     assert (verdict, "cannot be deleted" in said) == ("does not hold", True)
+    replays = {draw["entry"]: draw["replay"] for draw in record["draws"] if draw["release"] == "elsewhere/gone"}
+    assert sorted(replays.values()) == [
+        "not repeated: its key still exists, which should be deleted",
+        "not repeated: there is no output",
+    ]
 
 
 def test_a_publication_that_was_removed_is_missed(published: Deployment[Any]) -> None:
