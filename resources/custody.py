@@ -124,7 +124,7 @@ class Custody(ConfigurableResource):
         return hmac.new(self.derive("draw id"), canonicalize(dict(parts)), sha256).hexdigest()
 
     def commit(self, draw_id: str, mode: CustodyMode) -> str:
-        """The commitment to the key of a draw that is about to be charged. Only `open_key` returns the key itself.
+        """The commitment to the key of a draw that `Ledger.reserve` charges. Only `open_key` returns the key itself.
 
         An escrowed key is derived from the master key and the draw id. An ephemeral key is random: the first call makes
         it and stores it on disk until `forget`, so that a draw that was killed midway resumes with the same key. Raises

@@ -373,8 +373,9 @@ def test_a_refused_charge_neither_makes_a_key_nor_deletes_one(ledger):
     assert reserve_ephemeral(ledger, "first", cap=Fraction(1)).commitment == committed
 
 
-def test_nobody_reads_a_settlement_or_withdrawal_before_the_key_is_gone(ledger, monkeypatch):
-    """Told apart from: deleting a key after the ledger was closed, when a gate of another process looks at both."""
+def test_a_key_is_made_and_deleted_while_no_other_process_has_the_ledger(ledger, monkeypatch):
+    """Told apart from: making one for a draw that another process settles meanwhile, and deleting one after the ledger
+    was closed, when a gate of another process may look at both."""
     opened, seen = [], []
 
     @contextmanager
@@ -384,17 +385,21 @@ def test_nobody_reads_a_settlement_or_withdrawal_before_the_key_is_gone(ledger, 
             yield found
             opened.pop()
 
-    def forget(custody, draw_id, forget=Custody.forget):
-        seen.append(list(opened))
-        forget(custody, draw_id)
+    def notice(use):
+        def noticed(*given):
+            seen.append((use.__name__, *opened))
+            return use(*given)
+
+        return noticed
 
     monkeypatch.setattr(Ledger, "_open", open_ledger)
+    for use in (Custody.commit, Custody.forget):
+        monkeypatch.setattr(Custody, use.__name__, notice(use))
     for release in ("settled", "withdrawn"):
         reserve_ephemeral(ledger, release)
-    monkeypatch.setattr(Custody, "forget", forget)
     ledger.settle(ledger.custody.draw_id({"release": "settled"}), "v1")
     ledger.withdraw("ma1940", "withdrawn", "Ada")
-    assert seen == [[{"to_append": True}]] * 2
+    assert seen == [(use, {"to_append": True}) for use in ("commit", "commit", "forget", "forget")]
 
 
 def test_a_refused_first_charge_leaves_no_entry_and_no_harm(ledger):
