@@ -248,10 +248,11 @@ def _audit_deleted_keys(ledger: Ledger, entries: Sequence[Entry], replays: dict[
         left = ledger.forget_keys()
         deleted = [f"The key of draw {draw_id} was left by a killed process. The audit deleted it." for draw_id in left]
     except _SAFE as error:
-        problems = [str(error)]
-        with suppress(CustodyError):
-            kept = finished_draws(entries) & ledger.custody.list_keys()
-            replays.update(dict.fromkeys(kept, "not repeated: its key still exists, which should be deleted"))
+        problems.append(str(error))
+    with suppress(CustodyError):
+        for draw_id in sorted(finished_draws(entries) & ledger.custody.list_keys()):
+            problems.append(f"The key of draw {draw_id} still exists.")
+            replays[draw_id] = "not repeated: its key still exists, which should be deleted"
     words = "The ephemeral key of every settled or withdrawn draw is deleted."
     verdict = Verdict.FAILS if problems else Verdict.HOLDS
     return Finding("The draws", "keys_deleted", words, verdict, (*problems, *deleted))
