@@ -245,7 +245,7 @@ def charge(home: str, method: Method[Any, Any, Any]) -> None:
     warehouse, custody, ledger = open_deployment(home)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = method.describe(session, custody)
-    reserve(method.release, draw, custody, ledger)
+    reserve(method.release, draw, ledger)
 
 
 def make(home: str, method: Method[Any, Any, Any]) -> None:

@@ -59,6 +59,7 @@ def back_up(
     # Not inside the session: a process that closes a file gives up every lock that it holds on it.
     if problems := ledger.verify():
         raise BackupError(f"nothing is backed up, because the ledger is not intact: {problems[0]}")
+    ledger.forget_keys()
     zones = [zone for zone in Zone if warehouse.path(zone).exists()]
     for name in (WAREHOUSE, CUSTODY, PUBLISHED):
         (folder / name).mkdir(parents=True, mode=0o700)
@@ -130,7 +131,11 @@ def restore(
         shutil.copytree(folder / CUSTODY, staged / CUSTODY)
         if (home / CUSTODY).exists():
             shutil.copytree(home / CUSTODY, staged / CUSTODY, dirs_exist_ok=True)
-        _require_ours(folder, staged, resources(staged))
+        staged_ledger = resources(staged)["ledger"]
+        assert isinstance(staged_ledger, Ledger)
+        _require_ours(folder, staged, staged_ledger)
+        # A ledger on a server may have settled a draw since, whose key is in the back-up.
+        staged_ledger.forget_keys()
         if (folder / PUBLISHED).exists():
             bring_publications(folder / PUBLISHED, published)
         for path in _list_custody_files(staged / CUSTODY, with_keys=True):
@@ -139,7 +144,8 @@ def restore(
             if not kept.exists():
                 shutil.copy2(path, kept)
         os.sync()
-        # Last, because databases in the home say that it is restored.
+        shutil.rmtree(staged / CUSTODY)
+        # Last, because databases in the home say that it is restored. No copy of a key is left if this is killed.
         (staged / WAREHOUSE).rename(home / WAREHOUSE)
     except FileNotFoundError as error:
         raise BackupError(f"{folder} is not a complete back-up: {error.filename} is missing") from None
@@ -155,9 +161,7 @@ def _refuse_lake(warehouse: Warehouse, done: str) -> None:
         )
 
 
-def _require_ours(folder: Path, staged: Path, resources: Mapping[str, dg.ConfigurableResource]) -> None:
-    ledger = resources["ledger"]
-    assert isinstance(ledger, Ledger)
+def _require_ours(folder: Path, staged: Path, ledger: Ledger) -> None:
     custody = ledger.custody
     if not (staged / CUSTODY / MASTER).exists() and custody.variable not in os.environ:
         raise BackupError(

@@ -61,7 +61,7 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
             raise dg.Failure(f"The audit found what does not hold; the report is {page}", allow_retries=False)
 
     words = "Verifies the ledger, every stored table, every seal, signature and checksum, and repeats every draw whose "
-    words += "key is kept. Writes a report. Charges nothing and changes nothing."
+    words += "key is kept. Writes a report. Charges nothing, and deletes only keys that killed processes left."
     return dg.GraphDefinition("audit", node_defs=[audit_op], description=words).to_job()
 
 

@@ -134,6 +134,11 @@ def find(chain: Sequence[Entry], kind: str, draw_id: str) -> Entry | None:
     return next((entry for entry in chain if entry.kind == kind and entry.draw_id == draw_id), None)
 
 
+def finished_draws(chain: Sequence[Entry]) -> set[str]:
+    """The ids of the draws that were settled or withdrawn, which stay so. None of them needs its ephemeral key."""
+    return {entry.draw_id for entry in chain if entry.kind in (SETTLE, WITHDRAW)}
+
+
 def settled_draws(chain: Sequence[Entry], dataset: str, release: str) -> tuple[Entry, ...]:
     """The reservations of a release's settled draws, in the order in which they were settled.
 

@@ -48,6 +48,9 @@ folder of the databases."""
 
 _SEALING = "ledger anchor"
 
+_KEY_FILE = re.compile(r"([0-9a-f]{64})\.key|\.([0-9a-f]{64})\.key\..+")
+"""The name of the file of a draw's ephemeral key, or its second name (`keyfiles.write_temporary`)."""
+
 _MAIN = "main"
 """The schema of every catalog, in which no stage writes."""
 
@@ -121,7 +124,7 @@ class Custody(ConfigurableResource):
         return hmac.new(self.derive("draw id"), canonicalize(dict(parts)), sha256).hexdigest()
 
     def commit(self, draw_id: str, mode: CustodyMode) -> str:
-        """The commitment to the key of a draw that is about to be charged. Only `open_key` returns the key itself.
+        """The commitment to the key of a draw that `Ledger.reserve` charges. Only `open_key` returns the key itself.
 
         An escrowed key is derived from the master key and the draw id. An ephemeral key is random: the first call makes
         it and stores it on disk until `forget`, so that a draw that was killed midway resumes with the same key. Raises
@@ -155,19 +158,33 @@ class Custody(ConfigurableResource):
         return key
 
     def forget(self, draw_id: str) -> None:
-        """Delete a draw's ephemeral key, if there is one.
+        """Delete a draw's ephemeral key, if there is one. `ledger` knows which draws need theirs no more.
 
         The file is unlinked. Copies kept by a file system or a backup remain: put the folder of an ephemeral custody
-        on storage that keeps none.
+        on storage that keeps none. Raises CustodyError if the file cannot be deleted.
         """
         path = self._locate_ephemeral_key(draw_id)
-        # A process that was killed while it made the key may have left a second name for it.
-        for name in (path, *keyfiles.list_temporaries(path)):
-            name.unlink(missing_ok=True)
-        keyfiles.flush_folder(path.parent)
+        try:
+            # A process that was killed while it made the key may have left a second name for it.
+            for name in (path, *keyfiles.list_temporaries(path)):
+                name.unlink(missing_ok=True)
+            keyfiles.flush_folder(path.parent)
+        except OSError as error:
+            raise CustodyError(f"key file {path} cannot be deleted ({error.strerror})") from None
 
-    def keeps(self, draw_id: str) -> bool:
-        return self._locate_ephemeral_key(draw_id).exists()
+    def list_keys(self) -> set[str]:
+        """The ids of all draws that have an ephemeral key, even if only under its second name.
+
+        Raises CustodyError if the folder of the keys cannot be read.
+        """
+        folder = Path(self.folder) / "ephemeral"
+        try:
+            names = [path.name for path in folder.iterdir()]
+        except FileNotFoundError:
+            return set()
+        except OSError as error:
+            raise CustodyError(f"{folder} cannot be read ({error.strerror})") from None
+        return {match[1] or match[2] for match in map(_KEY_FILE.fullmatch, names) if match}
 
     def private_folder(self, name: str = "") -> Path:
         """The custody's folder, or a folder inside it, created with mode 0700 if it does not exist.

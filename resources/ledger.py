@@ -7,6 +7,10 @@ their storage in a file or a server in `ledger_storage`, keys in `custody`, and 
 The order is write-ahead: reserve, draw, settle. A reservation counts from the moment it is committed, whether or not
 the draw follows. A run that is killed at any point therefore leaves either no reservation or one that counts.
 
+A draw has an ephemeral key from its reservation to its settlement or withdrawal. The key is made and deleted while no
+other process can read or append: whoever reads that a draw is settled finds no key of it, unless a process was killed
+between the two. `forget_keys` deletes what such processes left.
+
 At any moment the chain must end either at the anchor's head or at the entry that the anchor announces, which is written
 *before* the entry is committed; the ledger refuses anything else. The anchor cannot reveal that it was itself restored
 to an earlier state together with the database: someone who can write to both can roll both back.
@@ -27,7 +31,7 @@ from mechanisms.accounting.specification import Specification
 from mechanisms.refusal import RefusedError
 from resources import chain
 from resources.chain import GENESIS, RESERVE, SETTLE, WITHDRAW, Anchor, Details, Entry
-from resources.custody import Custody
+from resources.custody import Custody, CustodyMode
 from resources.keyfiles import CustodyError
 from resources.ledger_storage import FileLedger, OpenLedger, open_file
 from resources.statements import Zone
@@ -200,7 +204,7 @@ class Ledger(ConfigurableResource):
         release: str,
         draw_id: str,
         specification: Specification,
-        commitment: str,
+        mode: CustodyMode,
         cap: Loss | None,
         details: Details | None = None,
         unbounded_releases: bool = False,
@@ -210,7 +214,7 @@ class Ledger(ConfigurableResource):
         Args:
             draw_id: from `Custody.draw_id`.
             specification: what the draw will satisfy; its loss is the charge.
-            commitment: `custody.compute_commitment` of the draw's key.
+            mode: the custody of the draw's key, to which a new reservation commits. A refused charge makes no key.
             cap: the upper bound on the composition of all reservations of the population, in the cap's output
                 premetric, compared exactly; None for no cap. It does not apply to a draw that has already been charged.
             details: what else is recorded, above all the population; by default it has the name of the dataset.
@@ -225,18 +229,22 @@ class Ledger(ConfigurableResource):
                 infinite and not allowed.
             PopulationError: if the dataset was charged to another population, or its content to one.
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms or was withdrawn.
+            CustodyError: if a key file is malformed or exposed.
         """
         details = details or Details(dataset)
         with self._open_to_append() as (open_ledger, reading):
-            new = chain.make_reservation(reading.entries, dataset, release, draw_id, specification, commitment, details)
             reservation = reading.find_reservation(draw_id)
             if reservation is None:
                 reading.require_chargeable(dataset, release, specification, cap, details, unbounded_releases)
+                commitment = self.custody.commit(draw_id, mode)
+                new = chain.make_reservation(
+                    reading.entries, dataset, release, draw_id, specification, commitment, details
+                )
                 self._append(open_ledger, new)
                 return new
             reading.refuse_withdrawn(draw_id)
-            terms = ("dataset", "release", "commitment")
-            differing = [term for term in terms if getattr(reservation, term) != getattr(new, term)]
+            terms = {"dataset": dataset, "release": release}
+            differing = [term for term, asked in terms.items() if getattr(reservation, term) != asked]
             if not reservation.parse_specification().protects_like(specification):
                 differing.append("specification")
             if differing:
@@ -247,7 +255,9 @@ class Ledger(ConfigurableResource):
             return reservation
 
     def settle(self, draw_id: str, output_version: str) -> Entry:
-        """Record that a reserved draw was made, with the version of its output. Settling twice changes nothing.
+        """Record that a reserved draw was made, with the version of its output, and delete its ephemeral key.
+
+        Settling twice changes nothing.
 
         Raises LedgerError if the ledger is not intact, the draw is not reserved or was withdrawn, or it is already
         settled with another output version, which the same key and the same inputs cannot produce.
@@ -259,16 +269,17 @@ class Ledger(ConfigurableResource):
             reading.refuse_withdrawn(draw_id)
             settled = reading.find_settlement(draw_id)
             if settled is None:
-                new = chain.make_settlement(reading.entries, reservation, output_version)
-                self._append(open_ledger, new)
-                return new
-            if settled.output_version != output_version:
+                settled = chain.make_settlement(reading.entries, reservation, output_version)
+                self._append(open_ledger, settled)
+            elif settled.output_version != output_version:
                 raise LedgerError(f"draw {draw_id} is settled in entry {settled.sequence} with another output version")
+            self.custody.forget(draw_id)
             return settled
 
     def withdraw(self, dataset: str, release: str | None, by: str) -> tuple[Entry, ...]:
         """Record that every draw of a release, or of all releases of a dataset, is withdrawn. The charges remain.
 
+        Their ephemeral keys are deleted.
         Return the withdrawals of all these draws; earlier ones are not repeated. Raises LedgerError if the ledger is
         not intact.
         """
@@ -283,8 +294,21 @@ class Ledger(ConfigurableResource):
                     withdrawal = chain.make_withdrawal(entries, entry, withdrawn, by)
                     self._append(open_ledger, withdrawal)
                     entries = (*entries, withdrawal)
+                self.custody.forget(entry.draw_id)
                 withdrawals.append(withdrawal)
             return tuple(withdrawals)
+
+    def forget_keys(self) -> tuple[str, ...]:
+        """Delete the ephemeral keys of settled and withdrawn draws that killed processes left; return the draws' ids.
+
+        The key of every other draw stays: the draw may still be made, or another process makes it now. Raises
+        LedgerError if there are keys and the ledger is not intact, and CustodyError if a key cannot be deleted.
+        """
+        keys = self.custody.list_keys()
+        left = sorted(keys & chain.finished_draws(self.read().require_intact())) if keys else []
+        for draw_id in left:
+            self.custody.forget(draw_id)
+        return tuple(left)
 
     def read(self) -> Reading:
         """Read the whole ledger at one moment. Raises WarehouseError if it cannot be read."""

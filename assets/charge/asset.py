@@ -29,7 +29,7 @@ from mechanisms.accounting.losses import format_loss, format_number
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from resources.chain import Details, Entry
 from resources.custody import Custody
-from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
+from resources.ledger import Ledger, remaining
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
@@ -74,9 +74,10 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         custody: Custody,
         ledger: Ledger,
     ) -> dg.MaterializeResult:
+        ledger.forget_keys()
         assessment = assess(method, warehouse, custody, ledger)
         require_authorization(assessment, config)
-        entry = charge_draw(assessment, config, context.op_execution_context.run_id, custody, ledger)
+        entry = charge_draw(assessment, config, context.op_execution_context.run_id, ledger)
         draw, table = assessment.draw, release.public(CHARGE)
         facts = charge_facts(method, draw, entry)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
@@ -192,38 +193,24 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
     raise dg.Failure(description="\n".join(parts), metadata=command, allow_retries=False)
 
 
-def charge_draw(assessment: Assessment, given: Authorization, run_id: str, custody: Custody, ledger: Ledger) -> Entry:
+def charge_draw(assessment: Assessment, given: Authorization, run_id: str, ledger: Ledger) -> Entry:
     by = given.authorized_by.strip() if given.authorized_loss else AUTOMATIC
     details = replace(assessment.details, authorization={"by": by, "run": run_id})
-    return reserve(assessment.release, assessment.draw, custody, ledger, details)
+    return reserve(assessment.release, assessment.draw, ledger, details)
 
 
-def reserve(
-    release: Release, draw: Draw[Inputs], custody: Custody, ledger: Ledger, details: Details | None = None
-) -> Entry:
-    """Reserve a draw's loss, or return the reservation that the draw already has.
-
-    Raises:
-        CapExceeded: if the charge does not fit under the population's cap, or is infinite and not allowed.
-        PopulationError: if the dataset or its content was charged to another population. In both cases, a key made for
-            the draw is deleted again.
-    """
-    standing = ledger.read().find_reservation(draw.draw_id)
-    committed = standing.commitment if standing else custody.commit(draw.draw_id, release.custody)
-    try:
-        return ledger.reserve(
-            release.dataset.name,
-            release.name,
-            draw.draw_id,
-            draw.specification,
-            committed,
-            release.dataset.cap,
-            details or Details(release.dataset.population, (), draw.made_of),
-            release.dataset.allows_unbounded_releases,
-        )
-    except (CapExceeded, PopulationError):
-        custody.forget(draw.draw_id)
-        raise
+def reserve(release: Release, draw: Draw[Inputs], ledger: Ledger, details: Details | None = None) -> Entry:
+    """Reserve a draw's loss, or return the reservation that the draw already has. Raises errors as `Ledger.reserve`."""
+    return ledger.reserve(
+        release.dataset.name,
+        release.name,
+        draw.draw_id,
+        draw.specification,
+        release.custody,
+        release.dataset.cap,
+        details or Details(release.dataset.population, (), draw.made_of),
+        release.dataset.allows_unbounded_releases,
+    )
 
 
 def charge_facts(method: Method[Any, Any, Any], draw: Draw[Inputs], entry: Entry) -> dict[str, Fact]:

@@ -1,6 +1,6 @@
 """The draw of any mechanism: made only once it is charged, and repeated only with the same result.
 
-The steps are: find the charge, draw, write, settle, and delete an ephemeral key. The mechanism makes the output.
+The steps are: find the charge, draw, write, and settle, which deletes an ephemeral key. The mechanism makes the output.
 """
 
 from typing import Any
@@ -79,10 +79,10 @@ def make_draw(
         ReplayError: if a settled draw gives another output than before; nothing is written then.
         WarehouseError: if the key is ephemeral, and what was stored is not what was drawn; the key is kept then.
     """
+    ledger.forget_keys()
     draw_in = _draw_in_parts if method.draws_in_parts else _draw_in_session
     draw, entry, version = draw_in(method, warehouse, custody, ledger)
     ledger.settle(draw.draw_id, version)
-    custody.forget(draw.draw_id)
     return draw, entry, version
 
 

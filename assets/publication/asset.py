@@ -5,6 +5,7 @@ tables that were changed afterwards.
 """
 
 import contextlib
+import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -264,7 +265,7 @@ def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519
             lambda present: _edition_name(
                 context, present, key, context.method.describe(session, context.custody).draw_id
             ),
-            lambda arriving: _require_signed(context, arriving, key),
+            lambda arriving: _review_editions(context, arriving, key),
         ) as folder,
     ):
         files = write_data_files(session, folder, tables)
@@ -326,13 +327,15 @@ def _edition_name(context: ReleaseContext[Any], present: Path, key: Ed25519Publi
     return str(edition.edition)
 
 
-def _require_signed(context: ReleaseContext[Any], folder: Path, key: Ed25519PublicKey) -> None:
-    """Refuse a new publication with an earlier edition that this deployment did not sign.
+def _review_editions(context: ReleaseContext[Any], folder: Path, key: Ed25519PublicKey) -> None:
+    """Refuse a new publication with an earlier edition that this deployment did not sign; leave out withdrawn ones.
+
+    A withdrawal that was killed leaves editions, and it may not be completed before a new draw is published.
 
     Raises:
         dagster.Failure: if there is one; somebody may have planted it.
     """
-    _, problems = signature.verify(folder, key)
+    editions, problems = signature.verify(folder, key)
     if problems:
         raise dg.Failure(
             f"{context.release.schema} is not published: among its earlier editions is something else than signed "
@@ -340,6 +343,13 @@ def _require_signed(context: ReleaseContext[Any], folder: Path, key: Ed25519Publ
             "earlier files stay as they were.",
             allow_retries=False,
         )
+    reading = context.ledger.read()
+    for path, edition in editions.items():
+        if path != folder and reading.find_withdrawal(edition.draw_id):
+            shutil.rmtree(path)
+    with contextlib.suppress(OSError):
+        # Only if it is empty.
+        (folder / signature.EDITIONS).rmdir()
 
 
 def _refusal(context: ReleaseContext[Any], problems: list[str]) -> dg.Failure:

@@ -7,6 +7,7 @@ keys, and of an unforeseen error only its kind. The page is made from the JSON r
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -28,7 +29,7 @@ from assets.release.gate import ReleaseContext
 from assets.release.method import Method
 from assets.release.seal import SealError
 from mechanisms.accounting.losses import format_loss
-from resources.chain import SETTLE, WITHDRAW, Entry, settled_draws
+from resources.chain import SETTLE, WITHDRAW, Entry, finished_draws, settled_draws
 from resources.custody import CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
@@ -77,6 +78,8 @@ def audit(
 ) -> dict[str, Any]:
     """Audit the ledger, every release and every publication. Nothing is charged, and no table is changed.
 
+    Ephemeral keys that killed processes left are deleted first (`Ledger.forget_keys`).
+
     Returns:
         The record of the report, plain values for JSON. Its "verdict" is the worst of all findings.
     """
@@ -85,6 +88,7 @@ def audit(
     words = "No entry was edited, removed, added or reordered, and the ledger ends where its seal in the custody says."
     findings = [_judge("The ledger", "ledger_intact", words, problems)]
     replays: dict[str, str] = {}
+    findings.append(_audit_deleted_keys(ledger, entries, replays))
     for method in methods:
         findings += _audit_release(method, nodes, ledger, entries, replays)
     if not problems:
@@ -235,6 +239,23 @@ def _audit_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:
             problems.append(f"{words}the key in custody is missing, or is not the one that its charge committed to.")
     words = "The keys of all escrowed draws are those that their charges committed to."
     return _judge("The draws", "keys", words, problems, unknown)
+
+
+def _audit_deleted_keys(ledger: Ledger, entries: Sequence[Entry], replays: dict[str, str]) -> Finding:
+    """Delete the keys that should be gone; note in `replays` which of them are still there."""
+    problems, deleted = [], []
+    try:
+        left = ledger.forget_keys()
+        deleted = [f"The key of draw {draw_id} was left by a killed process. The audit deleted it." for draw_id in left]
+    except _SAFE as error:
+        problems.append(str(error))
+    with suppress(CustodyError):
+        for draw_id in sorted(finished_draws(entries) & ledger.custody.list_keys()):
+            problems.append(f"The key of draw {draw_id} still exists.")
+            replays[draw_id] = "not repeated: its key still exists, which should be deleted"
+    words = "The ephemeral key of every settled or withdrawn draw is deleted."
+    verdict = Verdict.FAILS if problems else Verdict.HOLDS
+    return Finding("The draws", "keys_deleted", words, verdict, (*problems, *deleted))
 
 
 def _summarize_replays(draws: Sequence[Mapping[str, Any]]) -> Finding:

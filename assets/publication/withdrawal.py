@@ -68,7 +68,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         raise WithdrawalError(f"{name} is not withdrawn, because nobody is named who withdraws it (by)")
     if unfit := find_unfit_name(by):
         raise WithdrawalError(f"{name} is not withdrawn: by {unfit}")
-    warehouse, custody = ledger.warehouse, ledger.custody
+    warehouse = ledger.warehouse
     zones = [zone for zone in _ZONES if warehouse.holds(zone)]
     schemas = {zone: _schemas_of(ledger, zone, dataset, release) for zone in zones}
     folders = _find_folders(published / dataset, release)
@@ -87,8 +87,6 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
             for schema in schemas[zone]:
                 session.drop_schema(zone, schema)
         warehouse.compact(zone)
-    for entry in entries:
-        custody.forget(entry.draw_id)
     if (published / LISTING).exists():
         # Everything is gone by now, with or without its line in the list.
         with contextlib.suppress(OSError):

@@ -109,7 +109,10 @@ def verify(folder: Path, key: Path) -> None:
 )
 @as_json
 def audit(to: Path | None, as_json: bool) -> None:
-    """Ask everything again that can be proved, and write a report. Charges nothing and changes nothing."""
+    """Ask everything again that can be proved, and write a report. Charges nothing.
+
+    Ephemeral keys of settled and withdrawn draws that killed processes left are deleted, and nothing else is changed.
+    """
     from assets.confidentiality import list_nodes
     from assets.publication import audit as audits
     from orchestration import definitions

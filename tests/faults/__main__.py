@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from tests.faults import canaries, kills, launches, strace, tampering
+from tests.faults import canaries, kills, launches, sequences, strace, tampering
 from tests.faults.releases import RELEASES, from_charge, prepare, warm_up, whole_job
 
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
@@ -67,6 +67,22 @@ def full_disk(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
         writing = [effect for effect in kills.at_effects(release) if effect.call in strace.WRITES]
         for number, effect in enumerate(writing):
             cases.append((name, f"full from {effect.words}", kills.full_from, release, effect, f"full-{number}"))
+    return cases
+
+
+def in_sequence(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The stages from the charge on are killed right before each effect on disk, then something changes, and then comes
+    the next launch. With an ephemeral key, each change follows each kill; with another one, they take turns. TopDown is
+    left out: it writes parts in several threads, whose effects strace counts separately."""
+    cases: list[tuple[Any, ...]] = []
+    changes = list(sequences.CHANGES)
+    for name in (name for name in names if name != "topdown"):
+        release = prepare(folder, name, from_charge)
+        for number, effect in enumerate(kills.at_effects(release)):
+            every = RELEASES[name][1] == "ephemeral"
+            for change in changes if every else changes[number % len(changes) :][:1]:
+                words, label = f"before {effect.words}, then {change}", f"sequence-{number}-{changes.index(change)}"
+                cases.append((name, words, sequences.killed_then, release, effect, change, label))
     return cases
 
 
@@ -125,6 +141,7 @@ SECTIONS: dict[str, Callable[[Path, Sequence[str]], list[tuple[Any, ...]]]] = {
     "moments": moments,
     "writes": writes,
     "full_disk": full_disk,
+    "in_sequence": in_sequence,
     "launched_at_once": launched_at_once,
     "planted": planted,
     "altered_tables": altered_tables,
@@ -182,6 +199,8 @@ WORDS = {
     "moments": "a release's job killed at a random moment",
     "writes": "killed right before each write, sync, rename, link and removal from the charge on",
     "full_disk": "the disk full from each write on",
+    "in_sequence": "killed as above, then a record, the custody or the declaration changed, the release withdrawn, or "
+    "audited; then launched",
     "launched_at_once": "five launches of three releases at once: by hand, schedule and sensor",
     "planted": "values planted in the data, searched for in all that is left",
     "altered_tables": "a value, row, order or kind of every table of the three databases altered",

@@ -163,10 +163,10 @@ def _causes(error: BaseException) -> str:
     return said
 
 
-def deployment(root: Path, name: str) -> Deployment[Any]:
-    """One of `RELEASES` in a folder."""
+def deployment(root: Path, name: str, /, **changes: Any) -> Deployment[Any]:
+    """One of `RELEASES` in a folder; `changes` are those of `Kind.build`."""
     kind, custody = RELEASES[name]
-    return KINDS[kind].build(root, custody=custody)
+    return KINDS[kind].build(root, **({"custody": custody} | changes))
 
 
 def prepared(folder: Path, name: str) -> Path:
@@ -202,6 +202,11 @@ def every_stage(root: Path, name: str) -> None:
     stages = to_publication(here.context.method)
     others = sorted({key.path[-1] for key in _assets(here) if key.path[:-1] == here.key("charge").path[:-1]})
     _stages(here, [*(stage for stage in stages if stage != "publication"), *others, "publication"])
+
+
+def launch(here: Deployment[Any]) -> None:
+    """Every stage that a publication needs, from the source on, without Dagster."""
+    _stages(here, to_publication(here.context.method))
 
 
 def _stages(here: Deployment[Any], stages: Sequence[str]) -> None:
@@ -279,6 +284,7 @@ def state(root: Path, name: str) -> dict[str, Any]:
     return {
         "kinds": [entry.kind for entry in entries],
         "draws": [entry.draw_id for entry in entries],
+        "outputs": [entry.output_version for entry in entries if entry.kind == "settle"],
         "commitments": sorted({entry.commitment for entry in entries}),
         "charged": [entry.parse_specification().loss.as_record() for entry in entries if entry.kind == "reserve"],
         "problems": list(here.context.ledger.verify()),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults import strace
+from tests.faults import sequences, strace
 from tests.faults.__main__ import FIGURES, row
 from tests.faults.releases import Prepared
 
@@ -56,6 +56,60 @@ def test_any_difference_from_an_undisturbed_run_is_noticed(what: str) -> None:
     assert len(release._healed(WHOLE | {what: more})) == 1
 
 
+LEFT: dict[str, Any] = {
+    "problems": [],
+    "reserved": ["a"],
+    "settled": {"a": "1"},
+    "finished": ["a"],
+    "ephemeral": ["a"],
+    "keys": ["a"],
+    "spilled": ["stirred-1"],
+}
+CHANGED = LEFT | {
+    "reserved": ["a", "b"],
+    "settled": {"a": "1", "b": "2"},
+    "finished": ["a", "b"],
+    "ephemeral": ["a", "b"],
+    "keys": [],
+    "spilled": [],
+    "failing": [],
+}
+UNDONE = CHANGED | {"refused": "its key was destroyed"}
+HALFWAY = {"settled": {}, "finished": []}
+
+
+def judge(left: Any, changed: Any, undone: Any, change: str = "a record changes") -> list[str]:
+    return sequences.judge(LEFT | left, CHANGED | changed, UNDONE | undone, change, "ephemeral", "1")
+
+
+@pytest.mark.parametrize(
+    ("left", "changed", "undone"),
+    [
+        ({}, {"keys": ["a"]}, {}),
+        ({}, {}, {"keys": ["a"]}),
+        ({}, {"reserved": ["a", "a", "b"]}, {}),
+        ({}, {"reserved": ["a"], "settled": {"a": "1"}}, {}),
+        ({}, {"failing": ["keys_deleted"]}, {}),
+        ({}, {"keys": ["c"]}, {}),
+        ({}, {"spilled": ["stirred-1"]}, {}),
+        ({}, {"problems": ["entry 1 was altered"]}, {}),
+        ({}, {}, {"refused": "for another reason"}),
+        ({}, {}, {"reserved": ["a", "b", "c"]}),
+        (HALFWAY, {"settled": {"b": "2"}, "finished": ["b"], "keys": []}, {"refused": ""}),
+        (HALFWAY, {"settled": {"b": "2"}, "finished": ["b"], "keys": ["a"]}, {}),
+        (HALFWAY, {"settled": {"b": "2"}, "finished": ["b"], "keys": ["a"]}, {"refused": "", "settled": {"a": "3"}}),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_after_a_sequence_is_noticed(left: Any, changed: Any, undone: Any) -> None:
+    assert judge({}, {}, {}) == []
+    once_more = {"settled": {"b": "2"}, "finished": ["b"], "keys": ["a"]}
+    assert judge(HALFWAY, once_more, {"refused": ""}) == []
+    withdrawn = judge({}, {}, {"refused": "was withdrawn"}, "it is withdrawn and a record changes")
+    assert withdrawn == []
+    assert judge(left, changed, undone)
+
+
 @pytest.mark.skipif(not FIGURES.exists(), reason="the faults have not been tried at full size yet")
 def test_the_readme_shows_the_figures_of_the_last_run() -> None:
     readme = (ROOT / "README.md").read_text()
@@ -68,7 +122,7 @@ def test_the_readme_shows_the_figures_of_the_last_run() -> None:
     [
         pytest.param(["steps", "altered_tables"], marks=pytest.mark.deep),
         pytest.param(
-            ["writes", "full_disk"],
+            ["writes", "full_disk", "in_sequence"],
             marks=[pytest.mark.fault, pytest.mark.skipif(not strace.available(), reason="needs strace")],
         ),
     ],

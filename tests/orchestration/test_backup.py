@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import click
 import dagster as dg
@@ -18,7 +19,7 @@ from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.backup import BackupError, back_up, restore
 from orchestration.cli import main
-from resources.custody import Custody
+from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
@@ -42,7 +43,7 @@ def ledger_of(home: Path) -> Ledger:
 
 
 def charge(ledger: Ledger, number: int) -> None:
-    ledger.reserve("village", "counties", f"{number:064x}", SPECIFICATION, "0" * 64, None)
+    ledger.reserve("village", "counties", f"{number:064x}", SPECIFICATION, CustodyMode.EPHEMERAL, None)
 
 
 @pytest.fixture
@@ -51,7 +52,6 @@ def home(tmp_path: Path) -> Path:
     home = tmp_path / "home"
     ledger = ledger_of(home)
     charge(ledger, 1)
-    (ledger.custody.private_folder("ephemeral") / f"{1:064x}.key").write_text("ab" * 32)
     with ledger.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         session.create(SECRET, "warehouse/label", {"text": "secret"}, column="value")
     release = tmp_path / "published" / "village" / "counties"
@@ -96,6 +96,41 @@ def test_keys_are_in_a_backup_that_asks_for_them_and_it_needs_nothing_else(home:
         assert session.rows("warehouse/labelled", table=SECRET, column="value") == [("secret",)]
     readable = [tmp_path / "published", *(tmp_path / "published").rglob("*")]
     assert {path.stat().st_mode & 0o777 for path in readable} == {0o644, 0o755}
+
+
+def test_no_backup_holds_or_brings_back_the_key_of_a_settled_draw(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed process left it. Told apart from: copying every key into the back-up, or out of it."""
+    ledger, published = ledger_of(home), tmp_path / "published"
+    ledger.settle(f"{1:064x}", "v1")
+    for place in ("kept", "kept with a key"):
+        ledger.custody.commit(f"{1:064x}", CustodyMode.EPHEMERAL)
+        with monkeypatch.context() as patch:
+            if place != "kept":
+                patch.setattr(Ledger, "forget_keys", lambda ledger: ())
+            back_up(ledger, published, tmp_path / place, resources, with_keys=True)
+        keys = list((tmp_path / place / "custody").glob("ephemeral/*.key"))
+        assert len(keys) == (place != "kept")
+    restore(tmp_path / "kept with a key", tmp_path / "other", tmp_path / "published again", resources)
+    assert ledger_of(tmp_path / "other").custody.list_keys() == set()
+
+
+def test_a_restoration_that_is_killed_leaves_no_copy_of_a_key_once_it_can_not_be_repeated(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Databases in the home keep it from being repeated, and so from removing what was left. They come last."""
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources, with_keys=True)
+    key = (home / "custody" / "master.key").read_bytes().strip()
+    found: dict[Path, list[str]] = {}
+
+    def rename(source: Path, target: Path, rename: Any = Path.rename) -> Path:
+        found[target] = [name for name, content in tree(tmp_path / "other").items() if key in content]
+        return rename(source, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    restore(tmp_path / "kept", tmp_path / "other", tmp_path / "published again", resources)
+    assert found[tmp_path / "other" / "warehouse"] == ["custody/master.key"]
 
 
 def test_a_deployment_without_publications_is_restored_too(home: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from orchestration.cli import main, runs
 from orchestration.environment import PROJECT, deployment_resources
 from orchestration.launch import Step
 from resources.chain import Details
+from resources.custody import CustodyMode
 from resources.ledger import Ledger
 from resources.statements import Zone
 from tests.depth import quick_cases
@@ -50,7 +51,9 @@ def test_a_folder_with_a_certificate_that_was_not_signed_here_is_no_publication(
     ledger = deployment_resources(tmp_path / "stirred_home")["ledger"]
     assert isinstance(ledger, Ledger)
     charged = Specification(Flavor("all households", (), "household", 1), PureLoss(Fraction(1)))
-    entry = ledger.reserve("ma1940", "tenure_by_county", "00" * 32, charged, "11" * 32, PureLoss(Fraction(2)))
+    entry = ledger.reserve(
+        "ma1940", "tenure_by_county", "00" * 32, charged, CustodyMode.ESCROWED, PureLoss(Fraction(2))
+    )
     folder = tmp_path / "stirred_published" / "ma1940" / "tenure_by_county"
     folder.mkdir(parents=True)
     certificate = {
@@ -82,10 +85,11 @@ def test_a_budget_is_shown_with_what_is_wrong_and_names_as_they_are(
     assert isinstance(ledger, Ledger)
     details = Details("ma1940", authorization={"by": "Ann [/x] \x1b[31m[head]", "run": "a run"})
     charged = Specification(Flavor("all households", ("their number",), "household", 1), PureLoss(Fraction(1)))
-    ledger.reserve("ma1940", "half", "00" * 32, charged, "11" * 32, PureLoss(Fraction(2)), details)
+    mode = CustodyMode.ESCROWED
+    ledger.reserve("ma1940", "half", "00" * 32, charged, mode, PureLoss(Fraction(2)), details)
     flavor = replace(charged.flavor, output_premetric=InfiniteLoss.output_premetric)
     pairs = Specification(flavor, InfiniteLoss())
-    ledger.reserve("ma1940", "pairs", "22" * 32, pairs, "33" * 32, PureLoss(Fraction(2)), unbounded_releases=True)
+    ledger.reserve("ma1940", "pairs", "22" * 32, pairs, mode, PureLoss(Fraction(2)), unbounded_releases=True)
     shown = stirred("budget")
     assert shown.exit_code == 0
     assert "Ann [/x] �[31m[head]" in shown.stdout

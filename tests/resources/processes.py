@@ -82,16 +82,14 @@ def charge_and_draw(folder: Path, mode: CustodyMode) -> None:
     keys, store = book.custody, book.warehouse
     draw_id = keys.draw_id({"release": "half"})
     if book.read().find_settlement(draw_id) is None:
-        seal = keys.commit(draw_id, mode)
-        book.reserve(
-            "ma1940", "half", draw_id, Specification(FLAVOR, PureLoss.logarithm(2)), seal, PureLoss(Fraction(1))
-        )
+        charge = Specification(FLAVOR, PureLoss.logarithm(2))
+        seal = book.reserve("ma1940", "half", draw_id, charge, mode, PureLoss(Fraction(1))).commitment
         drawn = compute_commitment(b"noise" + keys.open_key(draw_id, mode, seal))
         with store.session(writes=Zone.PUBLIC) as session:
             keep(session, DRAWN, drawn)
             version = session.content_version([DRAWN])
         book.settle(draw_id, version)
-    keys.forget(draw_id)
+    book.forget_keys()
 
 
 class Killer:
@@ -204,10 +202,9 @@ def tables(folder: Path, number: int) -> str:
 
 def _reserve(book: Ledger, dataset: str, release: str) -> str:
     draw_id = book.custody.draw_id({"dataset": dataset, "release": release})
-    seal = book.custody.commit(draw_id, CustodyMode.ESCROWED)
-    specification = Specification(FLAVOR, PureLoss.logarithm(2))
+    specification, cap = Specification(FLAVOR, PureLoss.logarithm(2)), PureLoss(Fraction(1))
     try:
-        return str(book.reserve(dataset, release, draw_id, specification, seal, PureLoss(Fraction(1))).sequence)
+        return str(book.reserve(dataset, release, draw_id, specification, CustodyMode.ESCROWED, cap).sequence)
     except CapExceeded:
         return "cap exceeded"
 
@@ -290,10 +287,9 @@ def crowd(folder: Path, count: int, killed: int) -> list[list[str]]:
             for turn in range(20):
                 release = f"shared {turn}" if turn % 4 == 0 else f"{number} {turn}"
                 draw_id = book.custody.draw_id({"dataset": "ma1940", "release": release})
-                seal = book.custody.commit(draw_id, CustodyMode.ESCROWED)
                 charge = Specification(FLAVOR, PureLoss(Fraction(1, 8)))
                 try:
-                    book.reserve("ma1940", release, draw_id, charge, seal, PureLoss(Fraction(12)))
+                    book.reserve("ma1940", release, draw_id, charge, CustodyMode.ESCROWED, PureLoss(Fraction(12)))
                     os.write(writer, f"{release}\n".encode())
                 except CapExceeded:
                     os.write(writer, b"cap exceeded\n")

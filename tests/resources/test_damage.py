@@ -56,8 +56,8 @@ def deployment(folder: Path) -> Ledger:
 
 def charge(ledger: Ledger, release: str) -> int:
     draw_id = ledger.custody.draw_id({"release": release})
-    committed = ledger.custody.commit(draw_id, CustodyMode.ESCROWED)
-    return ledger.reserve("ma1940", release, draw_id, specified(HOUSEHOLDS, LN2), committed, None).sequence
+    specification = specified(HOUSEHOLDS, LN2)
+    return ledger.reserve("ma1940", release, draw_id, specification, CustodyMode.ESCROWED, None).sequence
 
 
 def checksum(block: bytes) -> int:

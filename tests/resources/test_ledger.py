@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+from contextlib import contextmanager
 from dataclasses import asdict, astuple, fields, replace
 from fractions import Fraction
 from itertools import combinations, permutations
@@ -84,9 +85,9 @@ def specified(flavor, loss):
 def reserve(ledger, release, loss=LN2, cap=None, dataset="ma1940", flavor=HOUSEHOLDS, unbounded_releases=False):
     """Charge a draw of its own to a release."""
     draw_id = ledger.custody.draw_id({"dataset": dataset, "release": release})
-    seal = ledger.custody.commit(draw_id, CustodyMode.ESCROWED)
+    specification, escrowed = specified(flavor, loss), CustodyMode.ESCROWED
     return ledger.reserve(
-        dataset, release, draw_id, specified(flavor, loss), seal, limit(cap), unbounded_releases=unbounded_releases
+        dataset, release, draw_id, specification, escrowed, limit(cap), unbounded_releases=unbounded_releases
     )
 
 
@@ -143,15 +144,14 @@ def test_a_draw_is_reserved_and_settled_once_however_often_it_is_asked(ledger):
 
 def test_a_reserved_draw_keeps_its_terms(ledger):
     kept = reserve(ledger, "half")
-    seal, specification = kept.commitment, kept.parse_specification()
+    specification = kept.parse_specification()
     for term, arguments in {
-        "dataset": ("ma1950", "half", kept.draw_id, specification, seal),
-        "release": ("ma1940", "third", kept.draw_id, specification, seal),
-        "specification": ("ma1940", "half", kept.draw_id, replace(specification, loss=rational(1)), seal),
-        "commitment": ("ma1940", "half", kept.draw_id, specification, compute_commitment(b"another key")),
+        "dataset": ("ma1950", "half", kept.draw_id, specification),
+        "release": ("ma1940", "third", kept.draw_id, specification),
+        "specification": ("ma1940", "half", kept.draw_id, replace(specification, loss=rational(1))),
     }.items():
         with pytest.raises(LedgerError, match=f"in entry 1 with another {term}"):
-            ledger.reserve(*arguments, None)
+            ledger.reserve(*arguments, CustodyMode.ESCROWED, None)
     with pytest.raises(LedgerError, match="another specification"):
         reserve(ledger, "half", flavor=replace(HOUSEHOLDS, unit="person"))
     assert ledger.entries() == (kept,)
@@ -322,6 +322,84 @@ def test_a_cap_lowered_later_refuses_new_charges_and_keeps_old_ones(ledger):
     with pytest.raises(CapExceeded, match=r"ε = 2\.0000 is charged so far and ε = 0\.0000 remains"):
         reserve(ledger, "second", rational("1/4"), cap=Fraction(1))
     assert reserve(ledger, "first", rational(2), cap=Fraction(1)) == kept
+
+
+def reserve_ephemeral(ledger, release, cap=None):
+    """Charge a draw that has a key of its own."""
+    draw_id = ledger.custody.draw_id({"release": release})
+    return ledger.reserve("ma1940", release, draw_id, specified(HOUSEHOLDS, LN2), CustodyMode.EPHEMERAL, limit(cap))
+
+
+def test_keys_that_killed_processes_left_are_deleted_once_their_draws_are_settled_or_withdrawn_and_no_others(
+    ledger, tmp_path
+):
+    """Told apart from: deleting the key of a draw that can still be made, or that another process is about to reserve;
+    overlooking the second name of a key; and deleting because of entries that cannot be trusted."""
+    settled, withdrawn, reserved = (reserve_ephemeral(ledger, name) for name in ("settled", "withdrawn", "reserved"))
+    unreserved = "ef" * 32
+    ledger.custody.commit(unreserved, CustodyMode.EPHEMERAL)
+    folder, anchor = tmp_path / "custody" / "ephemeral", tmp_path / "custody" / "ledger.anchor"
+    keys, before = {path: path.read_bytes() for path in folder.iterdir()}, anchor.read_bytes()
+    ledger.settle(settled.draw_id, "v1")
+    ledger.withdraw("ma1940", "withdrawn", "Ada")
+    open_draws = {reserved.draw_id, unreserved}
+    assert ledger.custody.list_keys() == open_draws
+    assert ledger.forget_keys() == ()
+    for path, key in keys.items():
+        path.write_bytes(key)
+    path.with_name("notes.txt").touch()
+    (folder / f"{settled.draw_id}.key").rename(folder / f".{settled.draw_id}.key.0123456789abcdef")
+    after = anchor.read_bytes()
+    anchor.write_bytes(before)
+    with pytest.raises(LedgerError, match="not intact"):
+        ledger.forget_keys()
+    anchor.write_bytes(after)
+    assert ledger.custody.list_keys() == {settled.draw_id, withdrawn.draw_id, *open_draws}
+    assert ledger.forget_keys() == tuple(sorted((settled.draw_id, withdrawn.draw_id)))
+    assert {path.name for path in folder.iterdir()} == {"notes.txt", *(f"{draw_id}.key" for draw_id in open_draws)}
+    key = ledger.custody.open_key(reserved.draw_id, CustodyMode.EPHEMERAL, reserved.commitment)
+    assert compute_commitment(key) == reserved.commitment
+
+
+def test_a_refused_charge_neither_makes_a_key_nor_deletes_one(ledger):
+    """Whoever charges the same draw under a higher cap may rely on it."""
+    with pytest.raises(CapExceeded):
+        reserve_ephemeral(ledger, "first", cap=Fraction(1, 2))
+    assert ledger.custody.list_keys() == set()
+    draw_id = ledger.custody.draw_id({"release": "first"})
+    committed = ledger.custody.commit(draw_id, CustodyMode.EPHEMERAL)
+    with pytest.raises(CapExceeded):
+        reserve_ephemeral(ledger, "first", cap=Fraction(1, 2))
+    assert reserve_ephemeral(ledger, "first", cap=Fraction(1)).commitment == committed
+
+
+def test_a_key_is_made_and_deleted_while_no_other_process_has_the_ledger(ledger, monkeypatch):
+    """Told apart from: making one for a draw that another process settles meanwhile, and deleting one after the ledger
+    was closed, when a gate of another process may look at both."""
+    opened, seen = [], []
+
+    @contextmanager
+    def open_ledger(ledger, open_it=Ledger._open, **options):
+        with open_it(ledger, **options) as found:
+            opened.append(options)
+            yield found
+            opened.pop()
+
+    def notice(use):
+        def noticed(*given):
+            seen.append((use.__name__, *opened))
+            return use(*given)
+
+        return noticed
+
+    monkeypatch.setattr(Ledger, "_open", open_ledger)
+    for use in (Custody.commit, Custody.forget):
+        monkeypatch.setattr(Custody, use.__name__, notice(use))
+    for release in ("settled", "withdrawn"):
+        reserve_ephemeral(ledger, release)
+    ledger.settle(ledger.custody.draw_id({"release": "settled"}), "v1")
+    ledger.withdraw("ma1940", "withdrawn", "Ada")
+    assert seen == [(use, {"to_append": True}) for use in ("commit", "commit", "forget", "forget")]
 
 
 def test_a_refused_first_charge_leaves_no_entry_and_no_harm(ledger):

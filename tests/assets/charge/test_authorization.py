@@ -180,7 +180,7 @@ def test_a_draw_that_another_run_charges_meanwhile_is_not_refused_beside_its_own
     def reads(ledger: Ledger) -> Reading:
         monkeypatch.setattr(Ledger, "read", read)
         found = read(ledger)
-        reserve(deployment.release, mine.draw, context.custody, ledger, mine.details)
+        reserve(deployment.release, mine.draw, ledger, mine.details)
         return found
 
     monkeypatch.setattr(Ledger, "read", reads)

@@ -14,7 +14,7 @@ from assets.release.release import DeclarationError, Release, ReleaseDeclaration
 from mechanisms.accounting.losses import InfiniteLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details
-from resources.custody import Custody
+from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger
 from resources.warehouse import Warehouse
 
@@ -65,7 +65,8 @@ def test_the_gate_of_the_cap_finds_an_infinite_charge_that_is_allowed_no_longer(
     ledger = Ledger(warehouse=warehouse, custody=Custody(folder=str(tmp_path / "custody"), databases=warehouse.folder))
     flavor = Flavor("all files", (), "household", 1, InfiniteLoss.output_premetric)
     specification = Specification(flavor, InfiniteLoss())
-    ledger.reserve("town", "pairs", "0" * 64, specification, "0" * 64, dataset().cap, unbounded_releases=True)
+    escrowed, cap = CustodyMode.ESCROWED, dataset().cap
+    ledger.reserve("town", "pairs", "0" * 64, specification, escrowed, cap, unbounded_releases=True)
     assert find_cap_problems(dataset(unbounded_releases="allowed"), ledger.read()) == []
     (problem,) = find_cap_problems(dataset(), ledger.read())
     assert problem.startswith("pairs was charged ε = ∞ in entry 1, which no cap bounds")

@@ -16,7 +16,7 @@ from assets.publication.audit import audit, write_report
 from assets.publication.withdrawal import withdraw
 from assets.release.gate import Gate
 from orchestration.jobs import audit_job
-from resources.custody import Custody
+from resources.custody import Custody, CustodyMode
 from tests.contract.kinds import KINDS, to_publication
 from tests.deployments import Deployment, households, write_csv
 from tests.gates import executes, keep, put_back
@@ -86,6 +86,33 @@ def findings(record: dict[str, Any], name: str) -> list[tuple[str, str]]:
     """The verdict and the details of each finding of this name."""
     found = [finding for finding in record["findings"] if finding["name"] == name]
     return [(finding["verdict"], " ".join(finding["details"])) for finding in found]
+
+
+def test_keys_that_killed_processes_left_are_deleted_and_one_that_cannot_be_deleted_is_named(
+    published: Deployment[Any],
+) -> None:
+    """Of releases that are declared no longer, too. Told apart from: believing that settled draws have no key."""
+    context, draws = published.context, ["0" * 64, "1" * 64]
+    charged = published.ledger[0].parse_specification()
+    for draw_id in draws:
+        context.ledger.reserve("elsewhere", "gone", draw_id, charged, CustodyMode.EPHEMERAL, None)
+    context.ledger.settle(draws[0], "v1")
+    context.custody.commit(draws[0], CustodyMode.EPHEMERAL)
+    said = f"The key of draw {draws[0]} was left by a killed process. The audit deleted it."
+    assert findings(audited(published), "keys_deleted") == [("holds", said)]
+    assert findings(audited(published), "keys_deleted") == [("holds", "")]
+    assert context.custody.list_keys() == {draws[1]}, "which can still be made"
+    # A folder in its place, which cannot be deleted as a file.
+    (published.root / "custody" / "ephemeral" / f"{draws[0]}.key").mkdir()
+    record = audited(published)
+    ((verdict, said),) = findings(record, "keys_deleted")
+    assert verdict == "does not hold"
+    assert re.fullmatch(f"key file .* cannot be deleted .* The key of draw {draws[0]} still exists.", said)
+    replays = {draw["entry"]: draw["replay"] for draw in record["draws"] if draw["release"] == "elsewhere/gone"}
+    assert sorted(replays.values()) == [
+        "not repeated: its key still exists, which should be deleted",
+        "not repeated: there is no output",
+    ]
 
 
 def test_a_publication_that_was_removed_is_missed(published: Deployment[Any]) -> None:

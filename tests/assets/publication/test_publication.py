@@ -21,7 +21,7 @@ from assets.publication.record import Check
 from assets.publication.signature import checksums, file_sha256, pem, public_key, sign
 from assets.publication.withdrawal import Withdrawal, withdraw
 from assets.release.gate import ReleaseContext
-from resources.custody import Custody
+from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger, LedgerError, Reading
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
@@ -49,7 +49,7 @@ def charge_elsewhere(deployment: Deployment[Any], dataset: str, epsilon: int) ->
     specification = deployment.ledger[0].parse_specification()
     other = type(specification)(specification.flavor, type(specification.loss)(Fraction(epsilon)))
     draw_id = f"{epsilon:064x}"
-    deployment.context.ledger.reserve(dataset, "another", draw_id, other, "0" * 64, None)
+    deployment.context.ledger.reserve(dataset, "another", draw_id, other, CustodyMode.ESCROWED, None)
 
 
 def certificate(deployment: Deployment[Any]) -> dict[str, Any]:

@@ -267,6 +267,33 @@ def test_no_ephemeral_key_exists_once_the_draw_is_settled(ephemeral: Published) 
 
 
 @pytest.mark.deep
+@deep_cases(2)
+@pytest.mark.parametrize(
+    ("stages", "changes"),
+    [
+        (TO_CHARGE, {"swap_rate": "1/4"}),
+        (TO_CHARGE, {"swap_rate": "1/4", "dataset": {"charging": None}}),
+        (TO_CHARGE, {"name": "again"}),
+        (TO_CHARGE, {"custody": "escrowed"}),
+        (TO_CHARGE, {"units": UNITS[:50], "persons": members(UNITS[:50])}),
+        (["swapped"], {"swap_rate": "1/4"}),
+    ],
+    ids=["parameter", "not authorized", "renamed", "custody", "records", "not charged"],
+)
+def test_the_key_that_a_killed_process_left_goes_with_the_next_charge_or_draw_whatever_changed(
+    ephemeral: Published, stages: Sequence[str], changes: Any, tmp_path: Path
+) -> None:
+    """It was killed after the settlement. Told apart from: a stage that forgets only the key of its own draw."""
+    again = ephemeral.taken_on(tmp_path, **changes)
+    custody, (reserved, _) = again.context.custody, ephemeral.ledger
+    custody.commit(reserved.draw_id, CustodyMode.EPHEMERAL)
+    done = again.run(*stages, raise_on_error=False)
+    new = {entry.draw_id for entry in again.ledger[2:]}
+    assert done.success == bool(new)
+    assert custody.list_keys() == (set() if changes.get("custody") else new)
+
+
+@pytest.mark.deep
 def test_swapped_data_lost_under_ephemeral_custody_stay_lost(ephemeral: Published, tmp_path: Path) -> None:
     again = ephemeral.taken_on(tmp_path)
     with again.opened() as connection:

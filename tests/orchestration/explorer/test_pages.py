@@ -26,7 +26,7 @@ from orchestration.explorer.reading import UnavailableError, read_entries
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
 from orchestration.explorer.tables import is_uncertain, overlap
 from orchestration.explorer.words import escape, format_figure, join_levels
-from resources.custody import Custody
+from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger, Reading
 from resources.ledger_storage import open_file
 from resources.warehouse import Warehouse
@@ -347,7 +347,7 @@ def test_the_page_of_budgets_shows_what_is_spent_and_left_and_whether_a_charge_w
     ledger = Ledger(warehouse=Warehouse(folder=str(database), threads=1), custody=custody)
     loss = PureLoss(Fraction(5, 2))
     specification = Specification(Flavor("homes", ("the number of homes",), "home", None), loss)
-    ledger.reserve("ma1940", "counts", "d" * 64, specification, "c" * 64, None)
+    ledger.reserve("ma1940", "counts", "d" * 64, specification, CustodyMode.ESCROWED, None)
     test = AppTest.from_function(page_of_budgets, default_timeout=60)
     test.query_params["population"] = "ma1940"
     test.run()
