@@ -21,7 +21,7 @@ import pytest
 from assets.gates.shared import differing_table
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
-from tests.depth import deep_cases
+from tests.depth import deep_cases, quick_cases
 
 CARRIED = {
     "duckdb_columns": "column_name column_index comment internal column_default is_nullable data_type data_type_id "
@@ -367,6 +367,8 @@ def end(warehouse: Warehouse, original: dict[str, tuple[pa.Table, str]], altered
     return ", ".join(passed) or "seen"
 
 
+@deep_cases(6)
+@quick_cases(6)
 @pytest.mark.parametrize("addition", ADDITIONS)
 def test_what_a_database_carries_is_refused_or_hides_nothing(
     base: Path, warehouse: Warehouse, original: dict[str, tuple[pa.Table, str]], addition: str
