@@ -79,8 +79,8 @@ class LakeZone(Storage):
         """Attach the zone; to read it, in its present state, which later writers do not change.
 
         Raises WarehouseError if the catalog cannot be opened or created; if it is open to other roles than its owner;
-        if it computes what it shows; if it belongs to files elsewhere, or to files of the confidential zone that are not
-        encrypted; or if users other than the owner have any access to a folder of files.
+        if it computes what it shows; if it belongs to files elsewhere, or to files of the confidential zone that are
+        not encrypted; or if users other than the owner have any access to a folder of files.
         """
         if not self.on_network:
             self._keep_folder(create=not read_only)
