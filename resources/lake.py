@@ -80,21 +80,26 @@ class LakeZone(Storage):
         """Attach the zone; to read it, in its present state, which later writers do not change.
 
         Raises WarehouseError if the catalog cannot be opened or created; if it is open to other roles than its owner;
-        if it belongs to files elsewhere, or to files of the confidential zone that are not encrypted; or if users other
-        than the owner have any access to a folder of files.
+        if it computes what it shows; if it belongs to files elsewhere, or to files of the confidential zone that are
+        not encrypted; or if users other than the owner have any access to a folder of files.
         """
         if not self.on_network:
             self._keep_folder(create=not read_only)
         self._attach(connection, read_only=read_only)
         try:
             state = connection.execute(render("warehouse/lake_state", {"catalog": quote_literal(self._catalog)}))
-            snapshot, connectable = state.fetchall()[0]
+            snapshot, connectable, computed = state.fetchall()[0]
         except duckdb.Error as error:
             raise WarehouseError(f"cannot read {self.name} (service {self.service}): {name_error(error)}") from None
         if connectable:
             raise WarehouseError(
                 f"{self.name} (service {self.service}) must be closed to all roles but its own: REVOKE CONNECT ON "
                 "DATABASE … FROM PUBLIC. Nothing was read or written"
+            )
+        if computed:
+            raise WarehouseError(
+                f"{self.name} (service {self.service}) was altered: DuckLake did not make its view, policy, function, "
+                "operator, type or search path. Nothing was read or written. Drop it, or restore the database"
             )
         if read_only:
             connection.execute(render(DETACH, {"alias": quote(self.zone.value)}))

@@ -62,9 +62,6 @@ _COPY_DATABASE = SQL("warehouse/copy_database", "COPY FROM DATABASE {{ zone }} T
 _CREATE_SCHEMA = SQL("warehouse/create_schema", "CREATE SCHEMA IF NOT EXISTS {{ zone }}.{{ schema }}")
 _DROP = SQL("warehouse/drop", "DROP {% if view %}VIEW{% else %}TABLE{% endif %} {{ table }}")
 _DROP_SCHEMA = SQL("warehouse/drop_schema", "DROP SCHEMA IF EXISTS {{ zone }}.{{ schema }} CASCADE")
-_HAS_VIEWS = SQL(
-    "warehouse/has_views", "SELECT 1 FROM duckdb_views() WHERE database_name IN {{ zones }} AND NOT internal LIMIT 1"
-)
 # Columns that are neither integers nor texts become texts.
 _IN_ORDER = SQL("warehouse/in_order", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }}")
 _PARTS = SQL("warehouse/parts", "SELECT * FROM read_parquet($files)")
@@ -100,6 +97,26 @@ _PLAIN = ("VARCHAR", *(f"{sign}{kind}" for sign in ("", "U") for kind in ("TINYI
 """The types of columns that are hashed as they are; others are hashed as texts."""
 
 _NAME = r'(?:\w+|"(?:[^"]|"")+")'
+_TYPE = r"(?:VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT))(?:\[\])*"
+_COLUMN = rf"{_NAME} {_TYPE}(?: DEFAULT\(NULL\))?"
+_PLAIN_TABLE = re.compile(rf"CREATE TABLE (?:{_NAME}\.)?{_NAME}\({_COLUMN}(?:, {_COLUMN})*\);")
+"""The definition of a table of nothing but columns, as DuckDB writes it; of a lake, all have the default NULL."""
+
+_ENTRY = rf"{_NAME} {_TYPE}(?: NOT NULL| PRIMARY KEY)?"
+_ENTRIES = re.compile(rf"CREATE TABLE {_NAME}\({_ENTRY}(?:, {_ENTRY})*(?:, UNIQUE\({_NAME}(?:, {_NAME})*\))?\);")
+"""The definition of the table of entries in the file of the ledger (`ledger/create`)."""
+
+_QUOTED = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'""")
+_ADDITIONS = {
+    " COLLATE ": "has a collation",
+    " GENERATED ALWAYS": "has a column that is computed whenever it is read",
+    " DEFAULT(": "has a default",
+    "CHECK(": "has a check",
+} | dict.fromkeys((" NOT NULL", "PRIMARY KEY", "UNIQUE(", " UNIQUE", "FOREIGN KEY"), "has a constraint")
+"""What the definition of a table has besides its columns, by a word of it outside quotes."""
+
+_OTHER_TYPE = "has a column of a type that no stage stores"
+
 _TABLE = rf"public\.{_NAME}\.{_NAME} AS {_NAME}"
 _JOINED = re.compile(
     rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* "
@@ -271,9 +288,9 @@ class Session:
         with self.translate_errors("commit"):
             self._connection.commit()
 
-    def columns(self, table: Table) -> dict[str, str]:
+    def columns(self, table: Table | Fragment) -> dict[str, str]:
         """Names and DuckDB types of a table's columns, in order; empty if there is no such table."""
-        if table.zone not in self.zones:
+        if isinstance(table, Table) and table.zone not in self.zones:
             return {}
         with self.translate_errors(_COLUMNS):
             try:
@@ -491,8 +508,8 @@ class Warehouse(ConfigurableResource):
                 shared=any(storage.shared for storage in written),
                 on_servers=any(storage.shared for storage in (*storages, *written)),
             )
-            with session.translate_errors("warehouse/views"):
-                _refuse_computed(connection, [*storages, *written])
+            with session.translate_errors("warehouse/carried"):
+                _refuse_additions(connection, [*storages, *written])
             yield session
 
     @contextmanager
@@ -692,11 +709,17 @@ def _keep_private() -> None:
     os.umask(0o077)
 
 
-def _refuse_computed(connection: duckdb.DuckDBPyConnection, storages: Sequence[Storage]) -> None:
-    """Refuse a zone with a view or a column that could show other values to the gates than to the publication.
+def _refuse_additions(connection: duckdb.DuckDBPyConnection, storages: Sequence[Storage]) -> None:
+    """Refuse a zone that carries anything but tables and views as Stirred writes them.
 
-    It could know the statement that reads it (`current_query`). Raises WarehouseError for a generated column, one with
-    a default, and a view other than those of the public zone that join its tables by name, or put their rows together.
+    A text in a column with a collation equals others than itself. What is computed could know the statement that reads
+    it (`current_query`), and so show the gates other values than the publication. A table has columns of plain types
+    and, in the ledger, keys; a view of the public zone joins tables by name, or puts their rows together.
+
+    Macros and comments of columns are not looked for, which takes DuckDB longer than all the rest: neither such views
+    nor Stirred's statements call a function of a zone, or read a comment.
+
+    Raises WarehouseError for any other table or view, and for an index, a sequence or a type.
     """
     names = {storage.zone.value: storage.name for storage in storages}
     if not names:
@@ -704,19 +727,30 @@ def _refuse_computed(connection: duckdb.DuckDBPyConnection, storages: Sequence[S
     # Written out, because DuckDB imports pandas for the first parameter of a process.
     listed = ", ".join(quote_literal(zone).text for zone in names)
     zones = {"zones": Fragment(f"({listed})")}
-    computed = []
-    # DuckDB takes longer for the texts of its own views, and for the columns of all tables, than for all the rest.
-    if connection.execute(render(_HAS_VIEWS, zones)).fetchall():
+    carried = connection.execute(render("warehouse/carried", zones)).fetchall()
+    if any(kind == "view" for _, _, kind, *_ in carried):
+        # DuckDB takes longer for the texts of its own views than for all the rest.
         views = connection.execute(render("warehouse/views", zones)).fetchall()
-        computed = [
-            (zone, name)
-            for zone, name, text in views
-            if zone != Zone.PUBLIC or not (_JOINED.fullmatch(text) or _UNITED.fullmatch(text))
-        ]
-    if not computed and connection.execute(render("warehouse/may_be_generated", zones)).fetchall():
-        computed = connection.execute(render("warehouse/generated", zones)).fetchall()
-    for zone, name in computed:
-        raise WarehouseError(
-            f"{names[zone]} was altered: Stirred did not write {name}, which is computed whenever it is read. "
-            "Nothing was changed. Drop it, and materialize its stage again"
-        )
+        carried = [*views, *(row for row in carried if row[2] != "view")]
+    for zone, name, kind, definition, is_commented in carried:
+        addition = _find_addition(zone, kind, definition) or ("has a comment" if is_commented else "")
+        if addition:
+            raise WarehouseError(
+                f"{names[zone]} was altered: Stirred did not write {name}, which {addition}. Nothing was changed. Drop "
+                "it, and materialize its stage again"
+            )
+
+
+def _find_addition(zone: str, kind: str, definition: str) -> str:
+    """What a table or view has, or another entry of a catalog is, that Stirred does not write; empty if nothing."""
+    match kind:
+        case "table":
+            if _PLAIN_TABLE.fullmatch(definition) or (zone == Zone.LEDGER and _ENTRIES.fullmatch(definition)):
+                return ""
+            words = _QUOTED.sub("", definition)
+            return next((addition for word, addition in _ADDITIONS.items() if word in words), _OTHER_TYPE)
+        case "view":
+            is_plain = zone == Zone.PUBLIC and (_JOINED.fullmatch(definition) or _UNITED.fullmatch(definition))
+            return "" if is_plain else "is computed whenever it is read"
+        case _:
+            return f"is of the kind {kind}"

@@ -3,13 +3,16 @@
 import json
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from html import unescape
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import dagster as dg
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
@@ -216,6 +219,28 @@ def test_an_altered_draw_fails_its_gates_and_is_not_published(published: Deploym
     found = failing(published)
     assert {"settled", "replay"} <= found
     refuses_to_publish(published, found, "")
+
+
+@pytest.mark.prove
+def test_no_gate_calls_a_macro_of_the_public_zone(published: Deployment[Any]) -> None:
+    """Sessions do not look for macros: here are some with the names of all of DuckDB's functions, in all schemas."""
+    with published.opened() as connection:
+        names = connection.execute(
+            "SELECT DISTINCT function_name, function_type LIKE 'table%' FROM duckdb_functions() "
+            "WHERE regexp_full_match(function_name, '\\w+')"
+        ).fetchall()
+        schemas = connection.execute(
+            "SELECT schema_name FROM duckdb_schemas() WHERE database_name = 'public'"
+        ).fetchall()
+        made = 0
+        for (schema,), (name, is_table), parameters in product(schemas, names, ("", "x", "x, y", "x, y, z")):
+            with suppress(duckdb.Error):
+                body = "TABLE SELECT 'forged' AS forged" if is_table else "'forged'"
+                connection.execute(f'CREATE MACRO public."{schema}"."{name}"({parameters}) AS {body}')
+                made += 1
+    assert made > 1_000
+    assert failing(published) == set()
+    run(published)
 
 
 def test_the_page_of_the_warehouse_describes_every_table(published: Deployment[Any]) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from resources.custody import Custody
 from resources.keyfiles import CustodyError
-from resources.statements import Table, Zone
+from resources.statements import SQL, Table, Zone
 from resources.storage import Removal
 from resources.warehouse import Warehouse, WarehouseError
 from tests.lake import ZONES, Lake, make_lake
@@ -97,11 +97,22 @@ def test_a_session_that_reads_sees_one_state_whoever_writes_meanwhile(warehouse:
     assert read(warehouse, SHOWN) == ["after"]
 
 
-@pytest.mark.parametrize("default", ["5", "(random() * 5)::INTEGER", "current_query()"])
-def test_a_table_that_computes_what_it_shows_is_refused(warehouse: Warehouse, default: str) -> None:
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "(one INTEGER, two VARCHAR DEFAULT 5)",
+        "(one INTEGER, two VARCHAR DEFAULT (random() * 5)::INTEGER)",
+        "(one INTEGER, two VARCHAR DEFAULT current_query())",
+        "(one INTEGER NOT NULL)",
+        "(one JSON)",
+        "(one INTEGER); COMMENT ON TABLE public.village.forged IS 'looked at'",
+    ],
+)
+def test_a_table_that_carries_more_than_columns_is_refused(warehouse: Warehouse, forged: str) -> None:
+    """DuckLake itself refuses collations, keys, checks, enumerations, indexes and sequences."""
     write(warehouse, SHOWN, ["one"])
     with warehouse.session(writes=Zone.PUBLIC) as session:
-        session._connection.execute(f"CREATE TABLE public.village.forged (one INTEGER, two VARCHAR DEFAULT {default})")
+        session._connection.execute(f"CREATE TABLE public.village.forged {forged}")
     for access in ({"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}):
         assert "the catalog of the public zone was altered: Stirred did not write village.forged" in refusal(
             warehouse, **access
@@ -130,6 +141,28 @@ def test_a_view_whose_text_was_altered_in_the_catalog_is_refused(lake: Lake, war
     for access in ({"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}):
         with pytest.raises(WarehouseError), warehouse.session(**access):
             pass
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        "ALTER TABLE ducklake_data_file RENAME TO kept; "
+        "CREATE VIEW ducklake_data_file AS SELECT * FROM kept WHERE current_query() NOT LIKE '%COPY%'",
+        "ALTER TABLE ducklake_data_file ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE ducklake_data_file ADD COLUMN own INTEGER GENERATED ALWAYS AS (1) STORED",
+        "CREATE DOMAIN own AS BIGINT; ALTER TABLE ducklake_data_file ALTER record_count TYPE own",
+        "CREATE FUNCTION max(VARCHAR) RETURNS BIGINT LANGUAGE SQL RETURN 1",
+        "CREATE AGGREGATE max(BIGINT) (SFUNC = int8mi, STYPE = BIGINT)",
+        "CREATE OPERATOR >= (FUNCTION = int8lt, LEFTARG = BIGINT, RIGHTARG = BIGINT)",
+        "ALTER ROLE CURRENT_ROLE SET search_path = public, pg_catalog",
+    ],
+)
+def test_a_catalog_that_computes_what_it_shows_is_refused(lake: Lake, warehouse: Warehouse, altered: str) -> None:
+    """It could show the gates other files than the publication, whatever DuckDB's catalog says."""
+    write(warehouse, SHOWN, ["one"])
+    lake.catalog(Zone.PUBLIC, f"SET ROLE {lake.role(Zone.PUBLIC)}; {altered}")
+    for access in ({"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}):
+        assert "the catalog of the public zone (service stirred_public) was altered" in refusal(warehouse, **access)
 
 
 def test_generated_columns_and_enumerations_are_not_there(warehouse: Warehouse) -> None:
@@ -309,7 +342,7 @@ def test_of_two_that_write_the_same_table_the_second_fails_whole_and_says_so(war
         with pytest.raises(WarehouseError, match="another process wrote the same table"):  # noqa: PT012, SIM117
             with session.transaction():
                 session.create(other, "warehouse/all", source=SHOWN)
-                session.create(SHOWN, "warehouse/no_rows", source=SHOWN)
+                session.create(SHOWN, SQL("tests/no_rows", "FROM {{ source }} LIMIT 0"), source=SHOWN)
                 write(warehouse, SHOWN, ["the other's"])
         assert session.columns(other) == {}
     assert read(warehouse, SHOWN) == ["the other's"]

@@ -89,10 +89,13 @@ BY_QUERY = "CASE WHEN current_query() LIKE 'COPY%' THEN one + 1 ELSE one END"
         f"TABLE village.shown (one INTEGER, two INTEGER AS ({BY_QUERY}))",
         "TABLE village.shown (one INTEGER, two INTEGER DEFAULT random())",
         """TABLE village.shown (one INTEGER, "a""b" INTEGER AS (one), "c" INTEGER)""",
+        "TABLE village.shown (one VARCHAR COLLATE NOCASE)",
+        "SEQUENCE village.shown",
+        "TYPE village.shown AS ENUM ('one')",
     ],
 )
-def test_a_zone_that_computes_what_it_shows_is_refused(warehouse, zone, forged):
-    """It could show the gates other values than the publication, or have a key published in place of a value."""
+def test_a_zone_that_carries_more_than_its_tables_is_refused(warehouse, zone, forged):
+    """It could show the gates other values than the publication, or a value as another, or have a key published."""
     make(warehouse, "SELECT 1 AS one", Table(zone, "village", "units"))
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{warehouse.path(zone)}' AS {zone.value}")

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 from assets.gates.shared import NAMED_ROWS, count_differences, differing_table
 from resources.statements import Table, Zone
-from resources.warehouse import Session, Warehouse
+from resources.warehouse import Session, Warehouse, WarehouseError
 
 STORED = Table(Zone.PUBLIC, "town__counts", "by_county")
 
@@ -48,6 +49,35 @@ def test_at_most_ten_rows_are_named(tmp_path: Path, altered: int) -> None:
 def test_a_comparison_with_confidential_records_names_nothing(tmp_path: Path) -> None:
     with written(tmp_path, [5, 7]).session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         assert problems(session, [5, 8]) == ["public.town__counts.by_county: differing rows: 2"]
+
+
+def test_codes_that_differ_in_case_do_not_exchange_their_numbers_under_a_collation(tmp_path: Path) -> None:
+    """Told apart from: a comparison by the collation of the column, which finds 7 for `A` where `a` has 7."""
+    warehouse = Warehouse(folder=str(tmp_path))
+    made = pa.table({"county": ["A", "a"], "count": [5, 7]})
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        session.create(STORED, "warehouse/all", source=session.register("made", made))
+    with duckdb.connect(str(warehouse.path(Zone.PUBLIC))) as connection:
+        connection.execute(f"ALTER TABLE {STORED.text} ALTER county TYPE VARCHAR COLLATE NOCASE")
+        connection.execute(f"UPDATE {STORED.text} SET count = 12 - count")
+    refused = r"public\.duckdb was altered: Stirred did not write town__counts\.by_county, which has a collation\."
+    with pytest.raises(WarehouseError, match=refused), warehouse.session(reads=[Zone.PUBLIC]):
+        pass
+
+
+@pytest.mark.parametrize(("kind", "forged"), [("VARCHAR", "'7.4'"), ("VARCHAR", "' 07'"), ("DOUBLE", "7")])
+def test_a_number_is_not_compared_with_what_it_would_be_as_another_type(tmp_path: Path, kind: str, forged: str) -> None:
+    """DuckDB casts a text to the type that it compares it with, and rounds."""
+    warehouse = written(tmp_path, [7, 7])
+    with duckdb.connect(str(warehouse.path(Zone.PUBLIC))) as connection:
+        connection.execute(f"ALTER TABLE {STORED.text} ALTER count TYPE {kind}")
+        connection.execute(f"UPDATE {STORED.text} SET count = {forged}")
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert problems(session, [7, 7]) == [
+            f"{STORED}: the columns or their types are not those that its recipe gives"
+        ]
+        again = session.stage("again", "warehouse/all", source=session.register("made", pa.table({"count": [7, 7]})))
+        assert count_differences(session, STORED, again, ["count"]) == 4
 
 
 @pytest.mark.parametrize(
