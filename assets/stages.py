@@ -26,6 +26,7 @@ from assets.conventions import (
 )
 from mechanisms.refusal import RefusedError
 from resources.statements import Zone
+from resources.storage import TransientError
 
 _CONFIDENTIAL = {StageKind.CEF, StageKind.COUNTS, StageKind.UTILITY, StageKind.RETENTION}
 _CROSSINGS = {StageKind.INVARIANTS: INVARIANT, StageKind.CHARGE: KEYED, StageKind.DRAW: DRAW}
@@ -41,6 +42,12 @@ _CONSEQUENCES = {
 _OTHERWISE = (
     "Nothing was published. What was charged and drawn stays; a new run takes it over and charges nothing more."
 )
+_WAITS = (5, 15, 45)
+"""The seconds after which a step is repeated that lost a server: 65 in all."""
+
+_REPEATS_STEPS = "dagster/retry_on_asset_or_op_failure"
+"""Dagster's tag of a run that its queue launches again even if a step has failed."""
+
 _STANDS = "What was published before stays as it is. Correct the cause, and launch the job again."
 
 
@@ -85,16 +92,44 @@ def stage(
         kinds={*kinds, zone.value},
         **{"pool": POOL, "config_schema": NO_CONFIG} | options,
     )
-    return lambda function: asset(explain_refusals(kind)(function))
+    return lambda function: asset(repeat_step()(explain_refusals(kind)(function)))
 
 
 def stage_check(
     asset: dg.AssetKey, name: str, description: str, *, blocking: bool = True
 ) -> Callable[[Callable[..., dg.AssetCheckResult]], dg.AssetChecksDefinition]:
     """A decorator that makes a check of an asset from its function."""
-    return dg.asset_check(
+    check = dg.asset_check(
         asset=asset, name=name, description=description, blocking=blocking, pool=POOL, config_schema=NO_CONFIG
     )
+    return lambda function: check(repeat_step()(function))
+
+
+@contextmanager
+def repeat_step() -> Iterator[None]:
+    """Repeat a step that lost a server, and have the queue launch the run again if that does not help.
+
+    Also a decorator of the step's function. To repeat a step is what launching its run again does, so it is as safe: a
+    step that was interrupted anywhere continues with the charge and the key that it finds.
+    """
+    context = dg.OpExecutionContext.get()
+    run, instance = context.run, context.instance
+    if run.tags.get(_REPEATS_STEPS) == "true":
+        # The run before this one was lost, which says nothing about what this one refuses.
+        instance.add_run_tags(run.run_id, {_REPEATS_STEPS: "false"})
+    try:
+        yield
+    except TransientError as error:
+        if context.retry_number < len(_WAITS):
+            raise dg.RetryRequested(len(_WAITS), _WAITS[context.retry_number]) from error
+        if instance.run_retries_enabled:
+            instance.add_run_tags(run.run_id, {_REPEATS_STEPS: "true"})
+        sentences = (
+            f"{str(error).rstrip('.')}.\nThis says nothing about the release. What was charged, drawn and published "
+            "stays, and a new run continues with it. The queue of a cluster launches the run again; elsewhere, launch "
+            "it again yourself."
+        )
+        raise dg.Failure(sentences, allow_retries=False) from None
 
 
 @contextmanager
