@@ -37,13 +37,6 @@ _LAKE_EXPIRE = SQL("warehouse/lake_expire", "CALL ducklake_expire_snapshots({{ z
 _LAKE_ORPHANS = SQL(
     "warehouse/lake_orphans", "FROM ducklake_delete_orphaned_files({{ zone }}, older_than => now() - to_seconds($age))"
 )
-_LAKE_RETRIES = SQL(
-    "warehouse/lake_retries",
-    "SET GLOBAL ducklake_max_retry_count = 200; SET GLOBAL ducklake_retry_wait_ms = 100; "
-    "SET GLOBAL ducklake_retry_backoff = 1",
-)
-"""How often DuckLake enters a commit again because others were entered meanwhile, and its wait of 0.1 s in between."""
-
 _ABANDONED = timedelta(days=1)
 """The age from which a file without an entry in the catalog is no longer one that a process is about to enter."""
 
@@ -100,7 +93,7 @@ class LakeZone(Storage):
         """
         if not self.on_network:
             self._keep_folder(create=not read_only)
-        connection.execute(render(_LAKE_RETRIES))
+        connection.execute(render("warehouse/lake_retries"))
         self._attach(connection, read_only=read_only)
         try:
             state = connection.execute(render("warehouse/lake_state", {"catalog": quote_literal(self._catalog)}))

@@ -493,8 +493,11 @@ class Warehouse(ConfigurableResource):
                 storage.attach(connection, read_only=False)
             shared = any(storage.shared for storage in written)
             session = Session(connection, zones, None if written else {}, shared=shared)
-            with session._translate_errors("warehouse/views"):
+            try:
                 _refuse_computed(connection, [*storages, *written])
+            except duckdb.Error as error:
+                refusal = TransientError if find_passing_cause(error) else WarehouseError
+                raise refusal(f"the views of the zones cannot be read: {type(error).__name__}") from None
             if folder or Zone.PUBLIC in zones:
                 folders: list[object] = [place for storage in (*storages, *written) for place in storage.folders]
                 folders += [folder.absolute()] if folder else []
