@@ -109,10 +109,15 @@ def stage_check(
 def repeat_step() -> Iterator[None]:
     """Repeat a step that lost a server, and have the queue launch the run again if that does not help.
 
-    Also a decorator of the step's function. To repeat a step is what launching its run again does, so it is as safe: a
-    step that was interrupted anywhere continues with the charge and the key that it finds.
+    It is also a decorator of the step's function. To repeat a step is what launching its run again does, so it is as
+    safe: a step that was interrupted anywhere continues with the charge and the key that it finds.
     """
-    context = dg.OpExecutionContext.get()
+    try:
+        context = dg.OpExecutionContext.get()
+    except dg.DagsterInvariantViolationError:
+        # The function is called outside of a run, which is nobody's to repeat.
+        yield
+        return
     run, instance = context.run, context.instance
     if run.tags.get(_REPEATS_STEPS) == "true":
         # The run before this one was lost, which says nothing about what this one refuses.

@@ -53,6 +53,20 @@ def run(instance: dg.DagsterInstance, of_stage: Callable[[], None], of_check: Ca
     return made.resolve_job_def("make").execute_in_process(instance=instance, raise_on_error=False, tags=given)
 
 
+def test_outside_of_a_run_nothing_is_repeated() -> None:
+    """The benchmarks call the functions of stages themselves."""
+    calls = []
+
+    @stage(KEY, "town", StageKind.COUNTS, "Units.")
+    def units() -> dg.MaterializeResult:
+        calls.append(1)
+        raise LOST
+
+    with pytest.raises(TransientError):
+        units()
+    assert calls == [1]
+
+
 def failing(times: int, error: Exception = LOST) -> Callable[[], None]:
     """What raises an error so many times."""
     left = [error] * times
@@ -64,13 +78,19 @@ def failing(times: int, error: Exception = LOST) -> Callable[[], None]:
     return fail
 
 
+def explain(failed: dg.DagsterEvent) -> str:
+    """What a failed step says."""
+    said = failed.step_failure_data.user_failure_data
+    return (said.description if said else None) or ""
+
+
 def test_a_step_that_lost_a_server_is_repeated_and_then_its_run(instance: dg.DagsterInstance) -> None:
     """Told apart from: no repetition, an endless one, and a lost server that counts as refused."""
     assert run(instance, failing(2), failing(2)).success
     for steps in ((failing(3), failing(0)), (failing(0), failing(3))):
         result = run(instance, *steps)
         (failed,) = (event for event in result.all_events if event.is_step_failure)
-        words = failed.step_failure_data.user_failure_data.description
+        words = explain(failed)
         assert words.startswith("statement cef/units failed: the connection to a server was lost.\nThis says nothing")
         found = instance.get_run_by_id(result.run_id)
         assert found
@@ -101,9 +121,9 @@ def test_no_gate_takes_a_lost_server_for_a_finding(tmp_path: Path, monkeypatch: 
     result = deployment._execute("checks", [], raise_on_error=False)
     failed = {check.check_name for check in result.get_asset_check_evaluations() if not check.passed}
     assert failed == {"files_as_published"}, "there are none"
-    refused = [event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure]
-    assert len(refused) > 4
-    assert {each.description.partition("\n")[0] for each in refused} == {f"{LOST}."}
+    words = [explain(event) for event in result.all_events if event.is_step_failure]
+    assert len(words) > 4
+    assert {each.partition("\n")[0] for each in words} == {f"{LOST}."}
     with pytest.raises(TransientError):
         publish(deployment.context)
 
@@ -161,11 +181,16 @@ def test_following_ends_when_there_is_neither_a_run_nor_a_retry_to_come(
     """Told apart from: following that goes on for as long as Dagster's tag promises a retry."""
     monkeypatch.setattr(launch, "_locate", lambda *_: None)
     waited: list[float] = []
+
+    def look_at_the_clock() -> float:
+        waited.append(60.0)
+        return sum(waited)
+
     monkeypatch.setattr(launch, "_BETWEEN_LOOKS", 0.0)
-    monkeypatch.setattr(launch.time, "monotonic", lambda: waited.append(0) or 60.0 * len(waited))
+    monkeypatch.setattr(launch.time, "monotonic", look_at_the_clock)
     run_id = lost_run(instance)
     assert [found.run_id for found in launch._follow(instance, "name", lambda step: None)] == [run_id]
-    assert 60 * len(waited) >= launch.LONGEST_UNTIL_RETRY
+    assert sum(waited) >= launch.LONGEST_UNTIL_RETRY
     instance.add_run_tags(run_id, {GIVEN_UP: run_id})
     waited.clear()
     launch._follow(instance, "name", lambda step: None)
@@ -179,7 +204,7 @@ def test_every_job_of_a_deployment_says_what_it_writes() -> None:
     assert len(found) > 20
     assert {name for name in found if name.count("hypercubes")} >= {"two_states__hypercubes"}
     for name, job in found.items():
-        keys = job.asset_layer.executable_asset_keys & graph.materializable_asset_keys
+        keys = set(job.asset_layer.executable_asset_keys) & graph.materializable_asset_keys
         written = {key.path[0] for key in keys if key.path[-1] != "composition"}
         if not name.startswith(launch.STATES):
             assert job.tags[WRITES] in written, name
