@@ -28,6 +28,7 @@ from assets.conventions import (
 from mechanisms.refusal import RefusedError
 from resources.faults import FaultError, conceal
 from resources.statements import Zone
+from resources.storage import TransientError
 
 _CONFIDENTIAL = {StageKind.CEF, StageKind.COUNTS, StageKind.UTILITY, StageKind.RETENTION}
 _CROSSINGS = {StageKind.INVARIANTS: INVARIANT, StageKind.CHARGE: KEYED, StageKind.DRAW: DRAW}
@@ -43,6 +44,12 @@ _CONSEQUENCES = {
 _OTHERWISE = (
     "Nothing was published. What was charged and drawn stays; a new run takes it over and charges nothing more."
 )
+_WAITS = (5, 15, 45)
+"""The seconds after which a step is repeated that lost a server: 65 in all."""
+
+_REPEATS_STEPS = "dagster/retry_on_asset_or_op_failure"
+"""Dagster's tag of a run that its queue launches again even if a step has failed."""
+
 _STANDS = "What was published before stays as it is. Correct the cause, and launch the job again."
 
 
@@ -87,7 +94,7 @@ def stage(
         kinds={*kinds, zone.value},
         **{"pool": POOL, "config_schema": NO_CONFIG} | options,
     )
-    return lambda function: asset(conceal_faults()(explain_refusals(kind)(function)))
+    return lambda function: asset(conceal_faults()(repeat_step()(explain_refusals(kind)(function))))
 
 
 def stage_check(
@@ -97,7 +104,7 @@ def stage_check(
     check = dg.asset_check(
         asset=asset, name=name, description=description, blocking=blocking, pool=POOL, config_schema=NO_CONFIG
     )
-    return lambda function: check(conceal_faults()(function))
+    return lambda function: check(conceal_faults()(repeat_step()(function)))
 
 
 @contextmanager
@@ -109,10 +116,42 @@ def conceal_faults() -> Iterator[None]:
     """
     try:
         yield
-    except (RefusedError, FaultError, dg.Failure, dg.RetryRequested, dg.DagsterError) as error:
+    except (RefusedError, TransientError, FaultError, dg.Failure, dg.RetryRequested, dg.DagsterError) as error:
         raise error from None
     except Exception as error:
         raise conceal(error) from None
+
+
+@contextmanager
+def repeat_step() -> Iterator[None]:
+    """Repeat a step that lost a server, and have the queue launch the run again if that does not help.
+
+    It is also a decorator of the step's function. To repeat a step is what launching its run again does, so it is as
+    safe: a step that was interrupted anywhere continues with the charge and the key that it finds.
+    """
+    try:
+        context = dg.OpExecutionContext.get()
+    except dg.DagsterInvariantViolationError:
+        # The function is called outside of a run, which is nobody's to repeat.
+        yield
+        return
+    run, instance = context.run, context.instance
+    if run.tags.get(_REPEATS_STEPS) == "true":
+        # The run before this one was lost, which says nothing about what this one refuses.
+        instance.add_run_tags(run.run_id, {_REPEATS_STEPS: "false"})
+    try:
+        yield
+    except TransientError as error:
+        if context.retry_number < len(_WAITS):
+            raise dg.RetryRequested(len(_WAITS), _WAITS[context.retry_number]) from error
+        if instance.run_retries_enabled:
+            instance.add_run_tags(run.run_id, {_REPEATS_STEPS: "true"})
+        sentences = (
+            f"{str(error).rstrip('.')}.\nThis says nothing about the release. What was charged, drawn and published "
+            "stays, and a new run continues with it. The queue of a cluster launches the run again; elsewhere, launch "
+            "it again yourself."
+        )
+        raise dg.Failure(sentences, allow_retries=False) from None
 
 
 @contextmanager

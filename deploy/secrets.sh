@@ -38,6 +38,8 @@ service() { # FILE SERVICE DATABASE ROLE
         printf '[%s]\nhost=%s\nport=%s\ndbname=%s\nuser=%s\npassword=' "$2" "$host" "$port" "$3" "$4"
         keep "$folder/passwords/$4"
         printf '\n'
+        # By default, libpq waits for a server that is gone without a word for two hours.
+        printf 'connect_timeout=10\nkeepalives_idle=60\nkeepalives_interval=10\nkeepalives_count=3\ntcp_user_timeout=60000\n'
         for line in ${STIRRED_SSL:-}; do printf '%s\n' "$line"; done
     } >>"$folder/services/$1"
 }

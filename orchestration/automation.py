@@ -6,6 +6,7 @@ changed draws nothing and charges nothing, so a release can be run any number of
 
 import hmac
 import json
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,20 @@ _RETRIES = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": 
 """A run of a partition whose process or machine is lost is launched again; what was refused stays refused."""
 
 
+def define_job(
+    name: str, selection: dg.AssetSelection, description: str, *, writes: str | None, tags: Mapping[str, str] = {}
+) -> Any:
+    """A job of assets. Every one is made here, so that none leaves out what it writes.
+
+    Args:
+        writes: the dataset, or whatever else runs of several jobs write, which wait for each other in a cluster; None
+            if they need not wait.
+        tags: further tags of its runs.
+    """
+    of_writers = {WRITES: writes} if writes else {}
+    return dg.define_asset_job(name, selection, description=description, tags={**of_writers, **tags})
+
+
 def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     """The job `<dataset>__<release>`, which makes a release from its source to its publication, and its preflight.
 
@@ -47,7 +62,7 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     selected = own.upstream() if PLAN in method.stages else own.upstream() - dg.AssetSelection.assets(release.key(PLAN))
     title = escape_markdown(release.title)
     words = f"{title}: every stage from the source to the publication, with every check."
-    tags = {WRITES: release.dataset.name}
+    writes = release.dataset.name
     by_partition = dg.Definitions()
     if partitions:
         stages = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
@@ -56,32 +71,33 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
         words = f"{title}: every stage from the source to {partitions.keys_from}, with every check. "
         words += "While the UI's daemon runs, the runs of all partitions and the publication follow."
     if not release.declaration.charges:
-        return dg.Definitions(jobs=[dg.define_asset_job(release.schema, selected, description=words, tags=tags)])
+        return dg.Definitions(jobs=[define_job(release.schema, selected, words, writes=writes)])
     preflight = dg.AssetSelection.assets(release.key(PREFLIGHT))
-    job = dg.define_asset_job(release.schema, selected - preflight - others, description=words, tags=tags)
+    job = define_job(release.schema, selected - preflight - others, words, writes=writes)
     # No job may have the name of an operation, which for this asset is `<dataset>__<release>__preflight`.
-    price = dg.define_asset_job(
+    price = define_job(
         f"{PREFLIGHT}__{release.schema}",
         preflight.upstream() - others,
-        description=f"{title}: what the next charge would be, and why. Draws nothing and charges nothing.",
-        tags=tags,
+        f"{title}: what the next charge would be, and why. Draws nothing and charges nothing.",
+        writes=writes,
     )
     return dg.Definitions.merge(dg.Definitions(jobs=[job, price]), by_partition)
 
 
 def _partition_jobs(release: Release, partitions: Partitions, rest: dg.AssetSelection) -> dg.Definitions:
     by_part = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
-    states = dg.define_asset_job(
+    states = define_job(
         f"{STATES}__{release.schema}",
-        selection=by_part,
+        by_part,
+        f"{release.title}: {', '.join(partitions.stages)} of one partition.",
+        writes=None,
         tags=_RETRIES,
-        description=f"{release.title}: {', '.join(partitions.stages)} of one partition.",
     )
-    publication = dg.define_asset_job(
+    publication = define_job(
         f"{PUBLICATION_OF}__{release.schema}",
-        selection=rest,
-        tags={WRITES: release.dataset.name},
-        description=f"{release.title}: every stage after all partitions, to the publication, with every check.",
+        rest,
+        f"{release.title}: every stage after all partitions, to the publication, with every check.",
+        writes=release.dataset.name,
     )
 
     @dg.sensor(

@@ -20,11 +20,12 @@ from assets.ledger.asset import (
 from assets.ledger.population import group_populations
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE, Method
+from orchestration.automation import define_job
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of, releases_of
 from orchestration.declarations import component_tree, load_declarations
 from orchestration.environment import deployment_folders, is_cluster
-from orchestration.jobs import audit_automation, audit_job, retention_automation, withdraw_job
+from orchestration.jobs import audit_automation, audit_job, lost_runs, retention_automation, withdraw_job
 from orchestration.release_definitions import define_resources
 
 
@@ -40,7 +41,7 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
     return dg.Definitions.merge(
         tree.build_defs(),
         budget(datasets, releases),
-        *([retention_automation()] if is_cluster() else []),
+        *([retention_automation(), dg.Definitions(sensors=[lost_runs])] if is_cluster() else []),
         audit_automation(audits, (each.publishing_job for each in releases)),
         dg.Definitions(jobs=[withdraw_job(published), audits]),
         define_resources(home),
@@ -77,7 +78,7 @@ def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseCom
             *build_ledger_checks(),
             *(check for population in found for check in build_composition_checks(population)),
         ],
-        jobs=[dg.define_asset_job("budget", selection, description=words, tags={WRITES: "ledger"})],
+        jobs=[define_job("budget", selection, words, writes="ledger")],
         sensors=[
             dg.AutomationConditionSensorDefinition(
                 "budget_up_to_date",

@@ -1,12 +1,14 @@
 """The jobs of the whole deployment: `withdraw`, `audit` and, in a cluster, `delete_replaced`, and what launches them.
 
+In a cluster, the sensor `lost_runs` sees to it that a lost run is launched again.
+
 Jobs, schedules and sensors of single releases are in `automation`.
 
 This module turns plain functions into jobs. The commands `stirred withdraw` and `stirred audit` do the same.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,16 @@ from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from assets.release.method import Method
 from assets.retention import RETENTION_KEY, build_retention
-from assets.stages import conceal_faults
+from assets.stages import conceal_faults, repeat_step
+from orchestration.automation import define_job
+from orchestration.launch import GIVEN_UP, awaits_retry
 from resources.ledger import Ledger
+
+REPORTS = 3
+"""How often the failure of a lost run is reported again."""
+
+OVERLOOKED_AFTER, LOST_LATELY = timedelta(minutes=1), timedelta(days=1)
+"""How long ago a run must have failed at least, and at most, so that its failure is reported again."""
 
 
 class Withdrawal(dg.Config):
@@ -36,6 +46,7 @@ def withdraw_job(published: Path) -> dg.JobDefinition:
 
     @dg.op(name="withdrawal", pool=POOL)
     @conceal_faults()
+    @repeat_step()
     def withdraw_op(context: dg.OpExecutionContext, config: Withdrawal, ledger: Ledger) -> None:
         try:
             release = None if config.release == "*" else config.release
@@ -53,6 +64,7 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
 
     @dg.op(name="audit_report", pool=POOL, config_schema=NO_CONFIG)
     @conceal_faults()
+    @repeat_step()
     def audit_op(context: dg.OpExecutionContext, ledger: Ledger) -> None:
         record = audit(methods, list_deployed_nodes(context), ledger, published, now())
         _, page = write_report(record, reports)
@@ -97,7 +109,14 @@ def retention_automation() -> dg.Definitions:
     return dg.Definitions(
         assets=[build_retention()],
         # No job may have the name of an operation, which for the asset is `retention`.
-        jobs=[dg.define_asset_job("delete_replaced", selection=dg.AssetSelection.assets(RETENTION_KEY))],
+        jobs=[
+            define_job(
+                "delete_replaced",
+                dg.AssetSelection.assets(RETENTION_KEY),
+                "Deletes replaced confidential data from the lake.",
+                writes="retention",
+            )
+        ],
         schedules=[
             dg.ScheduleDefinition(
                 name="daily_retention",
@@ -108,6 +127,32 @@ def retention_automation() -> dg.Definitions:
             )
         ],
     )
+
+
+@dg.sensor(
+    name="lost_runs",
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Has the queue launch runs again whose process was lost, if it has overlooked them.",
+)
+def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+    """Report the failure of a lost run once more if it should have been launched again, and was not.
+
+    Dagster's daemon overlooks a run whose failure it reads before the run's status says so, and gives one up if the
+    code location does not answer. To a second report it reacts as to the first, and it launches a run again only once.
+    """
+    instance, reported = context.instance, 0
+    failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_after=datetime.now(UTC) - LOST_LATELY)
+    for record in instance.get_run_records(failed):
+        run = record.dagster_run
+        if not awaits_retry(instance, run) or datetime.now(UTC) - record.update_timestamp < OVERLOOKED_AFTER:
+            continue
+        if len(instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE).records) > REPORTS:
+            instance.add_run_tags(run.run_id, {GIVEN_UP: run.run_id})
+            continue
+        instance.report_run_failed(run, "The run was lost and not launched again, so its failure is reported again.")
+        reported += 1
+    return dg.SkipReason(f"{reported} lost runs were reported again")
 
 
 def now() -> str:

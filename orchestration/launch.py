@@ -41,8 +41,13 @@ BY_COMMAND = "stirred/launch"
 
 _WORKSPACE = PROJECT / "deploy" / "workspace.yaml"
 LOCATION, _REPOSITORY = "stirred", "__repository__"
-_WILL_RETRY = "dagster/will_retry"
 _BETWEEN_LOOKS = 0.5
+
+LONGEST_UNTIL_RETRY = 600.0
+"""The number of seconds after which nobody waits any more for a retry that should have begun."""
+
+GIVEN_UP = "stirred/given_up"
+"""The tag of a lost run that could not be launched again; its value is the run, as a run by hand has the same tags."""
 
 
 @dataclass(frozen=True)
@@ -199,10 +204,12 @@ def _follow(
 ) -> Sequence[dg.DagsterRun]:
     """Report what happens until the job has ended, or the queue with it; return the runs, the last one last.
 
+    The queue has ended with it if there is no run, and no retry to come (`awaits_retry`).
+
     Args:
         ended: set when Dagster's command has ended, which runs the job; None if the command has put it into the queue.
     """
-    run_id, cursor, begun = "", None, dict[str, float]()
+    run_id, cursor, begun, last_alive = "", None, dict[str, float](), time.monotonic()
     while True:
         over = ended is None or ended.is_set()
         runs = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
@@ -210,10 +217,10 @@ def _follow(
             run_id, cursor = runs[-1].run_id, None
             _locate(instance, run_id)
         if ended is None and runs:
-            failed = runs[-1].status is dg.DagsterRunStatus.FAILURE
-            # Whether the queue launches it again is said right after it has failed.
-            again = failed and instance.run_retries_enabled and runs[-1].tags.get(_WILL_RETRY) != "false"
-            over = runs[-1].is_finished and not again
+            if not runs[-1].is_finished:
+                last_alive = time.monotonic()
+            patient = time.monotonic() - last_alive < LONGEST_UNTIL_RETRY
+            over = runs[-1].is_finished and not (patient and awaits_retry(instance, runs[-1]))
         while run_id:
             connection = instance.get_records_for_run(run_id, cursor=cursor)
             cursor = connection.cursor
@@ -230,6 +237,23 @@ def _follow(
             time.sleep(_BETWEEN_LOOKS)
         else:
             ended.wait(_BETWEEN_LOOKS)
+
+
+def awaits_retry(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a run failed because something was lost, and is to be launched again, but was not yet.
+
+    Dagster's own tag says so too, but may be missing for a moment, and says the contrary if Dagster once could not
+    launch it.
+    """
+    if run.status is not dg.DagsterRunStatus.FAILURE or not instance.run_retries_enabled:
+        return False
+    refused = (
+        run.tags.get("dagster/failure_reason") == "STEP_FAILURE"
+        and run.tags.get("dagster/retry_on_asset_or_op_failure", "false") != "true"
+    )
+    most = run.tags.get("dagster/max_retries", instance.run_retries_max_retries)
+    exhausted = int(run.tags.get("dagster/retry_number", 0)) >= int(most)
+    return not (refused or exhausted or run.tags.get(GIVEN_UP) == run.run_id or "dagster/auto_retry_run_id" in run.tags)
 
 
 def _locate(instance: dg.DagsterInstance, run_id: str) -> None:

@@ -20,7 +20,17 @@ import duckdb
 
 from resources.faults import name_error
 from resources.statements import SQL, Fragment, Zone, quote, quote_literal, render
-from resources.storage import DETACH, NothingWrittenError, OpenSession, Removal, Storage, WarehouseError, refuse_exposed
+from resources.storage import (
+    DETACH,
+    NothingWrittenError,
+    OpenSession,
+    Removal,
+    Storage,
+    TransientError,
+    WarehouseError,
+    find_passing_cause,
+    refuse_exposed,
+)
 
 _LAKE_CLEAN = SQL("warehouse/lake_clean", "FROM ducklake_cleanup_old_files({{ zone }}, cleanup_all => true)")
 _LAKE_EXPIRE = SQL("warehouse/lake_expire", "CALL ducklake_expire_snapshots({{ zone }}, versions => {{ versions }})")
@@ -28,7 +38,6 @@ _LAKE_EXPIRE = SQL("warehouse/lake_expire", "CALL ducklake_expire_snapshots({{ z
 _LAKE_ORPHANS = SQL(
     "warehouse/lake_orphans", "FROM ducklake_delete_orphaned_files({{ zone }}, older_than => now() - to_seconds($age))"
 )
-
 _ABANDONED = timedelta(days=1)
 """The age from which a file without an entry in the catalog is no longer one that a process is about to enter."""
 
@@ -79,18 +88,21 @@ class LakeZone(Storage):
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
         """Attach the zone; to read it, in its present state, which later writers do not change.
 
-        Raises WarehouseError if the catalog cannot be opened or created; if it is open to other roles than its owner;
-        if it computes what it shows; if it belongs to files elsewhere, or to files of the confidential zone that are
-        not encrypted; or if users other than the owner have any access to a folder of files.
+        Raises TransientError if its server cannot be reached, and WarehouseError if the catalog cannot be opened or
+        created; if it is open to other roles than its owner; if it computes what it shows; if it belongs to files
+        elsewhere, or to files of the confidential zone that are not encrypted; or if users other than the owner have
+        any access to a folder of files.
         """
         if not self.on_network:
             self._keep_folder(create=not read_only)
+        connection.execute(render("warehouse/lake_retries"))
         self._attach(connection, read_only=read_only)
         try:
             state = connection.execute(render("warehouse/lake_state", {"catalog": quote_literal(self._catalog)}))
             snapshot, connectable, computed = state.fetchall()[0]
         except duckdb.Error as error:
-            raise WarehouseError(f"cannot read {self.name} (service {self.service}): {name_error(error)}") from None
+            refusal = TransientError if find_passing_cause(error) else WarehouseError
+            raise refusal(f"cannot read {self.name} (service {self.service}): {name_error(error)}") from None
         if connectable:
             raise WarehouseError(
                 f"{self.name} (service {self.service}) must be closed to all roles but its own: REVOKE CONNECT ON "
@@ -162,9 +174,8 @@ class LakeZone(Storage):
                         f"nothing has been written to the {self.zone.value} zone yet (its catalog is empty)"
                     ) from None
                 if _CREATED_AT_ONCE not in message or time.monotonic() > deadline:
-                    raise WarehouseError(
-                        f"cannot open {self.name} (service {self.service}): {_explain(error)}"
-                    ) from None
+                    refusal = TransientError if find_passing_cause(error) else WarehouseError
+                    raise refusal(f"cannot open {self.name} (service {self.service}): {_explain(error)}") from None
             time.sleep(0.05)
 
 

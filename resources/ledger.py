@@ -311,7 +311,12 @@ class Ledger(ConfigurableResource):
         return tuple(left)
 
     def read(self) -> Reading:
-        """Read the whole ledger at one moment. Raises WarehouseError if it cannot be read."""
+        """Read the whole ledger at one moment.
+
+        Raises:
+            TransientError: if its server cannot be reached.
+            WarehouseError: if it cannot be read.
+        """
         # The database is created before the anchor announces an entry. Reading the anchor first rules out an anchor
         # without a database just because another process wrote both in the meantime.
         anchor, problems = self._read_anchor(self.on_server)
@@ -323,7 +328,7 @@ class Ledger(ConfigurableResource):
         return Reading((), problems)
 
     def examine(self) -> Reading:
-        """As `read`, but a ledger that cannot be read is one with a problem."""
+        """As `read`, but a ledger that cannot be read is one with a problem. Raises TransientError as `read`."""
         try:
             return self.read()
         except WarehouseError as error:

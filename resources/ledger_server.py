@@ -21,6 +21,7 @@ from resources.chain import Entry
 from resources.faults import name_error
 from resources.ledger_storage import Loaded, StorageError
 from resources.statements import SQL, SQL_FOLDER, render
+from resources.storage import TransientError, find_passing_cause, keep_trying
 
 _FOLDER = "ledger/server"
 
@@ -38,6 +39,9 @@ _LOCK_SHARED = SQL("lock_shared", "SELECT pg_advisory_lock_shared(stirred.ledger
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _Values = Mapping[str, Any] | Sequence[Any] | None
+
+_PASSING = ("08", "40", "57")
+"""The classes of errors that pass by themselves: lost connections, conflicts, and a server that ends or begins."""
 
 _MIGRATE = "let the owner of the schema run stirred ledger migrate"
 
@@ -62,7 +66,7 @@ class ServerLedger:
                 before_commit()
         except psycopg.Error:
             # Only the commit itself is left, as `_fetch_rows` has its own errors.
-            raise StorageError(
+            raise TransientError(
                 f"the connection to the ledger's server was lost while entry {entry.sequence} was committed; whether "
                 "the entry is there, and counts, the ledger says: launch again, which charges nothing twice"
             ) from None
@@ -76,7 +80,7 @@ def open_server(patience: float, *, to_append: bool) -> Iterator[ServerLedger]:
         patience: the number of seconds to wait while another process has the ledger.
         to_append: whether every other process is kept out, and not only those that append.
     """
-    with closing(_connect()) as connection:
+    with closing(keep_trying(_connect)) as connection:
         _fetch_rows(connection, "begin_session", {"patience": f"{max(1, round(1000 * patience))}ms"})
         version, latest = _read_version(connection), len(_list_migrations())
         if version < latest:
@@ -149,8 +153,9 @@ def _read_version(connection: _Connection) -> int:
 def _connect() -> _Connection:
     try:
         return psycopg.connect(autocommit=True, client_encoding="utf8", application_name="stirred")
-    except (psycopg.Error, UnicodeError):
-        raise StorageError(
+    except (psycopg.Error, UnicodeError) as error:
+        refusal = TransientError if find_passing_cause(error) else StorageError
+        raise refusal(
             "the ledger's server cannot be reached, or refuses the log-in or the database, with the variables of libpq "
             "(PGHOST, PGPORT, PGUSER, PGPASSFILE, PGDATABASE, PGSERVICE, PGSSLMODE); psql with the same variables "
             "says why"
@@ -180,5 +185,8 @@ def _translate_errors(name: str) -> Iterator[None]:
             "another process has held the ledger for too long; nothing was charged; launch again"
         ) from None
     except psycopg.Error as error:
+        # Of an error without a state, the server knows nothing.
+        if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in _PASSING:
+            raise TransientError(f"the connection to the ledger's server was lost in {name}; launch again") from None
         message = error.diag.message_primary if isinstance(error, errors.RaiseException) else None
         raise StorageError(f"the ledger's server refuses {name}: {message or name_error(error)}") from None

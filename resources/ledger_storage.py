@@ -31,7 +31,7 @@ Loaded = tuple[tuple[Entry, ...], tuple[str, ...]]
 
 
 class StorageError(WarehouseError):
-    """The server of the ledger refuses something or cannot be reached. The message contains no credential."""
+    """The server of the ledger refuses something, or a log-in. The message contains no credential."""
 
 
 class OpenLedger(Protocol):

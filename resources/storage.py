@@ -4,6 +4,7 @@
 attaches either under the zone's name, and runs the same statements on it.
 """
 
+import re
 import stat
 import time
 from abc import ABC, abstractmethod
@@ -15,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import duckdb
 
@@ -36,9 +37,48 @@ _REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/how-to/
 
 OpenSession = Callable[..., AbstractContextManager[Any]]
 
+WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""The seconds after which what is on a server is opened again that cannot be reached: 15.5 in all."""
+
+_PASSING = {
+    "a server cannot be reached": re.compile(
+        r"Connection refused|No such file or directory(?=\s+Is the server running)|Connection timed out|"
+        r"timeout expired|No route to host|Network is unreachable|could not translate host name|failed to resolve host|"
+        " error for HTTP "
+    ),
+    "the connection to a server was lost": re.compile(
+        "server closed the connection|no connection to the server|connection to server was lost|"
+        "Connection reset by peer|SSL connection has been closed|SSL SYSCALL error|could not (receive|send) data|"
+        # DuckDB cannot end a transaction on a connection that was lost.
+        'terminating connection|Failed to execute query "(ROLLBACK|COMMIT)"'
+    ),
+    "a server takes no connection now": re.compile(
+        "the database system is|connection slots are reserved|too many (clients|connections)"
+    ),
+    "a server took too long": re.compile("canceling statement due to"),
+    "another process wrote the same table, or made the same schema, at the same time, or too many wrote at once. "
+    "Nothing was written": re.compile(
+        "Transaction conflict|Exceeded the maximum retry count|could not serialize access|deadlock detected"
+    ),
+}
+"""What passes by itself, and parts of messages that show it. DuckDB raises errors of many classes for it."""
+
+_QUOTING = (duckdb.DataError, duckdb.IntegrityError, duckdb.InvalidInputException)
+"""Errors whose messages quote values, which could contain anything."""
+
+T = TypeVar("T")
+
 
 class WarehouseError(RefusedError):
     """A statement or a file of the warehouse failed. The message never contains confidential data."""
+
+
+class TransientError(Exception):
+    """A server could not be reached, was lost, or was busy with others, which passes by itself.
+
+    It says nothing about what is stored, and is no refusal, so that nothing takes it for a finding. What was to be
+    read, or written in one transaction, can be tried again. The message never contains confidential data.
+    """
 
 
 class NothingWrittenError(WarehouseError):
@@ -51,6 +91,28 @@ class Removal:
 
     files: int
     size: int
+
+
+def find_passing_cause(error: Exception) -> str | None:
+    """Why a statement failed, in fixed words, if that passes by itself; None if it does not."""
+    if isinstance(error, duckdb.HTTPException) and (error.status_code >= 500 or error.status_code in (408, 429)):
+        return f"the object storage answers {error.status_code}"
+    if isinstance(error, _QUOTING):
+        return None
+    message = str(error)
+    return next((cause for cause, parts in _PASSING.items() if parts.search(message)), None)
+
+
+def keep_trying(attempt: Callable[[], T]) -> T:
+    """The result of an attempt that leaves nothing half-written, made again after each of `WAITS` if need be.
+
+    Raises TransientError if the last one fails too, and any other error at once.
+    """
+    for seconds in WAITS:
+        with suppress(TransientError):
+            return attempt()
+        time.sleep(seconds)
+    return attempt()
 
 
 class Storage(ABC):

@@ -47,7 +47,10 @@ from resources.storage import (
     DatabaseFile,
     Removal,
     Storage,
+    TransientError,
     WarehouseError,
+    find_passing_cause,
+    keep_trying,
     refuse_exposed,
     signed_extension,
 )
@@ -84,6 +87,9 @@ _SETTINGS = {**ISOLATED, "temp_file_encryption": True, "allow_unsigned_extension
 
 _CIPHER = "httpfs"
 """The extension with the cipher for spilled data and for an encrypted lake; DuckDB's built-in cipher only decrypts."""
+
+REQUESTS_REPEATED = 7
+"""How often DuckDB repeats a request to an S3 server that does not answer, or answers that it cannot."""
 
 LARGE = 100_000
 
@@ -437,11 +443,8 @@ class Session:
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            if isinstance(error, duckdb.TransactionException) and "Transaction conflict" in str(error):
-                raise WarehouseError(
-                    "another process wrote the same table, or made the same schema, at the same time. Nothing was "
-                    "written. Materialize the stage again"
-                ) from None
+            if cause := find_passing_cause(error):
+                raise TransientError(f"statement {name} failed: {cause}") from None
             of_files = isinstance(error, duckdb.IOException | OSError) and Zone.CONFIDENTIAL not in self.zones
             if self._on_servers or (Zone.CONFIDENTIAL in self._attached and not of_files):
                 raise WarehouseError(f"statement {name} failed: {name_error(error)}") from None
@@ -493,24 +496,33 @@ class Warehouse(ConfigurableResource):
                 attached: a writer of the public database could leave a view there that reads a key.
 
         Raises:
+            TransientError: if a server cannot be reached, which is tried several times.
             WarehouseError: if a zone to read is missing or cannot be read; if a folder or file cannot be written; if
                 users other than the owner have any access to the folder or to the storage of a zone; if another process
                 holds a zone for longer than `patience`; or if DuckDB refuses a setting or an extension.
         """
         storages = [self._storage(zone) for zone in reads if zone is not writes]
         written = [self._storage(writes)] if writes else []
+        opened, session = keep_trying(partial(self._open, storages, written, folder))
+        with opened:
+            yield session
+
+    def _open(
+        self, storages: Sequence[Storage], written: Sequence[Storage], folder: Path | None
+    ) -> tuple[ExitStack, Session]:
+        """A session, and what is to be closed after it. Errors: see `session`."""
         zones = {storage.zone for storage in (*storages, *written)}
-        with self._attach(storages, written, folder) as connection:
+        with ExitStack() as opened:
             session = Session(
-                connection,
+                opened.enter_context(self._attach(storages, written, folder)),
                 zones,
-                None if writes else {},
+                None if written else {},
                 shared=any(storage.shared for storage in written),
                 on_servers=any(storage.shared for storage in (*storages, *written)),
             )
             with session.translate_errors("warehouse/carried"):
-                _refuse_additions(connection, [*storages, *written])
-            yield session
+                _refuse_additions(session._connection, [*storages, *written])
+            return opened.pop_all(), session
 
     @contextmanager
     def snapshot(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
@@ -610,7 +622,8 @@ class Warehouse(ConfigurableResource):
                 # DuckDB itself reads the keys and the region from the environment.
                 scheme, _, host = self.object_storage.rpartition("://")
                 server = {"host": quote_literal(host.rstrip("/")), "encrypted": scheme != "http"}
-                connection.execute(render("warehouse/reach_storage", server | {"given": bool(host)}))
+                server |= {"given": bool(host), "retries": REQUESTS_REPEATED}
+                connection.execute(render("warehouse/reach_storage", server))
             else:
                 connection.execute(render(_STAY_OFF_NETWORK))
             if confinement:

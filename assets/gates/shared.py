@@ -21,11 +21,12 @@ from assets.release.contents import find_content_problems
 from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.gate import Gate, ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
-from assets.stages import conceal_faults
+from assets.stages import conceal_faults, repeat_step
 from resources.chain import finished_draws
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Fragment, Table, Zone
+from resources.storage import TransientError
 from resources.warehouse import Recipe, Session, Warehouse, WarehouseError
 
 NAMED_ROWS, LONGEST_ROW = 10, 300
@@ -130,7 +131,7 @@ def _check_stage(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate
             method, warehouse, custody, ledger, list_deployed_nodes(context), find_verdicts(context.run.run_id)
         )
         faults: list[Exception] = []
-        with conceal_faults(), ExitStack() as opened:
+        with conceal_faults(), repeat_step(), ExitStack() as opened:
             if len(selected) > 1:
                 # If a zone is missing or cannot be read, the gates that read it say so.
                 with suppress(WarehouseError):
@@ -138,6 +139,8 @@ def _check_stage(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate
             for gate in selected:
                 try:
                     problems = gate.evaluate(release_context)
+                except TransientError:
+                    raise
                 except Exception as fault:
                     # The other gates are evaluated all the same.
                     faults.append(fault)

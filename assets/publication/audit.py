@@ -33,6 +33,7 @@ from resources.chain import SETTLE, WITHDRAW, Entry, finished_draws, settled_dra
 from resources.custody import CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
+from resources.storage import TransientError
 from resources.warehouse import WarehouseError
 
 _SAFE = (
@@ -174,9 +175,14 @@ def _current_draw_id(context: ReleaseContext[Any]) -> str | None:
 
 
 def _problems(problems: Any, context: ReleaseContext[Any]) -> list[str]:
-    """The problems that a gate finds, or the reason why it could not be evaluated, which is a problem too."""
+    """The problems that a gate finds, or the reason why it could not be evaluated, which is a problem too.
+
+    Raises TransientError if a server cannot be reached, which is none.
+    """
     try:
         return list(problems(context))
+    except TransientError:
+        raise
     except _SAFE as error:
         return [str(error.description if isinstance(error, dg.Failure) else error)]
     except Exception as error:

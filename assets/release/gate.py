@@ -121,7 +121,11 @@ class Gate(Generic[R]):
     problems: Callable[[ReleaseContext[R]], list[str]]
 
     def evaluate(self, context: ReleaseContext[R]) -> list[str]:
-        """The violations of the rule. If it cannot be evaluated on the stored tables, that is a violation too."""
+        """The violations of the rule. If it cannot be evaluated on the stored tables, that is a violation too.
+
+        Raises:
+            TransientError: if a server cannot be reached, which says nothing about the stored tables.
+        """
         try:
             return self.problems(context)
         except RefusedError as error:

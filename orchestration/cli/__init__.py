@@ -62,10 +62,13 @@ def explain_error(error: Exception) -> str | None:
     from orchestration.backup import BackupError
     from orchestration.checking import explain_cause, find_cause
     from orchestration.explorer.launcher import ExplorerError
+    from resources.storage import TransientError
 
     match error:
         case RefusedError() | BackupError() | ExplorerError() | VerificationError() | WithdrawalError():
             return str(error)
+        case TransientError():
+            return f"{error}. Try again when the server is back"
         case dg.Failure():
             return str(error.description)
         case OSError():

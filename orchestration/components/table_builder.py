@@ -92,18 +92,22 @@ class TableBuilder(DeclaresReleases):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of every hypercube, and the jobs that make all of them and state their prices."""
+        from orchestration.automation import define_job
+
         hypercubes, dataset = self.releases(), self.declaration.dataset
         own = dg.AssetSelection.key_prefixes(*([dataset, hypercube.declaration.name] for hypercube in hypercubes))
         prices = dg.AssetSelection.assets(*(hypercube.key(PREFLIGHT) for hypercube in hypercubes))
-        every = dg.define_asset_job(
+        every = define_job(
             f"{dataset}__{self.declaration.name}",
-            selection=own.upstream() - prices,
-            description=f"{self.declaration.title}: every hypercube, from the source to its publication, with every "
-            "check. Each new draw is authorized by itself.",
+            own.upstream() - prices,
+            f"{self.declaration.title}: every hypercube, from the source to its publication, with every check. Each "
+            "new draw is authorized by itself.",
+            writes=dataset,
         )
-        price = dg.define_asset_job(
+        price = define_job(
             f"{PREFLIGHT}__{dataset}__{self.declaration.name}",
-            selection=prices.upstream(),
-            description=f"{self.declaration.title}: what the next charge of every hypercube would be, and why.",
+            prices.upstream(),
+            f"{self.declaration.title}: what the next charge of every hypercube would be, and why.",
+            writes=dataset,
         )
         return dg.Definitions.merge(super().build_defs(context), dg.Definitions(jobs=[every, price]))

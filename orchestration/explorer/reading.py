@@ -25,6 +25,7 @@ from resources import chain
 from resources.chain import Entry
 from resources.ledger import LedgerError, read_stored_entries
 from resources.statements import Zone
+from resources.storage import TransientError
 from resources.warehouse import Session, Warehouse, WarehouseError
 
 Answer = TypeVar("Answer")
@@ -104,7 +105,7 @@ def ask_database(ask: Callable[[], Answer]) -> Answer:
     """The answer of a question to a database. Raises UnavailableError if it cannot be read, as while a run holds it."""
     try:
         return ask()
-    except WarehouseError as error:
+    except (TransientError, WarehouseError) as error:
         reason = f"The database cannot be read: {error}. If a run has just made it, start the explorer again."
         if "holds it" in str(error):
             reason = "A run is writing the database. Try again when it has ended; publications can be read."

@@ -4,7 +4,10 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import dagster as dg
 import psycopg
@@ -65,6 +68,43 @@ def test_a_release_survives_two_kills_with_the_bytes_of_a_deployment_on_files(tm
 def releases(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
     """The runs of the release, in order."""
     return list(instance.get_runs(dg.RunsFilter(job_name=RELEASE.replace("/", "__"))))[::-1]
+
+
+@pytest.mark.fault
+def test_a_lost_run_that_the_daemon_overlooks_is_launched_again(tmp_path: Path) -> None:
+    """Dagster stores the event of a failure before the run's status, and the daemon looks in between.
+
+    Told apart from: trust in the daemon, which never looks again, so that `stirred launch` followed for ever.
+    """
+    with running_cluster(tmp_path / "cluster") as cluster:
+        start_all(cluster)
+        with cluster.instance() as instance, (tmp_path / "launched").open("wb") as log:
+            launched = subprocess.Popen(
+                [cluster.project / "deploy" / "entrypoint.sh", "stirred", "launch", RELEASE],
+                cwd=cluster.project,
+                env=cluster.environment("code"),
+                stdout=log,
+                stderr=log,
+            )
+            first = eventually(lambda: begun(instance, 1, DRAW))
+            worker = process_of(instance, first)
+            os.kill(worker, signal.SIGSTOP)
+            store = instance.run_storage.handle_run_event
+
+            def store_late(*event: Any) -> None:
+                # The daemon looks every five seconds.
+                time.sleep(20)
+                store(*event)
+
+            run = instance.get_run_by_id(first)
+            assert run
+            with mock.patch.object(instance.run_storage, "handle_run_event", store_late):
+                instance.report_run_failed(run, "The run's process is gone.")
+            os.kill(worker, signal.SIGKILL)
+            assert launched.wait(900) == 0, (tmp_path / "launched").read_text()
+            assert [run.status.value for run in releases(instance)] == ["FAILURE", "SUCCESS"]
+            failures = instance.get_records_for_run(first, of_type=dg.DagsterEventType.RUN_FAILURE).records
+            assert len(failures) == 2, "it was overlooked, and reported again once"
 
 
 def begun(instance: dg.DagsterInstance, number: int, step: str = "") -> str:

@@ -107,7 +107,8 @@ def test_secrets_for_another_machine_say_how_it_is_reached(tmp_path: Path, host:
     assert folder.exists() == made
     if made:
         assert (done.returncode, done.stderr) == (0, "")
-        assert set(ssl.split()) <= set((folder / "services" / "runs").read_text().split())
+        services = (folder / "services" / "runs").read_text().split()
+        assert {*ssl.split(), "connect_timeout=10", "keepalives_idle=60"} <= set(services)
     else:
         assert (done.returncode, "set STIRRED_SSL" in done.stderr) == (1, True)
 

@@ -1,0 +1,212 @@
+"""Claims about runs that lost a server or their process: they are launched again, and what was refused is not."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets import stages
+from assets.conventions import WRITES, StageKind
+from assets.publication.asset import publish
+from assets.stages import stage, stage_check
+from orchestration import jobs, launch
+from orchestration.definitions import defs
+from orchestration.jobs import lost_runs
+from orchestration.launch import BY_COMMAND, GIVEN_UP, awaits_retry
+from resources import storage
+from resources.storage import TransientError
+from resources.warehouse import Warehouse, WarehouseError
+from tests.deployments import small_deployment
+
+KEY = dg.AssetKey(["town"])
+QUEUE = {"enabled": True, "max_retries": 2, "retry_on_asset_or_op_failure": False}
+LOST = TransientError("statement cef/units failed: the connection to a server was lost")
+
+
+@pytest.fixture
+def instance(monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    """An instance that launches runs again as that of `deploy/dagster.yaml`; steps are repeated at once."""
+    monkeypatch.setattr(stages, "_WAITS", (0, 0))
+    with dg.DagsterInstance.ephemeral(settings={"run_retries": QUEUE}) as made:
+        yield made
+
+
+def run(instance: dg.DagsterInstance, of_stage: Callable[[], None], of_check: Callable[[], None], **tags: str) -> Any:
+    """A run of a stage and its check, which may raise."""
+
+    @stage(KEY, "town", StageKind.COUNTS, "Units.")
+    def units() -> dg.MaterializeResult:
+        of_stage()
+        return dg.MaterializeResult()
+
+    @stage_check(KEY, "counted", "They are counted.")
+    def counted() -> dg.AssetCheckResult:
+        of_check()
+        return dg.AssetCheckResult(passed=True)
+
+    job = dg.define_asset_job("make")
+    made = dg.Definitions(assets=[units], asset_checks=[counted], jobs=[job], executor=dg.in_process_executor)
+    given = {f"dagster/{name}": value for name, value in tags.items()}
+    return made.resolve_job_def("make").execute_in_process(instance=instance, raise_on_error=False, tags=given)
+
+
+def test_outside_of_a_run_nothing_is_repeated() -> None:
+    """The benchmarks call the functions of stages themselves."""
+    calls = []
+
+    @stage(KEY, "town", StageKind.COUNTS, "Units.")
+    def units() -> dg.MaterializeResult:
+        calls.append(1)
+        raise LOST
+
+    with pytest.raises(TransientError):
+        units()
+    assert calls == [1]
+
+
+def failing(times: int, error: Exception = LOST) -> Callable[[], None]:
+    """What raises an error so many times."""
+    left = [error] * times
+
+    def fail() -> None:
+        if left:
+            raise left.pop()
+
+    return fail
+
+
+def explain(failed: dg.DagsterEvent) -> str:
+    """What a failed step says."""
+    said = failed.step_failure_data.user_failure_data
+    return (said.description if said else None) or ""
+
+
+def test_a_step_that_lost_a_server_is_repeated_and_then_its_run(instance: dg.DagsterInstance) -> None:
+    """Told apart from: no repetition, an endless one, and a lost server that counts as refused."""
+    assert run(instance, failing(2), failing(2)).success
+    for steps in ((failing(3), failing(0)), (failing(0), failing(3))):
+        result = run(instance, *steps)
+        (failed,) = (event for event in result.all_events if event.is_step_failure)
+        words = explain(failed)
+        assert words.startswith("statement cef/units failed: the connection to a server was lost.\nThis says nothing")
+        found = instance.get_run_by_id(result.run_id)
+        assert found
+        assert found.tags["dagster/will_retry"] == "true"
+        assert awaits_retry(instance, found)
+
+
+def test_what_is_refused_is_not_launched_again_even_if_the_run_before_was_lost(instance: dg.DagsterInstance) -> None:
+    """Told apart from: a tag that the run after it inherits."""
+    for tags in ({}, {"retry_on_asset_or_op_failure": "true"}):
+        result = run(instance, failing(1, WarehouseError("units.csv: no records")), failing(0), **tags)
+        found = instance.get_run_by_id(result.run_id)
+        assert found
+        assert found.tags["dagster/will_retry"] == "false"
+        assert not awaits_retry(instance, found)
+
+
+def test_no_gate_takes_a_lost_server_for_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while zones are opened for all gates of a stage, for one, or for the publication."""
+    monkeypatch.setattr(stages, "_WAITS", ())
+    monkeypatch.setattr(storage, "WAITS", ())
+    deployment = small_deployment(tmp_path)
+
+    def lose(*_: Any, **__: Any) -> Any:
+        raise LOST
+
+    monkeypatch.setattr(Warehouse, "_open", lose)
+    result = deployment._execute("checks", [], raise_on_error=False)
+    failed = {check.check_name for check in result.get_asset_check_evaluations() if not check.passed}
+    assert failed == {"files_as_published"}, "there are none"
+    words = [explain(event) for event in result.all_events if event.is_step_failure]
+    assert len(words) > 4
+    assert {each.partition("\n")[0] for each in words} == {f"{LOST}."}
+    with pytest.raises(TransientError):
+        publish(deployment.context)
+
+
+def lost_run(instance: dg.DagsterInstance, **tags: str) -> str:
+    """A run whose process was lost, and which Dagster's daemon has overlooked."""
+
+    @dg.job
+    def make() -> None: ...
+
+    made = instance.create_run_for_job(make, tags={BY_COMMAND: "name", **tags})
+    instance.report_run_failed(made, "The run's process is gone.")
+    return made.run_id
+
+
+def reports(instance: dg.DagsterInstance, run_id: str) -> int:
+    return len(instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.RUN_FAILURE).records)
+
+
+def tick(instance: dg.DagsterInstance) -> None:
+    assert isinstance(lost_runs(dg.build_sensor_context(instance=instance)), dg.SkipReason)
+
+
+def test_a_lost_run_that_was_overlooked_is_reported_again_until_it_is_launched(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: trust in the order of two writes of Dagster, and reports without an end."""
+    run_id = lost_run(instance)
+    launched = lost_run(instance, **{"dagster/auto_retry_run_id": run_id})
+    last = lost_run(instance, **{"dagster/retry_number": "2"})
+    tick(instance)
+    assert reports(instance, run_id) == 1, "the daemon has a minute to see it"
+    monkeypatch.setattr(jobs, "OVERLOOKED_AFTER", timedelta())
+    for times in range(2, 2 + jobs.REPORTS):
+        tick(instance)
+        assert reports(instance, run_id) == times
+        # What the daemon launches again when it sees this report.
+        found = instance.get_run_by_id(run_id)
+        assert found
+        assert found.status is dg.DagsterRunStatus.FAILURE
+        assert found.tags["dagster/will_retry"] == "true"
+    tick(instance)
+    tick(instance)
+    assert reports(instance, run_id) == 1 + jobs.REPORTS
+    given_up = instance.get_run_by_id(run_id)
+    assert given_up
+    assert given_up.tags[GIVEN_UP] == run_id
+    assert not awaits_retry(instance, given_up)
+    assert [reports(instance, other) for other in (launched, last)] == [1, 1]
+
+
+def test_following_ends_when_there_is_neither_a_run_nor_a_retry_to_come(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: following that goes on for as long as Dagster's tag promises a retry."""
+    monkeypatch.setattr(launch, "_locate", lambda *_: None)
+    waited: list[float] = []
+
+    def look_at_the_clock() -> float:
+        waited.append(60.0)
+        return sum(waited)
+
+    monkeypatch.setattr(launch, "_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(launch.time, "monotonic", look_at_the_clock)
+    run_id = lost_run(instance)
+    assert [found.run_id for found in launch._follow(instance, "name", lambda step: None)] == [run_id]
+    assert sum(waited) >= launch.LONGEST_UNTIL_RETRY
+    instance.add_run_tags(run_id, {GIVEN_UP: run_id})
+    waited.clear()
+    launch._follow(instance, "name", lambda step: None)
+    assert len(waited) < 4
+
+
+def test_every_job_of_a_deployment_says_what_it_writes() -> None:
+    """Told apart from: a job that another module makes. Two runs of one dataset would go on at once."""
+    graph, operations = defs().resolve_asset_graph(), {"audit", "withdraw", "__ASSET_JOB"}
+    found = {job.name: job for job in defs().resolve_all_job_defs() if job.name not in operations}
+    assert len(found) > 20
+    assert {name for name in found if name.count("hypercubes")} >= {"two_states__hypercubes"}
+    for name, job in found.items():
+        keys = set(job.asset_layer.executable_asset_keys) & graph.materializable_asset_keys
+        written = {key.path[0] for key in keys if key.path[-1] != "composition"}
+        if not name.startswith(launch.STATES):
+            assert job.tags[WRITES] in written, name
+        else:
+            assert WRITES not in job.tags
