@@ -13,7 +13,7 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
-from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
+from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NO_REASON, NOBODY, Assessment, assess
 from assets.conventions import DRAW_ID, KEYED, StageKind, group_digits, preview, shorten_digest, table_schema
 from assets.ledger.view import AUTOMATIC
 from assets.release.dataset import CEF
@@ -25,13 +25,15 @@ from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, st
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import format_loss, format_number
 from mechanisms.accounting.rounding import LINE_DECIMALS
-from resources.chain import Details, Entry
+from resources.chain import DIFFERENT_PEOPLE, Details, Entry
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
 PROSE = Prose(__file__)
+
+_FEWEST_LETTERS, _LONGEST_REASON = 12, 300
 
 _IDENTIFIERS = frozenset({"draw_id", "commitment", "ledger_hash"})
 
@@ -48,6 +50,10 @@ class Authorization(dg.Config):
     )
     authorized_draw: str = Field("", description="The beginning of the draw's id, as stated beside the loss.")
     authorized_by: str = Field("", description="The name of the person who authorizes the charge.")
+    different_people: str = Field(
+        "",
+        description="Why these are different people, if the records resemble those of another population: one line.",
+    )
 
 
 def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
@@ -133,7 +139,9 @@ def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
     facts = {"price": assessment.price, "price, exactly": str(assessment.loss), "why new": assessment.reason, **facts}
     if assessment.refusal:
         return {"decision": f"The ledger would refuse it: {assessment.refusal}.", **facts}
-    if not assessment.release.dataset.asks:
+    if assessment.resemblance:
+        facts["resemblance"] = assessment.resemblance
+    elif not assessment.release.dataset.asks:
         return {"decision": f"Running it charges {assessment.price} automatically.", **facts}
     return {
         "decision": f"Running it needs an authorization of {assessment.price}.",
@@ -164,12 +172,18 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         problem = f"The authorization is for another draw: {given.authorized_draw or 'none is named'}."
     elif given.authorized_loss and not (given.authorized_by.strip() and given.authorized_by.strip() != NOBODY):
         problem = "The authorization does not say who gives it: authorized_by holds no name."
-    elif release.dataset.asks and not given.authorized_loss:
+    elif (release.dataset.asks or assessment.resemblance) and not given.authorized_loss:
         problem = "Nobody has authorized it."
+    elif assessment.resemblance and not _is_reason(given.different_people):
+        problem = (
+            f"The authorization does not say why these are different people: different_people is one line of up to "
+            f"{_LONGEST_REASON} characters with {_FEWEST_LETTERS} letters or more."
+        )
     if not problem:
         return
     parts = [
         f"Release {name} would charge {assessment.price} to population {assessment.details.population}. {problem}",
+        *([f"Nobody is counted twice: {assessment.resemblance}."] if assessment.resemblance else []),
         f"Why this is a new draw: {assessment.reason}",
         assessment.budget,
         "Nothing was drawn, and nothing was charged. What was published before stays as it is.",
@@ -186,9 +200,15 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
     raise dg.Failure(description="\n".join(parts), metadata=command, allow_retries=False)
 
 
+def _is_reason(words: str) -> bool:
+    letters = sum(map(str.isalpha, words))
+    return words.isprintable() and len(words) <= _LONGEST_REASON and letters >= _FEWEST_LETTERS and words != NO_REASON
+
+
 def charge_draw(assessment: Assessment, given: Authorization, run_id: str, custody: Custody, ledger: Ledger) -> Entry:
     by = given.authorized_by.strip() if given.authorized_loss else AUTOMATIC
-    details = replace(assessment.details, authorization={"by": by, "run": run_id})
+    reason = {DIFFERENT_PEOPLE: given.different_people.strip()} if assessment.resemblance else {}
+    details = replace(assessment.details, authorization={"by": by, "run": run_id, **reason})
     return reserve(assessment.release, assessment.draw, custody, ledger, details)
 
 
@@ -199,8 +219,8 @@ def reserve(
 
     Raises:
         CapExceeded: if the charge does not fit under the population's cap, or is infinite and not allowed.
-        PopulationError: if the dataset or its content was charged to another population. In both cases, a key made for
-            the draw is deleted again.
+        PopulationError: if the dataset, its content or records that resemble its own were charged to another
+            population. In both cases, a key made for the draw is deleted again.
     """
     standing = ledger.read().find_reservation(draw.draw_id)
     committed = standing.commitment if standing else custody.commit(draw.draw_id, release.custody)
