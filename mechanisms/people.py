@@ -331,6 +331,8 @@ def _compare_large_sets(few: TableSketch, many: TableSketch, known: NDArray[np.b
 def _compare_frequencies(few: TableSketch, many: TableSketch, known: NDArray[np.bool_]) -> float:
     """The share of the combinations of two columns that as many records of both tables have; 0 if it is unknown."""
     equal, compared, bits = np.zeros(few.columns), np.zeros(few.columns), 0.0
+    # Where all records have the same value, the only frequency is the number of records.
+    known = known & (few.agreement < 1)
     for chosen, match in _match_sets(few, many, known, range(2, 3), unique=False):
         equal[chosen] += len(match.equal)
         compared[chosen] += match.most
