@@ -46,6 +46,7 @@ _FEW_VALUES = 1 << 14
 """The most combinations of values that are counted one by one."""
 _FIRST = 4096
 """The records that are looked at first, to find how small a hash must be."""
+
 Words = NDArray[np.uint64]
 
 

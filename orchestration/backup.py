@@ -157,5 +157,5 @@ def _require_ours(folder: Path, staged: Path, resources: Mapping[str, dg.Configu
 def _list_custody_files(folder: Path, *, with_keys: bool) -> list[Path]:
     """The files that the custody itself wrote. Nothing else is taken along: it could be a copy of a key."""
     keys = [folder / MASTER, *sorted((folder / "ephemeral").glob("[!.]*.key"))] if with_keys else []
-    sketches = sorted((folder / SKETCHES).glob("[!.]*"))
+    sketches = sorted((folder / SKETCHES).glob("[0-9a-f]" * 64))
     return [path for path in (folder / ANCHOR, *sketches, *keys) if path.is_file()]

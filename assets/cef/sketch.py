@@ -16,10 +16,15 @@ from mechanisms.people import Coded, Sketcher, Words, to_bytes
 from resources.statements import SQL
 from resources.warehouse import ROWS_HASHED, Session, WarehouseError
 
-_RECORDS = SQL("cef/records_of_source", "FROM ({{ relation }})")
+_LETTERS = 64
+"""The letters of a text that count: a text of any length could take any memory."""
+_BYTES = 4 * _LETTERS
 
-_POSITIONS = 256
-"""The letters of a text after these are hashed like those before."""
+_VALUES = 1_600_000
+"""About how many values are in memory at a time."""
+
+_HEADER = SQL("cef/header_of_source", "FROM ({{ relation }}) LIMIT 0")
+_RECORDS = SQL("cef/records_of_source", "SELECT left(COLUMNS(*), $letters) FROM ({{ relation }})")
 
 
 def sketch_records(session: Session, sources: Iterable[Source], version_key: bytes) -> bytes:
@@ -27,15 +32,16 @@ def sketch_records(session: Session, sources: Iterable[Source], version_key: byt
 
     Raises UnreadableError if a file cannot be read any more.
     """
-    secret = shake_256(hmac.digest(version_key, b"people", "sha256")).digest(8 * (_POSITIONS + 2))
+    secret = shake_256(hmac.digest(version_key, b"people", "sha256")).digest(8 * (_BYTES + 2))
     factors, sketches = np.frombuffer(secret, dtype="<u8").astype(np.uint64), []
     for source in sources:
         if source.every_column is None:
             continue
-        sketcher = Sketcher()
+        sketcher, relation = Sketcher(), {"relation": source.every_column}
         values = {name: value for name, value in source.values.items() if name in ("path", "separator")}
         try:
-            for batch in session.batches(_RECORDS, ROWS_HASHED, values, relation=source.every_column):
+            rows = min(ROWS_HASHED, _VALUES // session.arrow(_HEADER, values, **relation).num_columns)
+            for batch in session.batches(_RECORDS, max(1, rows), {**values, "letters": _LETTERS}, **relation):
                 sketcher.add([hash_values(column, factors) for column in batch.columns])
         except WarehouseError:
             raise UnreadableError(source.label, source.kind) from None
@@ -47,7 +53,7 @@ def hash_values(values: pa.Array, factors: Words) -> Coded:
     """Keyed hashes that are equal for equal values, however a file writes them: 7, 07, 7.0 and " 7".
 
     Args:
-        factors: secret random words, shape (258,).
+        factors: secret random words, two more than a text has bytes.
 
     Returns:
         The hashes of the different texts, and for each value the place of its own among them.
@@ -79,7 +85,7 @@ def _hash_texts(texts: pa.Array, factors: Words) -> Words:
     lengths = np.diff(bounds)
     letters = np.frombuffer(data or b"", dtype=np.uint8)[bounds[0] : bounds[-1]].astype(np.uint64)
     positions = np.arange(len(letters)) - np.repeat(bounds[:-1] - bounds[0], lengths)
-    weighed = np.append((letters + np.uint64(1)) * factors[2 + positions % _POSITIONS], np.uint64(0))
+    weighed = np.append((letters + np.uint64(1)) * factors[2 + positions], np.uint64(0))
     sums = np.add.reduceat(weighed, bounds[:-1] - bounds[0]) if len(texts) else np.empty(0, dtype=np.uint64)
     hashes = np.where(lengths > 0, sums, 0) + factors[0] + lengths.astype(np.uint64) * factors[1]
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.people import CHANGES, OTHERS, SAME, find_overlaps, find_overlaps_of_others, make_files
 from mechanisms.people import SHARE, Coded, Sketcher, compute_overlap, from_bytes, list_sets, to_bytes
+from tests.same_people import CHANGES, OTHERS, SAME, find_overlaps, find_overlaps_of_others, make_files
 
 RECORDS = st.integers(1, 5).flatmap(
     lambda columns: st.lists(st.tuples(*[st.integers(0, 6)] * columns), min_size=1, max_size=60)

@@ -1,6 +1,6 @@
 """How often the same people are recognized in another file, and how often different people are taken for the same.
 
-`python -m benchmarks.people [repetitions]` makes synthetic files, writes each anew in the ways of `CHANGES`, and prints
+`python -m tests.same_people [repetitions]` makes synthetic files, writes each anew in the ways of `CHANGES`, and prints
 for each way the share of files that are missed. Then it compares files about different people: other seeds of the same
 design, which have the same places, numbers of records and numbering. `docs/explanation/same-people.md` has the result.
 """
@@ -23,7 +23,7 @@ from mechanisms.people import SHARE, Sketcher, TableSketch, compute_overlap
 from resources.statements import SQL, Zone
 from resources.warehouse import Warehouse
 
-_EVERYTHING = SQL("benchmarks/source", "FROM ({{ relation }})")
+_EVERYTHING = SQL("tests/source", "FROM ({{ relation }})")
 _FACTORS = np.random.default_rng(7).integers(1 << 63, size=258, dtype=np.uint64)
 _KEYS = ("MAFID", "household", "person", "dwelling")
 
