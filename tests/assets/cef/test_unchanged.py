@@ -136,6 +136,7 @@ def test_a_source_that_has_not_changed_is_not_read_again(
     office = Office(tmp_path, declare(tmp_path), monkeypatch)
     read, version, source = office.materialize()
     assert read
+    assert ("sketch" in office.contents()) == (declare is not generated), "records that are generated are about nobody"
     assert office.materialize() == (
         False,
         version,
