@@ -104,8 +104,12 @@ def ingest(
             findings += [_name_source(finding, sources[finding.place]) for finding in of_tables]
         # Geography files and files of blocks are about places, which files about different people have in common.
         of_people = [read[0].source for name, read in sources.items() if not (read[0].source.parts and name == "units")]
-        sketch = b"" if findings else sketch_records(session, of_people, version_key)
         findings += _find_changes(sources)
+        if not findings:
+            try:
+                sketch = sketch_records(session, of_people, version_key)
+            except SourceError as error:
+                findings += _find_changes(sources) or error.findings
         if files is not None and hash_files(declaration, root, version_key) != files:
             findings += [Finding(path.name, CHANGED) for path in source_paths(declaration, root)]
         if findings:
