@@ -1,9 +1,9 @@
 """The custody of keys: the master key of a deployment, every key that is derived from it, and the ledger's anchor.
 
 This module makes, derives and destroys keys, and keeps the sketches of records, encrypted under one. `keyfiles` reads
-and writes their files, `mechanisms.sampling` turns a draw's key into random numbers, and `ledger` keeps the public record
-of each draw. A key is never a field of a resource, so that no configuration, representation or error message can reveal
-one.
+and writes their files, `mechanisms.sampling` turns a draw's key into random numbers, and `ledger` keeps the public
+record of each draw. A key is never a field of a resource, so that no configuration, representation or error message can
+reveal one.
 
 A new key in place of a lost one would make an old deployment look like a new one, in which nothing was charged yet.
 Therefore a master key is made only for a deployment that has no databases, and no tables in a lake, and together with
