@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -29,6 +29,7 @@ from assets.charge.drawing import make_draw
 from assets.release.contents import hash_cef, publish_contents
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
+from mechanisms.people import Sketcher, to_bytes
 from orchestration.environment import PROJECT, deployment_resources
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -221,6 +222,8 @@ def write_cef(home: str, dataset: DatasetDeclaration, write: Callable[[Session],
         with session.transaction():
             write(session)
         versions, records = hash_cef(session, dataset, key), session.count(dataset.cef_tables()[-1])
+    # There is no file whose records could be sketched.
+    versions = replace(versions, sketch=to_bytes([Sketcher().finish()]))
     publish_contents(warehouse, custody, dataset, versions, {})
     return records
 

@@ -16,7 +16,7 @@ import dagster as dg
 from assets.publication.placement import bring_publications, copy_publications
 from assets.publication.signature import SIGNATURE, altered_files, public_key, sign
 from orchestration.environment import deployment_resources
-from resources.custody import ANCHOR, FINGERPRINT, MASTER, CustodyError
+from resources.custody import ANCHOR, FINGERPRINT, MASTER, SKETCHES, CustodyError
 from resources.ledger import Ledger
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -197,4 +197,5 @@ def _require_ours(folder: Path, staged: Path, ledger: Ledger) -> None:
 def _list_custody_files(folder: Path, *, with_keys: bool) -> list[Path]:
     """The files that the custody itself wrote. Nothing else is taken along: it could be a copy of a key."""
     keys = [folder / MASTER, *sorted((folder / "ephemeral").glob("[!.]*.key"))] if with_keys else []
-    return [path for path in (folder / ANCHOR, *keys) if path.is_file()]
+    sketches = sorted((folder / SKETCHES).glob("[0-9a-f]" * 64))
+    return [path for path in (folder / ANCHOR, *sketches, *keys) if path.is_file()]

@@ -26,6 +26,9 @@ RESERVE = "reserve"
 SETTLE = "settle"
 WITHDRAW = "withdraw"
 
+DIFFERENT_PEOPLE = "different_people"
+"""The part of an authorization that says why records that resemble others are about different people."""
+
 
 @dataclass(frozen=True)
 class Details:
@@ -35,16 +38,23 @@ class Details:
         population: whom the dataset is about; the cap belongs to it.
         contents: keyed versions of its CEF and of each source file.
         draw: its mechanism, the mechanism's version, parameters, and versions of inputs.
-        authorization: who authorized the charge (`by`), and the run that made it (`run`).
+        authorization: who authorized the charge (`by`), the run that made it (`run`), and, if the records resemble
+            those of another population, why they are about different people (`different_people`).
+        sketch: the name of the sketch of its records (`Custody.keep_sketch`); "" if they are built in, and in entries
+            of earlier versions.
     """
 
     population: str
     contents: tuple[str, ...] = ()
     draw: Mapping[str, Any] = field(default_factory=dict)
     authorization: Mapping[str, str] = field(default_factory=dict)
+    sketch: str = ""
 
     def as_text(self) -> str:
-        return canonicalize(asdict(self) | {"contents": list(self.contents)}).decode()
+        fields = asdict(self) | {"contents": list(self.contents)}
+        if not self.sketch:
+            del fields["sketch"]
+        return canonicalize(fields).decode()
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,7 @@ class Entry:
             tuple(fields.get("contents", ())),
             fields.get("draw", {}),
             fields.get("authorization", {}),
+            fields.get("sketch", ""),
         )
 
     def parse_specification(self) -> Specification:

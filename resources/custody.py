@@ -1,8 +1,9 @@
 """The custody of keys: the master key of a deployment, every key that is derived from it, and the ledger's anchor.
 
-This module makes, derives and destroys keys. `keyfiles` reads and writes their files, `mechanisms.sampling` turns a
-draw's key into random numbers, and `ledger` keeps the public record of each draw. A key is never a field of a resource,
-so that no configuration, representation or error message can reveal one.
+This module makes, derives and destroys keys, and keeps the sketches of records, encrypted under one. `keyfiles` reads
+and writes their files, `mechanisms.sampling` turns a draw's key into random numbers, and `ledger` keeps the public
+record of each draw. A key is never a field of a resource, so that no configuration, representation or error message can
+reveal one.
 
 A new key in place of a lost one would make an old deployment look like a new one, in which nothing was charged yet.
 Therefore a master key is made only for a deployment that has no databases, and no tables in a lake, and together with
@@ -31,6 +32,8 @@ from os import environ
 from pathlib import Path
 from typing import Any
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dagster import ConfigurableResource
@@ -45,6 +48,9 @@ from resources.warehouse import Warehouse
 MASTER, ANCHOR, FINGERPRINT = "master.key", "ledger.anchor", "custody.fingerprint"
 """The names of the files of the master key and the anchor in the custody's folder, and of the key's fingerprint in the
 folder of the databases."""
+
+SKETCHES = "sketches"
+"""The folder of the sketches of charged records, in the custody's folder."""
 
 _SEALING = "ledger anchor"
 
@@ -118,6 +124,33 @@ class Custody(ConfigurableResource):
         Raises TypeError as `canonicalize`; a float, for example, has no unique text form.
         """
         return hmac.new(self.derive("seal"), canonicalize(dict(facts)), sha256).hexdigest()
+
+    def keep_sketch(self, sketch: bytes, of: Mapping[str, Any]) -> str:
+        """Keep the sketch of a dataset's records, encrypted; return its name, 64 hexadecimal digits.
+
+        The name is an HMAC over the sketch and the versions that it is made of, so that equal names show no more than
+        equal versions. Whoever has a back-up of these files without the master key learns the number of sketches alone.
+        Raises CustodyError if the file cannot be written.
+        """
+        key = self.derive("sketch name")
+        name = hmac.new(key, canonicalize(dict(of)) + sha256(sketch).digest(), sha256).digest()
+        path = self.private_folder(SKETCHES) / name.hex()
+        if not path.exists():
+            # The name follows from the content, so no two contents have a nonce in common.
+            content = AESGCM(self.derive("sketch")).encrypt(name[:12], sketch, name)
+            keyfiles.link_new(keyfiles.write_temporary(path, content), path)
+        return name.hex()
+
+    def open_sketch(self, name: str) -> bytes | None:
+        """A sketch that was kept; None if its file is missing, or is not the one that has this name."""
+        if not name:
+            return None
+        content = keyfiles.read_file(Path(self.folder) / SKETCHES / _name_file(name))
+        binary = bytes.fromhex(name)
+        try:
+            return None if content is None else AESGCM(self.derive("sketch")).decrypt(binary[:12], content, binary)
+        except InvalidTag:
+            return None
 
     def draw_id(self, parts: Mapping[str, Any]) -> str:
         """The HMAC-SHA256 of everything that a draw depends on, 64 hexadecimal digits. Raises TypeError as `seal`."""

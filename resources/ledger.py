@@ -28,9 +28,10 @@ from mechanisms.accounting.composition import DoesNotCompose, compose_like, drop
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
 from mechanisms.accounting.rounding import DECIMALS, round_up
 from mechanisms.accounting.specification import Specification
+from mechanisms.people import SHARE, compute_overlap, from_bytes
 from mechanisms.refusal import RefusedError
 from resources import chain
-from resources.chain import GENESIS, RESERVE, SETTLE, WITHDRAW, Anchor, Details, Entry
+from resources.chain import DIFFERENT_PEOPLE, GENESIS, RESERVE, SETTLE, WITHDRAW, Anchor, Details, Entry
 from resources.custody import Custody, CustodyMode
 from resources.keyfiles import CustodyError
 from resources.ledger_storage import FileLedger, OpenLedger, open_file
@@ -227,7 +228,8 @@ class Ledger(ConfigurableResource):
         Raises:
             CapExceeded: if the charge does not fit under the cap, cannot be stated in the cap's output premetric, or is
                 infinite and not allowed.
-            PopulationError: if the dataset was charged to another population, or its content to one.
+            PopulationError: if the dataset was charged to another population, or its content, or records that resemble
+                its own and of which the authorization does not say in words that they are about different people.
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms or was withdrawn.
             CustodyError: if a key file is malformed or exposed.
         """
@@ -236,6 +238,9 @@ class Ledger(ConfigurableResource):
             reservation = reading.find_reservation(draw_id)
             if reservation is None:
                 reading.require_chargeable(dataset, release, specification, cap, details, unbounded_releases)
+                resemblance = self.find_resemblance(reading, dataset, details)
+                if resemblance and not details.authorization.get(DIFFERENT_PEOPLE):
+                    raise PopulationError(resemblance)
                 commitment = self.custody.commit(draw_id, mode)
                 new = chain.make_reservation(
                     reading.entries, dataset, release, draw_id, specification, commitment, details
@@ -253,6 +258,39 @@ class Ledger(ConfigurableResource):
                     "requested now"
                 )
             return reservation
+
+    def find_resemblance(self, reading: Reading, dataset: str, details: Details) -> str:
+        """Why records seem to be about people who were charged to another population, as a sentence; "" if they do not.
+
+        Earlier entries without a sketch are not compared. Raises LedgerError if the own sketch is missing.
+        """
+        others = {}
+        for entry in reading.require_intact():
+            if entry.kind == RESERVE and (known := entry.parse_details()).population != details.population:
+                others[known.sketch] = entry, known.population
+        others.pop("", None)
+        if not others or not details.sketch:
+            return ""
+        own = self.custody.open_sketch(details.sketch)
+        if own is None:
+            raise LedgerError(f"the sketch of dataset {dataset} is missing in the custody; materialize its cef again")
+        for name, (entry, population) in others.items():
+            charged = f"dataset {entry.dataset}, which was charged to population {population} in entry {entry.sequence}"
+            sketch = self.custody.open_sketch(name)
+            if sketch is None:
+                return (
+                    f"dataset {dataset} of population {details.population} cannot be compared with {charged}: the "
+                    "sketch of its records is missing in the custody; restore it from a back-up"
+                )
+            overlap = compute_overlap(from_bytes(own), from_bytes(sketch))
+            if overlap >= SHARE:
+                return (
+                    f"dataset {dataset} of population {details.population} seems to be about the same people as "
+                    f"{charged}: about {round(10 * overlap)}0% of the smaller one are in both, where {SHARE:.0%} are "
+                    f"refused; declare population: {population} for {dataset}, so that one cap bounds the loss of the "
+                    "people they share"
+                )
+        return ""
 
     def settle(self, draw_id: str, output_version: str) -> Entry:
         """Record that a reserved draw was made, with the version of its output, and delete its ephemeral key.

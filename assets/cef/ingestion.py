@@ -11,6 +11,7 @@ from typing import Any
 
 from assets.cef.census import BLOCK
 from assets.cef.readers import Source, UnreadableError, name_in_source, open_geography, open_source, source_paths
+from assets.cef.sketch import sketch_records
 from assets.cef.validation import (
     NULL,
     REPEATED_KEY,
@@ -101,7 +102,14 @@ def ingest(
             of_tables = unit_findings(session, declaration)
             of_tables += structure_findings(structure_offenders(session, declaration))
             findings += [_name_source(finding, sources[finding.place]) for finding in of_tables]
+        # Geography files and files of blocks are about places, which files about different people have in common.
+        of_people = [read[0].source for name, read in sources.items() if not (read[0].source.parts and name == "units")]
         findings += _find_changes(sources)
+        if not findings:
+            try:
+                sketch = sketch_records(session, of_people, version_key)
+            except SourceError as error:
+                findings += _find_changes(sources) or error.findings
         if files is not None and hash_files(declaration, root, version_key) != files:
             findings += [Finding(path.name, CHANGED) for path in source_paths(declaration, root)]
         if findings:
@@ -112,7 +120,7 @@ def ingest(
                 session.run("warehouse/drop_table", table=Table(Zone.CONFIDENTIAL, declaration.name, name))
         versions = hash_cef(session, declaration, version_key) if session.shared else None
     # Of a file, DuckDB reads committed rows on all cores, and those of a running transaction on one.
-    return versions or hash_cef(session, declaration, version_key)
+    return replace(versions or hash_cef(session, declaration, version_key), sketch=sketch)
 
 
 def _find_changes(sources: Mapping[str, Sequence[_ReadSource]]) -> list[Finding]:

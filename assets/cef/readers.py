@@ -96,6 +96,8 @@ class Source:
         records: the number of records that the file has by its form; DuckDB must find as many.
         parts: the columns of the file that BLOCK is made of, one after the other, each with a pattern that its values
             must match. The relation has these too, and BLOCK is NULL where one of them is not in its domain.
+        every_column: a subquery that gives all columns of the file that can be read exactly as text, declared or
+            not; None if the records do not come from a file.
         generated: whether the relation generates the records, so that all values are of the types of their columns.
     """
 
@@ -108,6 +110,7 @@ class Source:
     state: tuple[int, int] | None = None
     records: int | None = None
     parts: Mapping[str, Column] = field(default_factory=dict)
+    every_column: Fragment | None = None
     generated: bool = False
 
     @property
@@ -187,11 +190,11 @@ def _open_file(
         sources = _require_columns(path.name, columns, names)
         values = {"path": _without_wildcards(path)}
         if reader is Reader.PARQUET:
-            relation, records = _open_parquet(path, columns, sources)
+            relation, every, records = _open_parquet(path, columns, sources)
         else:
             values["separator"] = SEPARATORS[reader]
-            relation, records = _open_text(path, SEPARATORS[reader], sources, names)
-        return Source(path.name, KINDS[reader], columns, relation, values, path, state, records)
+            relation, every, records = _open_text(path, SEPARATORS[reader], sources, names)
+        return Source(path.name, KINDS[reader], columns, relation, values, path, state, records, every_column=every)
 
 
 @contextmanager
@@ -275,8 +278,13 @@ def _read_header(reader: Reader, path: Path) -> list[str]:
     return names
 
 
-def _open_text(path: Path, separator: str, sources: Mapping[str, str], names: Sequence[str]) -> tuple[Fragment, int]:
-    """The relation of a well-formed text file, and its number of records. Raises SourceError if it is malformed."""
+def _open_text(
+    path: Path, separator: str, sources: Mapping[str, str], names: Sequence[str]
+) -> tuple[Fragment, Fragment, int]:
+    """The relation of a well-formed text file, that of all its columns, and its number of records.
+
+    Raises SourceError if it is malformed.
+    """
     form = delimited.form(_blocks(path), len(names), LONGEST_ROW, separator)
     offenders: Counter[tuple[str, str]] = Counter()
     for (rule, position), rows in sorted(form.offenders.items()):
@@ -289,8 +297,11 @@ def _open_text(path: Path, separator: str, sources: Mapping[str, str], names: Se
     positions = {name: f"c{names.index(source)}" for name, source in sources.items()}
     # If threads begin in the middle of a file, they can take a line break in a field for the end of a row.
     parallel = Fragment("false" if form.breaks else "true")
-    text = render("cef/read_csv", {"columns": positions, "width": len(names), "parallel": parallel})
-    return Fragment(text), form.rows - 1
+    text, every = (
+        Fragment(render("cef/read_csv", {"columns": columns, "width": len(names), "parallel": parallel}))
+        for columns in (positions, {f"c{number}": f"c{number}" for number in range(len(names))})
+    )
+    return text, every, form.rows - 1
 
 
 def _blocks(path: Path) -> Iterator[NDArray[np.uint8]]:
@@ -301,8 +312,10 @@ def _blocks(path: Path) -> Iterator[NDArray[np.uint8]]:
             yield np.frombuffer(block, dtype=np.uint8)
 
 
-def _open_parquet(path: Path, columns: Mapping[str, Column], sources: Mapping[str, str]) -> tuple[Fragment, int]:
-    """The relation of a Parquet file, and its number of records."""
+def _open_parquet(
+    path: Path, columns: Mapping[str, Column], sources: Mapping[str, str]
+) -> tuple[Fragment, Fragment, int]:
+    """The relation of a Parquet file, that of all its columns that can be read exactly, and its number of records."""
     metadata = pq.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
     findings = []
@@ -313,12 +326,17 @@ def _open_parquet(path: Path, columns: Mapping[str, Column], sources: Mapping[st
     if findings:
         raise SourceError(findings)
     # DuckDB would read only as many records as the metadata give for a group of rows, not as its columns contain.
+    names = Counter(name.casefold() for name in schema.names)
+    every = [name for name in schema.names if names[name.casefold()] == 1 and _choose_type(schema.field(name).type)]
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(group.num_columns)):
-            if chunk.path_in_schema in sources.values() and chunk.num_values != group.num_rows:
-                raise pa.ArrowInvalid("the columns differ in length")
+            if chunk.num_values != group.num_rows:
+                if chunk.path_in_schema in sources.values():
+                    raise pa.ArrowInvalid("the columns differ in length")
+                every = [name for name in every if name != chunk.path_in_schema]
     relation = "FROM read_parquet($path, hive_partitioning = false, union_by_name = false)"
-    return _read_as_text(sources, relation), metadata.num_rows
+    whole = dict(zip(every, every, strict=True))
+    return _read_as_text(sources, relation), _read_as_text(whole, relation), metadata.num_rows
 
 
 def describe_misfit(word: str, declared: ColumnType) -> str:

@@ -9,14 +9,14 @@ from typing import Any
 
 from assets.conventions import SHORT
 from assets.ledger.view import find_budget
-from assets.release.contents import find_content_problems, read_contents
-from assets.release.dataset import DatasetDeclaration
+from assets.release.contents import find_content_problems, read_contents, read_sketch_name
+from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
 from assets.texts import show_line
 from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
-from resources.chain import RESERVE, Details, Entry
+from resources.chain import DIFFERENT_PEOPLE, RESERVE, Details, Entry
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, PopulationError, Reading, remaining
 from resources.statements import Zone
@@ -26,6 +26,7 @@ AUTHORIZED_BY_COMMAND = "command that authorizes it"
 """The metadata with the command, of the preflight and of the failure of a charge that only wants an authorization."""
 
 NOBODY = "<your name>"
+NO_REASON = "<why these are different people>"
 
 _LONGEST = 80
 """The most letters of a parameter's value in a sentence."""
@@ -41,6 +42,7 @@ class Assessment:
         reason: why the draw is a new one, as a sentence.
         budget: what the population has been charged, and what remains, before and after a new charge, as a sentence.
         refusal: why the ledger would refuse the charge, or ""; that of a draw that was charged, if it was withdrawn.
+        resemblance: why it would refuse it unless the authorization says that these are different people, or "".
     """
 
     release: Release
@@ -50,6 +52,7 @@ class Assessment:
     reason: str
     budget: str
     refusal: str
+    resemblance: str = ""
 
     @property
     def loss(self) -> Loss:
@@ -75,10 +78,13 @@ class Assessment:
     @property
     def command(self) -> str:
         name = f"{self.release.dataset.name}/{self.release.name}"
-        return f'stirred launch {name} --authorize "{self.price}" --draw {self.draw_name} --by "{NOBODY}"'
+        words = f' --different-people "{NO_REASON}"' if self.resemblance else ""
+        return f'stirred launch {name} --authorize "{self.price}" --draw {self.draw_name} --by "{NOBODY}"{words}'
 
     def how_to_authorize(self) -> str:
         fields = {"authorized_loss": self.price, "authorized_draw": self.draw_name, "authorized_by": NOBODY}
+        if self.resemblance:
+            fields[DIFFERENT_PEOPLE] = NO_REASON
         lines = [f'      {name}: "{value}"' for name, value in fields.items()]
         return "\n".join(["ops:", f"  {'__'.join(self.release.key(CHARGE).path)}:", "    config:", *lines])
 
@@ -91,7 +97,8 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
 
     Raises:
         SealError: if a table that the charge follows from is missing or was altered.
-        StaleInputError: if the stored CEF is not the one that was read from the source.
+        StaleInputError: if the stored CEF is not the one that was read from the source, or a new draw would follow from
+            records that an earlier version of Stirred read, which made no sketch of them.
         LedgerError: if the ledger is not intact.
     """
     release = method.release
@@ -101,13 +108,20 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         method.require_chargeable(session)
         draw = method.describe(session, custody)
         contents = read_contents(session, custody, release.dataset)
-    details = Details(release.dataset.population, contents, draw.made_of)
+        sketch = read_sketch_name(session, custody, release.dataset)
+    details = Details(release.dataset.population, contents, draw.made_of, sketch=sketch)
     reading = ledger.read()
-    entry, refusal, dataset = reading.find_reservation(draw.draw_id), "", release.dataset
+    entry, refusal, resemblance, dataset = reading.find_reservation(draw.draw_id), "", "", release.dataset
+    if entry is None and not sketch and not dataset.reader.built_in:
+        raise StaleInputError(
+            f"{dataset.name}: the records were read by an earlier version of Stirred, which cannot tell whether they "
+            f"were charged to another population; materialize {CEF} again. Nothing was drawn, and nothing was charged."
+        )
     try:
         if entry is None:
             unbounded = dataset.allows_unbounded_releases
             reading.require_chargeable(dataset.name, release.name, draw.specification, dataset.cap, details, unbounded)
+            resemblance = ledger.find_resemblance(reading, dataset.name, details)
     except (CapExceeded, PopulationError) as error:
         refusal = str(error)
     if entry and (withdrawn := reading.find_withdrawal(draw.draw_id)):
@@ -118,7 +132,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     charge = None if entry or refusal else draw.specification.charge
     budget = _describe_budget(dataset, reading, charge)
     reason = explain_why_new(release, details, reading.entries)
-    return Assessment(release, draw, details, entry, reason, budget, refusal)
+    return Assessment(release, draw, details, entry, reason, budget, refusal, resemblance)
 
 
 def predict_budget(dataset: DatasetDeclaration, release: str, loss: Loss | None, reading: Reading) -> tuple[str, str]:

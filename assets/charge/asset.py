@@ -13,7 +13,7 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
-from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
+from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NO_REASON, NOBODY, Assessment, assess
 from assets.conventions import DRAW_ID, KEYED, StageKind, group_digits, preview, shorten_digest, table_schema
 from assets.ledger.comparison import NOT_RECORDED
 from assets.ledger.view import AUTOMATIC, AUTOMATICALLY
@@ -27,7 +27,7 @@ from assets.texts import find_unfit_name, show_line
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import format_loss, format_number
 from mechanisms.accounting.rounding import LINE_DECIMALS
-from resources.chain import Details, Entry
+from resources.chain import DIFFERENT_PEOPLE, Details, Entry
 from resources.custody import Custody
 from resources.ledger import Ledger, remaining
 from resources.statements import Zone
@@ -37,6 +37,8 @@ PROSE = Prose(__file__)
 
 _NO_NAMES = frozenset(words.casefold() for words in ("", NOBODY, NOT_RECORDED, AUTOMATIC, AUTOMATICALLY))
 """What stands for no name of a person, in the configuration or on the ledger's page, which a person cannot claim."""
+_FEWEST_LETTERS, _LONGEST_REASON = 12, 300
+
 _IDENTIFIERS = frozenset({"draw_id", "commitment", "ledger_hash"})
 
 
@@ -52,6 +54,10 @@ class Authorization(dg.Config):
     )
     authorized_draw: str = Field("", description="The beginning of the draw's id, as stated beside the loss.")
     authorized_by: str = Field("", description="The name of the person who authorizes the charge.")
+    different_people: str = Field(
+        "",
+        description="Why these are different people, if the records resemble those of another population: one line.",
+    )
 
 
 def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
@@ -138,7 +144,9 @@ def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
     facts = {"price": assessment.price, "price, exactly": str(assessment.loss), "why new": assessment.reason, **facts}
     if assessment.refusal:
         return {"decision": f"The ledger would refuse it: {assessment.refusal}.", **facts}
-    if not assessment.release.dataset.asks:
+    if assessment.resemblance:
+        facts["resemblance"] = assessment.resemblance
+    elif not assessment.release.dataset.asks:
         return {"decision": f"Running it charges {assessment.price} automatically.", **facts}
     return {
         "decision": f"Running it needs an authorization of {assessment.price}.",
@@ -171,12 +179,18 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         problem = "The authorization does not say who gives it: authorized_by holds no name."
     elif given.authorized_loss and (unfit := find_unfit_name(given.authorized_by)):
         problem = f"authorized_by {unfit}."
-    elif release.dataset.asks and not given.authorized_loss:
+    elif (release.dataset.asks or assessment.resemblance) and not given.authorized_loss:
         problem = "Nobody has authorized it."
+    elif assessment.resemblance and not _is_reason(given.different_people):
+        problem = (
+            f"The authorization does not say why these are different people: different_people is one line of up to "
+            f"{_LONGEST_REASON} characters with {_FEWEST_LETTERS} letters or more."
+        )
     if not problem:
         return
     parts = [
         f"Release {name} would charge {assessment.price} to population {assessment.details.population}. {problem}",
+        *([f"Nobody is counted twice: {assessment.resemblance}."] if assessment.resemblance else []),
         f"Why this is a new draw: {assessment.reason}",
         assessment.budget,
         "Nothing was drawn, and nothing was charged. What was published before stays as it is.",
@@ -193,9 +207,15 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
     raise dg.Failure(description="\n".join(parts), metadata=command, allow_retries=False)
 
 
+def _is_reason(words: str) -> bool:
+    letters = sum(map(str.isalpha, words))
+    return words.isprintable() and len(words) <= _LONGEST_REASON and letters >= _FEWEST_LETTERS and words != NO_REASON
+
+
 def charge_draw(assessment: Assessment, given: Authorization, run_id: str, ledger: Ledger) -> Entry:
     by = given.authorized_by.strip() if given.authorized_loss else AUTOMATIC
-    details = replace(assessment.details, authorization={"by": by, "run": run_id})
+    reason = {DIFFERENT_PEOPLE: given.different_people.strip()} if assessment.resemblance else {}
+    details = replace(assessment.details, authorization={"by": by, "run": run_id, **reason})
     return reserve(assessment.release, assessment.draw, ledger, details)
 
 

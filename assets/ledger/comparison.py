@@ -13,7 +13,7 @@ from functools import cached_property
 from mechanisms.accounting.composition import NOT_FINITE, Conversion, convert
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Specification, Total, compose, explain_omission
-from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry
+from resources.chain import DIFFERENT_PEOPLE, RESERVE, SETTLE, WITHDRAW, Entry
 
 NOT_RECORDED = "not recorded"
 """The words for a name that an entry of an earlier version lacks."""
@@ -51,6 +51,11 @@ class Charge:
     @property
     def authorized_by(self) -> str:
         return self.entry.parse_details().authorization.get("by", NOT_RECORDED)
+
+    @property
+    def different_people(self) -> str:
+        """Why the records are about different people than those of another population; "" if nothing made one ask."""
+        return self.entry.parse_details().authorization.get(DIFFERENT_PEOPLE, "")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from mechanisms.accounting.composition import (
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss, format_number
 from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import DELTA
-from resources.chain import RESERVE, Entry
+from resources.chain import DIFFERENT_PEOPLE, RESERVE, Entry
 from resources.ledger import Reading, of_population, remaining
 
 AUTOMATIC = "the declaration: the dataset is charged automatically"
@@ -158,6 +158,7 @@ def list_entry_records(entries: Iterable[Entry]) -> list[dict[str, Any]]:
             "population": entry.parse_details().population,
             "charged": format_loss(entry.parse_specification().charge) if entry.kind == RESERVE else "",
             "authorized_by": entry.parse_details().authorization.get("by", ""),
+            "different_people": entry.parse_details().authorization.get(DIFFERENT_PEOPLE, ""),
             "recorded_at": entry.recorded_at,
             "draw_id": entry.draw_id,
         }

@@ -45,7 +45,7 @@ from assets.release.release import Release
 from assets.release.stage import release_stage
 from assets.stages import stage_check
 from mechanisms.accounting.losses import format_number
-from resources.chain import RESERVE, WITHDRAW, Entry, find, settled_draws
+from resources.chain import DIFFERENT_PEOPLE, RESERVE, WITHDRAW, Entry, find, settled_draws
 from resources.custody import Custody
 from resources.ledger import Ledger, of_population
 from resources.statements import Zone
@@ -399,6 +399,7 @@ def certify(
             dataset.cap,
             dataset.population,
             reading.count_infinite(dataset.population),
+            entry.parse_details().authorization.get(DIFFERENT_PEOPLE, ""),
         ),
         edition=[other.draw_id for other in draws].index(draw.draw_id) + 1,
         editions=tuple(

@@ -25,7 +25,7 @@ from mechanisms.accounting.rounding import DECIMALS
 from resources.custody import CustodyMode
 from resources.ledger import remaining
 
-VERSION = "3.0"
+VERSION = "3.1"
 """The version of the record. The first part grows when a program that reads the record could fail on a new one."""
 
 SCHEMA: Final = "certificate.schema.json"
@@ -267,6 +267,11 @@ class LedgerReference:
         ge=0,
         description="How many of the population's charges are infinite then. No total counts them, and no cap bounds "
         "them.",
+    )
+    different_people: str = Field(
+        default="",
+        description="Why the records are about different people than those of another population that they resemble, "
+        "in the words of the person who authorized the charge; empty if they resemble none.",
     )
 
     @computed_field  # type: ignore[prop-decorator]

@@ -7,6 +7,9 @@ selection of columns from the same file is recognized too. Nobody can test them 
 Two more versions are kept: of the whole source, so that an unchanged source is not read again; and of the CEF in the
 order of its rows, which takes less time to compute than its content version.
 
+A file that was written anew has other versions. For it, a sketch of the records is kept in the custody under a name
+that is published here (`mechanisms.people`).
+
 The seals of stages that count the CEF contain its version as they counted it. A charge follows from counts of the
 current CEF only.
 """
@@ -30,7 +33,7 @@ from resources.storage import NothingWrittenError
 from resources.warehouse import Session, Warehouse
 
 CONTENTS = "cef_contents"
-_CEF, _SOURCE, _ORDERED = "cef", "source", "ordered"
+_CEF, _SOURCE, _ORDERED, _SKETCH = "cef", "source", "ordered", "sketch"
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,12 @@ class CefVersions:
     Attributes:
         content: of its tables as multisets of rows, which is its data version.
         ordered: of its tables in the order of their rows.
+        sketch: the sketch of the records in its source files (`mechanisms.people`); empty if they are built in.
     """
 
     content: str
     ordered: str
+    sketch: bytes = b""
 
 
 def hash_files(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
@@ -102,6 +107,8 @@ def publish_contents(
     """
     table = _table(dataset)
     published = {_CEF: versions.content, **files, _SOURCE: source, _ORDERED: versions.ordered}
+    if versions.sketch:
+        published[_SKETCH] = custody.keep_sketch(versions.sketch, published)
     columns = {"content": list(published), "version": list(published.values())}
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(table, "warehouse/all", source=session.register("contents", pa.table(columns)))
@@ -118,6 +125,14 @@ def read_contents(session: Session, custody: Custody, dataset: DatasetDeclaratio
     return tuple(sorted(published[name] for name in (_CEF, *dataset.tables) if name in published))
 
 
+def read_sketch_name(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
+    """The name of the sketch of the records; "" if they are built in, or an earlier version of Stirred read them.
+
+    Raises SealError as `read_contents`.
+    """
+    return _published(session, custody, dataset).get(_SKETCH, "")
+
+
 def find_unchanged_version(
     warehouse: Warehouse, custody: Custody, dataset: DatasetDeclaration, source: str
 ) -> str | None:
@@ -130,6 +145,8 @@ def find_unchanged_version(
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             published = _published(session, custody, dataset)
             if published.get(_SOURCE) != source or find_content_problems(session, custody, dataset):
+                return None
+            if not dataset.reader.built_in and custody.open_sketch(published.get(_SKETCH, "")) is None:
                 return None
             left = [name for name in CEF_TABLES if name not in dataset.tables]
             if any(session.columns(Table(Zone.CONFIDENTIAL, dataset.name, name)) for name in left):

@@ -11,9 +11,17 @@ from orchestration.cli.releases import RELEASE
 @click.option("--authorize", metavar="LOSS", default="", help="The loss to be charged, as the refusal states it.")
 @click.option("--draw", default="", help="The draw that is authorized, as the refusal states it.")
 @click.option("--by", default="", help="Who authorizes the charge.")
+@click.option(
+    "--different-people",
+    metavar="WORDS",
+    default="",
+    help="Why these are different people, if a refusal finds those of another population in the records.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Print Dagster's log too.")
 @as_json
-def launch(release: str, authorize: str, draw: str, by: str, verbose: bool, as_json: bool) -> None:
+def launch(
+    release: str, authorize: str, draw: str, by: str, different_people: str, verbose: bool, as_json: bool
+) -> None:
     """Make RELEASE (dataset/release), from its source to its publication.
 
     A new draw on a dataset that asks is refused with its price (exit code 3). Launch it again with --authorize, --draw
@@ -21,8 +29,13 @@ def launch(release: str, authorize: str, draw: str, by: str, verbose: bool, as_j
     """
     from orchestration.cli.runs import launch_release
 
-    authorization = {"authorized_loss": authorize, "authorized_draw": draw, "authorized_by": by}
-    launch_release(release, authorization if any(authorization.values()) else {}, verbose=verbose, as_json=as_json)
+    given = {
+        "authorized_loss": authorize,
+        "authorized_draw": draw,
+        "authorized_by": by,
+        "different_people": different_people,
+    }
+    launch_release(release, {name: words for name, words in given.items() if words}, verbose=verbose, as_json=as_json)
 
 
 @click.command()

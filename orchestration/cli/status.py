@@ -61,6 +61,9 @@ def budget(as_json: bool) -> None:
                 for entry in entries
             ],
         )
+        for entry in entries:
+            if entry["different_people"]:
+                click.echo(f"Entry {entry['entry']}: different people because {entry['different_people']}")
     for problem in problems:
         echo(problem, err=True)
     if problems:

@@ -136,6 +136,7 @@ def test_a_source_that_has_not_changed_is_not_read_again(
     office = Office(tmp_path, declare(tmp_path), monkeypatch)
     read, version, source = office.materialize()
     assert read
+    assert ("sketch" in office.contents()) == (declare is not generated), "records that are generated are about nobody"
     assert office.materialize() == (
         False,
         version,
@@ -315,8 +316,8 @@ def test_a_file_that_changes_while_it_is_read_is_refused_even_with_its_size_and_
 
 def test_what_is_recorded_of_the_source_cannot_be_made_without_the_key(town: Office) -> None:
     found = town.contents()
-    assert found.keys() == {"cef", "units", "persons", "source", "ordered"}
-    assert len(set(found.values())) == 5
+    assert found.keys() == {"cef", "units", "persons", "source", "ordered", "sketch"}
+    assert len(set(found.values())) == 6
     content = (town.folder / "persons.csv").read_bytes()
     assert found["persons"] == hmac.new(town.custody.version_key(), content, sha256).hexdigest()
     assert sha256(content).hexdigest() not in found.values()

@@ -1,6 +1,7 @@
 """A cap belongs to a population: the same people cannot be charged under two caps."""
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import dagster as dg
@@ -9,7 +10,7 @@ import pytest
 from assets.ledger.population import group_populations
 from mechanisms.accounting.losses import PureLoss
 from resources.ledger import of_population
-from tests.deployments import households, small_dataset, small_deployment, write_csv
+from tests.deployments import COUNTIES, households, small_dataset, small_deployment, write_csv
 
 BEFORE = ("cef", "invariants")
 
@@ -82,7 +83,9 @@ def test_datasets_of_one_population_share_its_cap(tmp_path: Path) -> None:
 @pytest.mark.deep
 def test_other_records_are_another_population(tmp_path: Path) -> None:
     charged(tmp_path, {})
-    write_csv(tmp_path / "others.csv", households(60))
+    drawn = Random(3)
+    others = [{**row, "size": drawn.randint(1, 9), "county": drawn.choice(COUNTIES)} for row in households(60)]
+    write_csv(tmp_path / "others.csv", others)
     units = small_dataset(tmp_path).units.model_dump(mode="json", exclude_defaults=True)
     other = charged(tmp_path, {"name": "hamlet", "units": {**units, "path": str(tmp_path / "others.csv")}})
     assert [entry.parse_details().population for entry in other.ledger] == ["village", "hamlet"]
