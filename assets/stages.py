@@ -47,8 +47,8 @@ _OTHERWISE = (
 _WAITS = (5, 15, 45)
 """The seconds after which a step is repeated that lost a server: 65 in all."""
 
-_REPEATS_STEPS = "dagster/retry_on_asset_or_op_failure"
-"""Dagster's tag of a run that its queue launches again even if a step has failed."""
+_REPEATS_STEPS, _BEGUN = "dagster/retry_on_asset_or_op_failure", "stirred/begun"
+"""Dagster's tag of a run that its queue launches again even if a step has failed, and the run that took it back."""
 
 _STANDS = "What was published before stays as it is. Correct the cause, and launch the job again."
 
@@ -137,8 +137,11 @@ def repeat_step() -> Iterator[None]:
         return
     run, instance = context.run, context.instance
     if run.tags.get(_REPEATS_STEPS) == "true":
-        # The run before this one was lost, which says nothing about what this one refuses.
-        instance.add_run_tags(run.run_id, {_REPEATS_STEPS: "false"})
+        # The run before this one was lost, which says nothing about what this one refuses. A later step of this run may
+        # not take back what an earlier one asked for.
+        now = instance.get_run_by_id(run.run_id)
+        if now and now.tags.get(_BEGUN) != run.run_id:
+            instance.add_run_tags(run.run_id, {_REPEATS_STEPS: "false", _BEGUN: run.run_id})
     try:
         yield
     except TransientError as error:

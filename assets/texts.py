@@ -37,7 +37,7 @@ def find_unfit_name(text: str) -> str:
     """Why a text, without spaces at its ends, is no name of a person in the ledger; "" if it can be one."""
     name = text.strip()
     if unseen := find_unseen(name):
-        return f"is a name on one line of plain text, and has the character U+{ord(unseen):04X}"
+        return f"has the character U+{ord(unseen):04X}, and a name is one line of plain text"
     return f"has at most {LONGEST_LINE} letters, and not {len(name):,}" if len(name) > LONGEST_LINE else ""
 
 

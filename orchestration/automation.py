@@ -85,18 +85,19 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
 
 
 def _partition_jobs(release: Release, partitions: Partitions, rest: dg.AssetSelection) -> dg.Definitions:
+    title = escape_markdown(release.title)
     by_part = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
     states = define_job(
         f"{STATES}__{release.schema}",
         by_part,
-        f"{release.title}: {', '.join(partitions.stages)} of one partition.",
+        f"{title}: {', '.join(partitions.stages)} of one partition.",
         writes=None,
         tags=_RETRIES,
     )
     publication = define_job(
         f"{PUBLICATION_OF}__{release.schema}",
         rest,
-        f"{release.title}: every stage after all partitions, to the publication, with every check.",
+        f"{title}: every stage after all partitions, to the publication, with every check.",
         writes=release.dataset.name,
     )
 
@@ -170,7 +171,8 @@ def release_schedule(release: Release, cron: str) -> dg.ScheduleDefinition:
         job_name=release.schema,
         cron_schedule=cron,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Makes {release.title} again. If the source is unchanged, it draws and charges nothing.",
+        description=f"Makes {escape_markdown(release.title)} again. If the source is unchanged, it draws and charges "
+        "nothing.",
     )
 
 

@@ -15,9 +15,11 @@ import dagster as dg
 
 from assets.publication.placement import bring_publications, copy_publications
 from assets.publication.signature import SIGNATURE, altered_files, public_key, sign
+from mechanisms.refusal import RefusedError
 from orchestration.environment import deployment_resources
 from resources.custody import ANCHOR, FINGERPRINT, MASTER, SKETCHES, CustodyError
 from resources.ledger import Ledger
+from resources.spill import create_spill_folder
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -45,7 +47,8 @@ def back_up(
     What was written is restored once, into a folder in the home that is removed again.
 
     No other process can write a database meanwhile: writers wait, or this waits for them. Nothing that was deleted from
-    a database is in the back-up. If the process is killed, the folder has no signature and cannot be restored.
+    a database is in the back-up. If the process is killed before all is written, it has no signature and cannot be
+    restored.
 
     Raises BackupError if the folder is not empty, the deployment is new, the ledger is not intact, zones are in a lake,
     or the back-up could not be restored; it has no signature then.
@@ -88,19 +91,22 @@ def back_up(
 
 def _require_restorable(folder: Path, custody: Path, resources: Resources) -> None:
     """Restore a back-up into a folder beside the custody, whose key is lent for it, and remove the folder again."""
-    scratch = custody.with_name(".verifying")
-    with suppress(FileNotFoundError):
-        shutil.rmtree(scratch)
-    (scratch / CUSTODY).mkdir(parents=True, mode=0o700)
+    place = custody.with_name(".verifying")
     try:
-        if (custody / MASTER).exists():
-            shutil.copy2(custody / MASTER, scratch / CUSTODY)
-        restore(folder, scratch, scratch / PUBLISHED, resources)
-    except (BackupError, OSError) as error:
+        # A folder of this process alone, which also removes those of processes that were killed.
+        with create_spill_folder(place) as scratch:
+            (scratch / CUSTODY).mkdir(mode=0o700)
+            if (custody / MASTER).exists():
+                shutil.copy2(custody / MASTER, scratch / CUSTODY)
+            restore(folder, scratch, scratch / PUBLISHED, resources)
+    except BaseException as error:
         (folder / SIGNATURE).unlink(missing_ok=True)
+        if not isinstance(error, RefusedError | BackupError | OSError):
+            raise
         raise BackupError(f"the back-up in {folder} is of no use, because it cannot be restored: {error}") from None
     finally:
-        shutil.rmtree(scratch)
+        with suppress(OSError):
+            place.rmdir()
 
 
 def restore(

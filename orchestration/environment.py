@@ -33,7 +33,7 @@ from resources.warehouse import Warehouse
 
 _DATA_PATH = re.compile(r"(/|s3://[a-z0-9][a-z0-9.-]+)(/?[^?#*\[\]]+)?")
 
-_ADDRESS = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[^?#@\s<>]*)?")
+_ADDRESS = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+(/[^?#@\s<>]*)?")
 
 _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? *([KMGT]i?B?|B|%)", re.I)
 

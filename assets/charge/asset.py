@@ -23,7 +23,7 @@ from assets.release.method import CHARGE, PREFLIGHT, Fact, Method
 from assets.release.prose import Prose
 from assets.release.release import Release
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
-from assets.texts import find_unfit_name, show_line
+from assets.texts import find_unfit_name, find_unseen, show_line
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import format_loss, format_number
 from mechanisms.accounting.rounding import LINE_DECIMALS
@@ -208,8 +208,11 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
 
 
 def _is_reason(words: str) -> bool:
+    words = words.strip()
     letters = sum(map(str.isalpha, words))
-    return words.isprintable() and len(words) <= _LONGEST_REASON and letters >= _FEWEST_LETTERS and words != NO_REASON
+    return (
+        not find_unseen(words) and len(words) <= _LONGEST_REASON and letters >= _FEWEST_LETTERS and words != NO_REASON
+    )
 
 
 def charge_draw(assessment: Assessment, given: Authorization, run_id: str, ledger: Ledger) -> Entry:

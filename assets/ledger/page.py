@@ -169,7 +169,7 @@ def _describe_charge(charge: Charge) -> str:
         "charged": f"{format_loss(charge.loss)}, exactly {charge.loss}, to {details.population}",
         "recorded at": f"{entry.recorded_at} by run {details.authorization.get('run', 'not recorded')}",
         "authorized by": charge.authorized_by,
-        **({"different people because": escape_markdown(charge.different_people)} if charge.different_people else {}),
+        **({"different people because": charge.different_people} if charge.different_people else {}),
         "draw": group_digits(entry.draw_id),
         "commitment": group_digits(entry.commitment),
         "hash of the entry": group_digits(entry.hash),

@@ -41,6 +41,7 @@ class Declaration(Part):
 
     @classmethod
     def _name_errors(cls, given: Any, validate: Callable[[Any], Self]) -> Self:
+        given = _end_lines(given)
         named = f"{cls.declares} {cls.named(given)}"
         if unwritable := _unwritable(given):
             raise ValueError(f"{named}: {unwritable}")
@@ -92,6 +93,15 @@ def _fields(given: Any, location: tuple[int | str, ...], missing: bool) -> tuple
 def _field_text(field: object) -> str:
     text = field if isinstance(field, str) else shown(field)
     return text if text.isprintable() and len(text) <= LONGEST_NAME else ascii(text)[1 : LONGEST_NAME + 1]
+
+
+def _end_lines(given: Any) -> Any:
+    """A declaration whose texts of one line do not end in the line break of a YAML block (`>` or `|`)."""
+    if isinstance(given, str):
+        return given.removesuffix("\n")
+    if isinstance(given, Mapping):
+        return {field: value if field == _OF_SEVERAL_LINES else _end_lines(value) for field, value in given.items()}
+    return [_end_lines(value) for value in given] if isinstance(given, list) else given
 
 
 def _unwritable(given: Any) -> str | None:

@@ -41,6 +41,7 @@ def status(as_json: bool) -> None:
 def budget(as_json: bool) -> None:
     """What was charged, by what, authorized by whom, and what is left."""
     from assets.ledger.view import list_entry_records
+    from assets.texts import show_line
     from orchestration.deployment import Deployment
 
     deployment = Deployment()
@@ -63,7 +64,7 @@ def budget(as_json: bool) -> None:
         )
         for entry in entries:
             if entry["different_people"]:
-                click.echo(f"Entry {entry['entry']}: different people because {entry['different_people']}")
+                echo(f"Entry {entry['entry']}: different people because {show_line(entry['different_people'])}")
     for problem in problems:
         echo(problem, err=True)
     if problems:

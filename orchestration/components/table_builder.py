@@ -8,6 +8,7 @@ from typing import Any, Self
 import dagster as dg
 import pyarrow as pa
 
+from assets.conventions import escape_markdown
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import PREFLIGHT
 from assets.release.release import DeclarationError
@@ -95,19 +96,20 @@ class TableBuilder(DeclaresReleases):
         from orchestration.automation import define_job
 
         hypercubes, dataset = self.releases(), self.declaration.dataset
+        title = escape_markdown(self.declaration.title)
         own = dg.AssetSelection.key_prefixes(*([dataset, hypercube.declaration.name] for hypercube in hypercubes))
         prices = dg.AssetSelection.assets(*(hypercube.key(PREFLIGHT) for hypercube in hypercubes))
         every = define_job(
             f"{dataset}__{self.declaration.name}",
             own.upstream() - prices,
-            f"{self.declaration.title}: every hypercube, from the source to its publication, with every check. Each "
-            "new draw is authorized by itself.",
+            f"{title}: every hypercube, from the source to its publication, with every check. Each new draw is "
+            "authorized by itself.",
             writes=dataset,
         )
         price = define_job(
             f"{PREFLIGHT}__{dataset}__{self.declaration.name}",
             prices.upstream(),
-            f"{self.declaration.title}: what the next charge of every hypercube would be, and why.",
+            f"{title}: what the next charge of every hypercube would be, and why.",
             writes=dataset,
         )
         return dg.Definitions.merge(super().build_defs(context), dg.Definitions(jobs=[every, price]))

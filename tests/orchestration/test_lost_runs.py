@@ -108,6 +108,25 @@ def test_what_is_refused_is_not_launched_again_even_if_the_run_before_was_lost(i
         assert not awaits_retry(instance, found)
 
 
+def test_a_later_step_does_not_take_back_that_the_run_is_launched_again(instance: dg.DagsterInstance) -> None:
+    """In a run that is itself launched again. Told apart from: every step that takes the inherited tag back."""
+
+    @stage(dg.AssetKey(["one"]), "town", StageKind.COUNTS, "Units.")
+    def one() -> dg.MaterializeResult:
+        raise LOST
+
+    @stage(dg.AssetKey(["other"]), "town", StageKind.COUNTS, "Units.")
+    def other() -> dg.MaterializeResult:
+        return dg.MaterializeResult()
+
+    tags = {"dagster/retry_on_asset_or_op_failure": "true", "dagster/retry_number": "1"}
+    job = dg.Definitions(assets=[one, other], jobs=[dg.define_asset_job("make")]).resolve_job_def("make")
+    result = job.execute_in_process(instance=instance, raise_on_error=False, tags=tags)
+    found = instance.get_run_by_id(result.run_id)
+    assert found
+    assert found.tags["dagster/retry_on_asset_or_op_failure"] == "true"
+
+
 def test_no_gate_takes_a_lost_server_for_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not while zones are opened for all gates of a stage, for one, or for the publication."""
     monkeypatch.setattr(stages, "_WAITS", ())

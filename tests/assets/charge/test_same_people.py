@@ -27,7 +27,7 @@ from assets.release.dataset import DatasetDeclaration
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import DIFFERENT_PEOPLE, Details
-from resources.custody import SKETCHES, Custody
+from resources.custody import SKETCHES, Custody, CustodyMode
 from resources.ledger import Ledger, LedgerError, PopulationError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -95,7 +95,9 @@ class Office:
 
     def charge(self, details: Details) -> None:
         name = details.population
-        self.ledger.reserve(name, "tables", self.custody.draw_id({"of": name}), SPECIFICATION, "c" * 64, None, details)
+        self.ledger.reserve(
+            name, "tables", self.custody.draw_id({"of": name}), SPECIFICATION, CustodyMode.ESCROWED, None, details
+        )
 
     def find_resemblance(self, details: Details) -> str:
         return self.ledger.find_resemblance(self.ledger.read(), details.population, details)
