@@ -129,16 +129,17 @@ class Custody(ConfigurableResource):
         """Keep the sketch of a dataset's records, encrypted; return its name, 64 hexadecimal digits.
 
         The name is an HMAC over the sketch and the versions that it is made of, so that equal names show no more than
-        equal versions. Whoever has a back-up of these files without the master key learns the number of sketches alone.
+        equal versions. Whoever has a back-up of these files without the master key learns the number of sketches and
+        their sizes, which tell small files apart from large ones.
         Raises CustodyError if the file cannot be written.
         """
         key = self.derive("sketch name")
         name = hmac.new(key, canonicalize(dict(of)) + sha256(sketch).digest(), sha256).digest()
         path = self.private_folder(SKETCHES) / name.hex()
-        if not path.exists():
+        if self.open_sketch(name.hex()) is None:
             # The name follows from the content, so no two contents have a nonce in common.
             content = AESGCM(self.derive("sketch")).encrypt(name[:12], sketch, name)
-            keyfiles.link_new(keyfiles.write_temporary(path, content), path)
+            keyfiles.write_temporary(path, content).replace(path)
         return name.hex()
 
     def open_sketch(self, name: str) -> bytes | None:

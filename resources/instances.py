@@ -24,62 +24,68 @@ _LARGEST = 8 << 20
 
 _ATTACHED = SQL("warehouse/attached", "SELECT database_name, path FROM duckdb_databases() WHERE path IS NOT NULL")
 _DETACH = SQL("warehouse/detach", "DETACH {{ alias }}")
-_LEFT = SQL(
-    "warehouse/left", "SELECT 1 FROM duckdb_tables() UNION ALL SELECT 1 FROM duckdb_views() WHERE NOT internal LIMIT 1"
-)
 
-_waiting: OrderedDict[tuple[int, Hashable], tuple[duckdb.DuckDBPyConnection, ExitStack]] = OrderedDict()
+Connections = list[duckdb.DuckDBPyConnection]
+
+_waiting: OrderedDict[tuple[int, Hashable], tuple[Connections, ExitStack]] = OrderedDict()
 _lock = Lock()
 
 
 @contextmanager
 def borrow_instance(
-    settings: Hashable, open_instance: Callable[[ExitStack], duckdb.DuckDBPyConnection]
+    settings: Hashable, open_instance: Callable[[ExitStack], Connections]
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to an instance with nothing attached, which no other session has.
 
-    It waits for another session if the block ends without an error, and leaves no table and no view but in small
-    databases that can be detached. Otherwise it is closed.
+    The connection is closed at the end, with all that belongs to it, such as temporary tables and prepared statements.
+    The instance waits for another session if the block ends without an error, leaves no table, view, sequence and type
+    but in small databases that can be detached, and connections are left. Otherwise it is closed. Macros are not
+    looked for, which takes as long as a new instance: no statement of Stirred makes any.
 
     Args:
         settings: what an instance is opened with; only sessions with the same settings have it one after the other.
-        open_instance: opens an instance, which is closed with what else belongs to it when the stack is closed.
+        open_instance: opens an instance, and returns connections to it, one for each session. They are closed, with
+            what else belongs to the instance, when the stack is closed.
     """
     # A process that was forked has the instances of its parent without their threads.
     key = (os.getpid(), settings)
     with _lock:
-        connection, opened = _waiting.pop(key, (None, ExitStack()))
+        connections, opened = _waiting.pop(key, (None, ExitStack()))
     with ExitStack() as closing:
         closing.push(opened)
-        if connection is None:
-            connection = open_instance(opened)
+        if connections is None:
+            connections = open_instance(opened)
+        connection = connections.pop()
         yield connection
-        if _detach_all(connection):
-            closing.pop_all()
-            _wait(key, connection, opened)
+        if connections and _detach_all(connection):
+            connection.close()
+            # Seen from another connection, temporary tables of that one are gone.
+            if not connections[-1].execute(render("warehouse/left")).fetchall():
+                closing.pop_all()
+                _wait(key, connections, opened)
 
 
 def _detach_all(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Detach the databases of an instance, if they are small. Returns whether nothing is left."""
+    """Detach the databases of an instance, if they are small. Returns whether all are detached."""
     try:
         attached = connection.execute(render(_ATTACHED)).fetchall()
         if sum(Path(path).stat().st_size for _, path in attached) > _LARGEST:
             return False
         for name, _ in attached:
             connection.execute(render(_DETACH, {"alias": quote(name)}))
-        return not connection.execute(render(_LEFT)).fetchall()
+        return True
     except (duckdb.Error, OSError):
         # Such as a full disk, so that the log stays, as if the instance were closed.
         return False
 
 
-def _wait(key: tuple[int, Hashable], connection: duckdb.DuckDBPyConnection, opened: ExitStack) -> None:
+def _wait(key: tuple[int, Hashable], connections: Connections, opened: ExitStack) -> None:
     with _lock:
         # There may be one already, of a session beside this one.
         surplus = [_waiting.pop(key)] if key in _waiting else []
-        _waiting[key] = connection, opened
-        if len(_waiting) > _MOST:
-            surplus.append(_waiting.popitem(last=False)[1])
+        _waiting[key] = connections, opened
+        own = [each for each in _waiting if each[0] == os.getpid()]
+        surplus += [_waiting.pop(each) for each in own[:-_MOST]]
     for _, other in surplus:
         other.close()
 
@@ -88,7 +94,6 @@ def _wait(key: tuple[int, Hashable], connection: duckdb.DuckDBPyConnection, open
 def close_waiting() -> None:
     """Close the instances that wait, and remove what belongs to them."""
     with _lock:
-        instances = [instance for (process, _), instance in _waiting.items() if process == os.getpid()]
-        _waiting.clear()
-    for _, opened in instances:
+        own = [_waiting.pop(key) for key in list(_waiting) if key[0] == os.getpid()]
+    for _, opened in own:
         opened.close()

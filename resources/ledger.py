@@ -260,7 +260,9 @@ class Ledger(ConfigurableResource):
             return reservation
 
     def find_resemblance(self, reading: Reading, dataset: str, details: Details) -> str:
-        """Why records seem to be about people who were charged to another population, as a sentence; "" if they do not.
+        """Why records seem to be about people who were charged to other populations, all of them; "" if they do not.
+
+        How many are in both is not said: that would be an exact number of confidential records, which nobody charged.
 
         Earlier entries without a sketch are not compared. Raises LedgerError if the own sketch is missing.
         """
@@ -274,23 +276,22 @@ class Ledger(ConfigurableResource):
         own = self.custody.open_sketch(details.sketch)
         if own is None:
             raise LedgerError(f"the sketch of dataset {dataset} is missing in the custody; materialize its cef again")
+        found, missing = [], []
         for name, (entry, population) in others.items():
             charged = f"dataset {entry.dataset}, which was charged to population {population} in entry {entry.sequence}"
             sketch = self.custody.open_sketch(name)
             if sketch is None:
-                return (
+                missing.append(
                     f"dataset {dataset} of population {details.population} cannot be compared with {charged}: the "
                     "sketch of its records is missing in the custody; restore it from a back-up"
                 )
-            overlap = compute_overlap(from_bytes(own), from_bytes(sketch))
-            if overlap >= SHARE:
-                return (
+            elif compute_overlap(from_bytes(own), from_bytes(sketch)) >= SHARE:
+                found.append(
                     f"dataset {dataset} of population {details.population} seems to be about the same people as "
-                    f"{charged}: about {round(10 * overlap)}0% of the smaller one are in both, where {SHARE:.0%} are "
-                    f"refused; declare population: {population} for {dataset}, so that one cap bounds the loss of the "
-                    "people they share"
+                    f"{charged}: {SHARE:.0%} of the smaller one or more are in both; declare population: {population} "
+                    f"for {dataset}, so that one cap bounds the loss of the people they share"
                 )
-        return ""
+        return "; ".join([*found, *missing])
 
     def settle(self, draw_id: str, output_version: str) -> Entry:
         """Record that a reserved draw was made, with the version of its output, and delete its ephemeral key.

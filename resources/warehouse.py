@@ -85,6 +85,9 @@ _STAY_OFF_NETWORK = SQL(
 _SETTINGS = {**ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
 """The settings of every session. Extensions come from `signed_extension` alone, which checks their signature."""
 
+SESSIONS = 32
+"""The sessions, one after the other, for which an instance of DuckDB has connections."""
+
 _CIPHER = "httpfs"
 """The extension with the cipher for spilled data and for an encrypted lake; DuckDB's built-in cipher only decrypts."""
 
@@ -591,7 +594,7 @@ class Warehouse(ConfigurableResource):
                 connection = opened.enter_context(borrow_instance(settings, open_instance))
             else:
                 # From a server, a confined session attaches nothing.
-                connection = self._open_instance(storages, "", opened)
+                connection = self._open_instance(storages, "", opened).pop()
             for storage in storages:
                 storage.attach(connection, read_only=storage in read)
             if confinement and not in_files:
@@ -603,8 +606,8 @@ class Warehouse(ConfigurableResource):
 
     def _open_instance(
         self, storages: Sequence[Storage], confinement: str, opened: ExitStack
-    ) -> duckdb.DuckDBPyConnection:
-        """A new instance of DuckDB, with the extensions that the storages need and nothing attached."""
+    ) -> list[duckdb.DuckDBPyConnection]:
+        """Connections to a new instance of DuckDB, with the extensions that the storages need and nothing attached."""
         try:
             spill_folder = opened.enter_context(create_spill_folder(self._spill))
         except OSError as error:
@@ -617,7 +620,10 @@ class Warehouse(ConfigurableResource):
             connection = opened.enter_context(closing(duckdb.connect(config=settings)))
             for extension in needed:
                 connection.execute(render(LOAD, {"extension": signed_extension(extension)}))
-            connection.execute(render(_PREPARE))
+            # A confined instance takes no settings, also none of a connection.
+            connections = [opened.enter_context(closing(connection.cursor())) for _ in range(SESSIONS)]
+            for each in connections:
+                each.execute(render(_PREPARE))
             if any(storage.on_network for storage in storages):
                 # DuckDB itself reads the keys and the region from the environment.
                 scheme, _, host = self.object_storage.rpartition("://")
@@ -633,7 +639,7 @@ class Warehouse(ConfigurableResource):
                 "DuckDB cannot open a session with these limits of memory and threads, this folder to spill into "
                 f"and this S3 server: {name_error(error)}"
             ) from None
-        return connection
+        return connections
 
 
 class _WarehouseSnapshot(Warehouse):

@@ -43,7 +43,9 @@ def sketch_records(session: Session, sources: Iterable[Source], version_key: byt
             rows = min(ROWS_HASHED, _VALUES // session.arrow(_HEADER, values, **relation).num_columns)
             for batch in session.batches(_RECORDS, max(1, rows), {**values, "letters": _LETTERS}, **relation):
                 sketcher.add([hash_values(column, factors) for column in batch.columns])
-        except WarehouseError:
+        except WarehouseError as error:
+            if "OutOfMemory" in str(error):
+                raise
             raise UnreadableError(source.label, source.kind) from None
         sketches.append(sketcher.finish())
     return to_bytes(sketches)

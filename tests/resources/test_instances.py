@@ -1,7 +1,7 @@
 """Instances of DuckDB that wait for the next session: what one session could do or see, another one cannot."""
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import duckdb
@@ -26,14 +26,22 @@ def warehouse(tmp_path: Path) -> Warehouse:
     return warehouse
 
 
-def test_a_session_has_the_instance_that_an_equal_one_has_left(warehouse: Warehouse) -> None:
-    found = []
+def test_a_session_has_the_instance_that_an_equal_one_has_left(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    monkeypatch.setattr(
+        Warehouse, "_open_instance", lambda *given, make=Warehouse._open_instance: made.append(1) or make(*given)
+    )
     for access in ({"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}, {"reads": [Zone.PUBLIC]}):
         with warehouse.session(**access) as session:
-            found.append(session._connection)
+            session.stage("left", ROWS)
             assert session.count(Table(Zone.PUBLIC, "town", "numbers")) == 10
             assert session.rows("warehouse/tables", {"zone": "confidential", "schema": "town"}) == []
-    assert found[0] is found[1] is found[2]
+    assert len(made) <= 1
+    with pytest.raises(duckdb.ConnectionException):
+        # Nothing of a session that has ended goes on with the instance.
+        session._connection.execute("SELECT 1")
     # Nothing holds the file, and nothing is left to be replayed.
     assert [path.name for path in Path(warehouse.folder).glob("public*")] == ["public.duckdb"]
     with duckdb.connect(str(warehouse.path(Zone.PUBLIC))):
@@ -68,23 +76,38 @@ def test_no_session_reaches_files_because_another_one_could(
                 session.rows(READ_FILE, {"path": str(path)})
 
 
-def test_an_instance_with_something_left_in_it_does_not_wait(warehouse: Warehouse) -> None:
-    def leave_table() -> None:
-        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            session.stage("left", ROWS)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        *("CREATE TABLE memory.main.left AS SELECT 1 AS one", "CREATE VIEW memory.main.left AS SELECT 1 AS one"),
+        *(
+            "CREATE SEQUENCE memory.main.left",
+            "CREATE TYPE memory.main.left AS ENUM ('a')",
+            "CREATE SCHEMA memory.left",
+        ),
+        "FROM nothing",
+    ],
+)
+def test_an_instance_with_something_left_in_it_does_not_wait(warehouse: Warehouse, statement: str) -> None:
+    close_waiting()
+    with suppress(WarehouseError), warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        session.run(SQL("tests/left", statement))
+    assert not instances._waiting
 
-    def leave_view() -> None:
-        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            session.register("left", session.arrow(ROWS))
 
-    def fail() -> None:
-        with pytest.raises(WarehouseError), warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            session.rows(SQL("tests/nothing", "FROM nothing"))
-
-    for leave in (leave_table, leave_view, fail):
-        close_waiting()
-        leave()
-        assert not instances._waiting
+def test_nothing_of_a_session_is_in_the_next_one(warehouse: Warehouse) -> None:
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        session.stage("staged", ROWS)
+        session.register("registered", session.arrow(ROWS))
+        for statement in ("SET VARIABLE kept = 'secret'", "PREPARE kept AS FROM confidential.town.numbers"):
+            session._connection.execute(statement)
+    assert instances._waiting
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.row(SQL("tests/kept", "SELECT getvariable('kept')")) == (None,)
+        for statement in ("FROM staged", "FROM registered", "EXECUTE kept"):
+            with pytest.raises(duckdb.Error):
+                session._connection.execute(statement)
+        assert session.row(SQL("tests/buffer", "SELECT current_setting('streaming_buffer_size')")) == ("122.0 MiB",)
 
 
 def test_an_instance_of_large_databases_does_not_wait(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,14 +128,13 @@ def test_few_instances_wait_and_their_folders_go_with_them(warehouse: Warehouse,
     assert list(tmp_path.glob("spill */*")) == []
 
 
-def test_a_forked_process_leaves_the_instances_of_its_parent_alone(warehouse: Warehouse) -> None:
-    with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        connection = session._connection
-    found = dict(instances._waiting)
+def test_a_forked_process_leaves_the_instances_of_its_parent_alone(warehouse: Warehouse, tmp_path: Path) -> None:
+    with warehouse.session(reads=[Zone.PUBLIC]):
+        pass
+    found, folders = dict(instances._waiting), sorted(tmp_path.rglob("stirred-*"))
     if (child := os.fork()) == 0:
-        # It has neither the threads nor the locks of its parent, so it may only look.
-        alone = all(process != os.getpid() for process, _ in instances._waiting)
-        os._exit(0 if alone else 1)
+        # It has neither the threads nor the locks of its parent, so it may open none of them, and close none.
+        close_waiting()
+        os._exit(0 if instances._waiting == found else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert instances._waiting == found
-    assert connection in [waiting for waiting, _ in found.values()]
+    assert sorted(tmp_path.rglob("stirred-*")) == folders
