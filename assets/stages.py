@@ -146,7 +146,7 @@ def repeat_step() -> Iterator[None]:
         yield
     except TransientError as error:
         if context.retry_number < len(_WAITS):
-            raise dg.RetryRequested(len(_WAITS), _WAITS[context.retry_number]) from error
+            raise dg.RetryRequested(len(_WAITS), _WAITS[context.retry_number]) from None
         if instance.run_retries_enabled:
             instance.add_run_tags(run.run_id, {_REPEATS_STEPS: "true"})
         sentences = (

@@ -56,11 +56,6 @@ from resources.storage import (
 )
 
 _COLUMNS = SQL("warehouse/columns", "DESCRIBE {{ table }}")
-_CONFINE = SQL(
-    "warehouse/confine",
-    "SET allowed_directories = {{ folders }}; SET allowed_paths = {{ paths }}; SET enable_external_access = false; "
-    "SET lock_configuration = true",
-)
 _COPY_DATABASE = SQL("warehouse/copy_database", "COPY FROM DATABASE {{ zone }} TO {{ copy }}")
 _CREATE_SCHEMA = SQL("warehouse/create_schema", "CREATE SCHEMA IF NOT EXISTS {{ zone }}.{{ schema }}")
 _DROP = SQL("warehouse/drop", "DROP {% if view %}VIEW{% else %}TABLE{% endif %} {{ table }}")
@@ -516,15 +511,16 @@ class Warehouse(ConfigurableResource):
         """A session, and what is to be closed after it. Errors: see `session`."""
         zones = {storage.zone for storage in (*storages, *written)}
         with ExitStack() as opened:
+            connection = opened.enter_context(self._attach(storages, written, folder))
             session = Session(
-                opened.enter_context(self._attach(storages, written, folder)),
+                connection,
                 zones,
                 None if written else {},
                 shared=any(storage.shared for storage in written),
                 on_servers=any(storage.shared for storage in (*storages, *written)),
             )
             with session.translate_errors("warehouse/carried"):
-                _refuse_additions(session._connection, [*storages, *written])
+                _refuse_additions(connection, [*storages, *written])
             return opened.pop_all(), session
 
     @contextmanager
@@ -586,7 +582,7 @@ class Warehouse(ConfigurableResource):
                 *([folder.absolute()] if folder else []),
             ]
             paths = [path for storage in storages for path in storage.paths]
-            confinement = render(_CONFINE, {"folders": _quote_list(folders), "paths": _quote_list(paths)})
+            confinement = render("warehouse/confine", {"folders": _quote_list(folders), "paths": _quote_list(paths)})
         with ExitStack() as opened:
             if in_files := all(storage.paths for storage in storages):
                 settings = (self.memory_limit, self.threads, self._spill, confinement)

@@ -40,7 +40,7 @@ SQL = re.compile(
 )
 RUNS_SQL = (Path("resources/warehouse.py"), Path("resources/ledger_server.py"))
 """The modules that run SQL: in DuckDB, and in the PostgreSQL server of a ledger."""
-OPENS_ZONES = {Path(f"resources/{name}.py") for name in ("storage", "lake")}
+OPENS_ZONES = {Path(f"resources/{name}.py") for name in ("storage", "instances", "lake")}
 """The modules that run SQL of files to open a zone for the warehouse."""
 SHIPPED = (*LAYERS, "benchmarks")
 PRIVATE = re.compile(r"(^|\.)_(?!_|exit$)")

@@ -24,7 +24,7 @@ from assets.release.columns import ARROW, Column
 from assets.release.dataset import Size
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.names import COLUMNS_OF_COUNTS
-from assets.release.release import Release
+from assets.release.release import DeclarationError, Release
 from assets.release.stage import Recipes
 from assets.tabulation.asset import tables_gate
 from mechanisms.noise import Noise
@@ -131,12 +131,12 @@ class GridCounts(BatchedCounts[R, Batch]):
         """The queries in the order of the draw, computed once.
 
         Raises:
-            ValueError: if two queries have one name: they would share one stream of noise and one distribution.
+            DeclarationError: if two queries have one name: they would share one stream of noise and one distribution.
         """
         queries = tuple(self.queries())
         names = [query.name for query in queries]
         if len(set(names)) < len(names):
-            raise ValueError(f"{self.release.schema}: two queries have the same name")
+            raise DeclarationError(f"{self.release.schema}: two queries have the same name")
         return queries
 
     def numbers(self, size: Size) -> int:

@@ -16,7 +16,7 @@ current CEF only.
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import file_digest, sha256
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -48,7 +48,7 @@ class CefVersions:
 
     content: str
     ordered: str
-    sketch: bytes = b""
+    sketch: bytes = field(default=b"", repr=False)
 
 
 def hash_files(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:

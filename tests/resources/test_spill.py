@@ -146,6 +146,8 @@ def test_the_folder_is_removed_at_the_end(store):
         session.stage("staged", "tests/rows", {"session": "one"})
         (folder,) = (path for path in base(store).iterdir() if path.is_dir())
         assert f"-{os.getpid()}-" in folder.name
+    assert spilled(store) == []
+    close_waiting()
     assert list(base(store).iterdir()) == []
 
 
@@ -169,6 +171,8 @@ def test_the_spill_folder_may_lie_elsewhere(store, tmp_path):
     with store.model_copy(update={"spill_folder": str(elsewhere)}).session() as session:
         session.stage("staged", "tests/rows", {"session": "one"})
         assert list(elsewhere.glob("*/duckdb_temp*"))
+    assert not list(elsewhere.glob("*/duckdb_temp*"))
+    close_waiting()
     assert list(elsewhere.iterdir()) == []
     assert not base(store).exists()
 
@@ -199,6 +203,8 @@ def test_sessions_of_several_threads_spill_at_once_without_disturbing_each_other
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(work, range(3))) == [(1500000,) * 3] * 3
+    assert spilled(store) == []
+    close_waiting()
     assert list(base(store).iterdir()) == []
 
 

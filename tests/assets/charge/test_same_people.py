@@ -168,7 +168,7 @@ def test_the_same_people_are_refused_under_another_population(office: Office, ca
     ) as e:
         office.charge(details)
     assert "dataset census, which was charged to population census in entry 1" in str(e.value)
-    assert "where 50% are refused; declare population: census for twin" in str(e.value)
+    assert "50% of the smaller one or more are in both; declare population: census for twin" in str(e.value)
     assert len(office.ledger.entries()) == 1
     office.charge(replace(details, population="census"))
 

@@ -111,7 +111,7 @@ def test_both_count_under_the_one_cap(both: PHSafeDeployment) -> None:
     assert shown["counted against the cap"] == f"ρ = {together.round_up(4)}"
     assert shown["cap"] == "ρ = 40.0000"
     assert "whether a block has a housing unit or not" in shown["invariants"]
-    assert "the number of units by FINAL_POP × TABBLKST × TABBLKCOU" in shown["invariants"]
+    assert "the number of units by FINAL\\_POP × TABBLKST × TABBLKCOU" in shown["invariants"]
     entries = [(entry.kind, entry.release) for entry in both.ledger]
     assert entries == [(kind, release) for release in ("s_dhc", "counties") for kind in ("reserve", "settle")]
 

@@ -202,7 +202,7 @@ ODD = [
     " spaced ",
     "01",
     "1",
-    "two\nlines",
+    "-",
     "'; DROP TABLE x; --",
     "{{ x }}",
 ]

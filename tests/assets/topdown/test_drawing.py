@@ -217,7 +217,7 @@ def test_a_part_altered_before_it_is_stored_is_refused_while_the_key_is_there(
     """Afterwards nobody could repeat the draw, and its noise would be gone for good."""
     deployment = topdown_deployment(tmp_path / "town", custody="ephemeral", **TWO_LEVELS)
     deployment.run(*TO_CHARGE)
-    right, kept = Drawing.in_parts, deployment.context.custody.keeps
+    right, list_keys = Drawing.in_parts, deployment.context.custody.list_keys
     draw_id = deployment.ledger[0].draw_id
 
     def in_parts(self: Drawing, folder: Path) -> Drawing:
@@ -232,11 +232,11 @@ def test_a_part_altered_before_it_is_stored_is_refused_while_the_key_is_there(
         patch.setattr(Drawing, "in_parts", in_parts)
         assert "what was stored is not what was drawn" in deployment.refusal("noisy_measurements")
     assert [entry.kind for entry in deployment.ledger] == ["reserve"]
-    assert kept(draw_id)
+    assert list_keys() == {draw_id}
     assert problems(deployment, "settled") != []
     deployment.run("noisy_measurements")
     assert [(entry.kind, entry.draw_id) for entry in deployment.ledger] == [("reserve", draw_id), ("settle", draw_id)]
-    assert not kept(draw_id)
+    assert list_keys() == set()
     assert problems(deployment, "settled") == problems(deployment, "noise_as_declared") == []
 
 
