@@ -525,7 +525,9 @@ def test_two_queries_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest
     queries = LaplaceMethod.queries
     monkeypatch.setattr(LaplaceMethod, "queries", lambda self: [replace(query, name="x") for query in queries(self)])
     deployment = laplace(tmp_path)
-    assert "two queries have the same name" in deployment.refusal(*before_draw(deployment.context.method))
+    with pytest.raises(DeclarationError, match="two queries have the same name"):
+        assert deployment.context.method.measured
+    assert "grid_complete" in deployment.refusal(*before_draw(deployment.context.method))
     assert deployment.ledger == ()
 
 
