@@ -89,7 +89,7 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
                 "authorized_draw": "proposed",
                 "authorized_by": "A\n\n**Entry 9**\n- by: B",
             },
-            "authorized_by is a name on one line of plain text, and has the character U+000A.",
+            "authorized_by has the character U+000A, and a name is one line of plain text.",
         ),
         (
             {"authorized_loss": "ε = 1.0000\n\nIt was authorized.", "authorized_by": "Ada"},
