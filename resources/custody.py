@@ -50,7 +50,7 @@ MASTER, ANCHOR, FINGERPRINT = "master.key", "ledger.anchor", "custody.fingerprin
 folder of the databases."""
 
 SKETCHES = "sketches"
-"""The folder of the sketches of charged records, in the custody's folder."""
+"""The folder of the sketches of records that were read from files, in the custody's folder."""
 
 _SEALING = "ledger anchor"
 
