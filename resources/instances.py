@@ -15,6 +15,7 @@ from threading import Lock
 import duckdb
 
 from resources.statements import SQL, quote, render
+from resources.storage import DETACH
 
 _MOST = 4
 """The number of instances that wait for a session: those of the zones that a stage and its gates read and write."""
@@ -23,7 +24,6 @@ _LARGEST = 8 << 20
 """Bytes of databases after which an instance is closed, because it keeps hundreds of megabytes that it has freed."""
 
 _ATTACHED = SQL("warehouse/attached", "SELECT database_name, path FROM duckdb_databases() WHERE path IS NOT NULL")
-_DETACH = SQL("warehouse/detach", "DETACH {{ alias }}")
 
 Connections = list[duckdb.DuckDBPyConnection]
 
@@ -72,7 +72,7 @@ def _detach_all(connection: duckdb.DuckDBPyConnection) -> bool:
         if sum(Path(path).stat().st_size for _, path in attached) > _LARGEST:
             return False
         for name, _ in attached:
-            connection.execute(render(_DETACH, {"alias": quote(name)}))
+            connection.execute(render(DETACH, {"alias": quote(name)}))
         return True
     except (duckdb.Error, OSError):
         # Such as a full disk, so that the log stays, as if the instance were closed.

@@ -273,10 +273,10 @@ class Ledger(ConfigurableResource):
         others.pop("", None)
         if not others or not details.sketch:
             return ""
-        own = self.custody.open_sketch(details.sketch)
-        if own is None:
+        kept = self.custody.open_sketch(details.sketch)
+        if kept is None:
             raise LedgerError(f"the sketch of dataset {dataset} is missing in the custody; materialize its cef again")
-        found, missing = [], []
+        own, found, missing = from_bytes(kept), [], []
         for name, (entry, population) in others.items():
             charged = f"dataset {entry.dataset}, which was charged to population {population} in entry {entry.sequence}"
             sketch = self.custody.open_sketch(name)
@@ -285,7 +285,7 @@ class Ledger(ConfigurableResource):
                     f"dataset {dataset} of population {details.population} cannot be compared with {charged}: the "
                     "sketch of its records is missing in the custody; restore it from a back-up"
                 )
-            elif compute_overlap(from_bytes(own), from_bytes(sketch)) >= SHARE:
+            elif compute_overlap(own, from_bytes(sketch)) >= SHARE:
                 found.append(
                     f"dataset {dataset} of population {details.population} seems to be about the same people as "
                     f"{charged}: {SHARE:.0%} of the smaller one or more are in both; declare population: {population} "

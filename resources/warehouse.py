@@ -374,7 +374,7 @@ class Session:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         columns = self.columns(table)
         rows, plain = 0, {column: kind in _PLAIN for column, kind in columns.items()}
-        batch_rows = min(ROWS_HASHED, max(1, _VALUES_HASHED // len(columns)))
+        batch_rows = count_rows_at_a_time(len(columns))
         digests = [[sha256() for _ in range(3)] for _ in columns]
 
         def add(column: pa.Array, of_column: list[Any], first: int) -> None:
@@ -402,7 +402,7 @@ class Session:
         from mechanisms.row_digests import sum_of_digests
 
         def add_up(batch: pa.RecordBatch) -> tuple[int, int, int]:
-            return (batch.num_rows, *sum_of_digests(salt.encode(), *_read_texts(batch.column(0))))
+            return (batch.num_rows, *sum_of_digests(salt.encode(), *read_texts(batch.column(0))))
 
         # DuckDB makes the next batch meanwhile.
         sums = [(0, 0, 0)]
@@ -691,6 +691,11 @@ def _hash(content: object, key: bytes | None) -> str:
     return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
 
 
+def count_rows_at_a_time(columns: int) -> int:
+    """How many rows of so many columns are in memory at a time while their values are hashed."""
+    return min(ROWS_HASHED, max(1, _VALUES_HASHED // columns))
+
+
 def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:
     """The numbers of the rows in which a column is NULL, the lengths of its texts, and its texts or integers.
 
@@ -701,12 +706,12 @@ def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]
         yield b""
         yield pc.fill_null(column, 0).to_numpy().astype("<i8").tobytes()
     else:
-        data, offsets = _read_texts(pc.fill_null(column, ""))
+        data, offsets = read_texts(pc.fill_null(column, ""))
         yield np.diff(offsets).astype("<i8").data
         yield data[offsets[0] : offsets[-1]].data
 
 
-def _read_texts(texts: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def read_texts(texts: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The bytes of texts, and where the texts begin in them and the last one ends, shape (texts + 1,)."""
     texts = texts.cast(pa.large_string())
     _, offsets, data = texts.buffers()

@@ -14,14 +14,11 @@ import pyarrow.compute as pc
 from assets.cef.readers import Source, UnreadableError
 from mechanisms.people import Coded, Sketcher, Words, to_bytes
 from resources.statements import SQL
-from resources.warehouse import ROWS_HASHED, Session, WarehouseError
+from resources.warehouse import Session, WarehouseError, count_rows_at_a_time, read_texts
 
 _LETTERS = 64
 """The letters of a text that count: a text of any length could take any memory."""
 _BYTES = 4 * _LETTERS
-
-_VALUES = 1_600_000
-"""About how many values are in memory at a time."""
 
 _HEADER = SQL("cef/header_of_source", "FROM ({{ relation }}) LIMIT 0")
 _RECORDS = SQL("cef/records_of_source", "SELECT left(COLUMNS(*), $letters) FROM ({{ relation }})")
@@ -40,8 +37,8 @@ def sketch_records(session: Session, sources: Iterable[Source], version_key: byt
         sketcher, relation = Sketcher(), {"relation": source.every_column}
         values = {name: value for name, value in source.values.items() if name in ("path", "separator")}
         try:
-            rows = min(ROWS_HASHED, _VALUES // session.arrow(_HEADER, values, **relation).num_columns)
-            for batch in session.batches(_RECORDS, max(1, rows), {**values, "letters": _LETTERS}, **relation):
+            rows = count_rows_at_a_time(session.arrow(_HEADER, values, **relation).num_columns)
+            for batch in session.batches(_RECORDS, rows, {**values, "letters": _LETTERS}, **relation):
                 sketcher.add([hash_values(column, factors) for column in batch.columns])
         except WarehouseError as error:
             if "OutOfMemory" in str(error):
@@ -82,10 +79,9 @@ def _normalize(texts: pa.Array) -> pa.Array:
 
 def _hash_texts(texts: pa.Array, factors: Words) -> Words:
     """A multilinear hash of the bytes (Carter and Wegman), whose bits are then mixed (SplitMix64)."""
-    _, offsets, data = texts.buffers()
-    bounds = np.frombuffer(offsets, dtype=np.int64, count=len(texts) + 1, offset=8 * texts.offset)
+    data, bounds = read_texts(texts)
     lengths = np.diff(bounds)
-    letters = np.frombuffer(data or b"", dtype=np.uint8)[bounds[0] : bounds[-1]].astype(np.uint64)
+    letters = data[bounds[0] : bounds[-1]].astype(np.uint64)
     positions = np.arange(len(letters)) - np.repeat(bounds[:-1] - bounds[0], lengths)
     weighed = np.append((letters + np.uint64(1)) * factors[2 + positions], np.uint64(0))
     sums = np.add.reduceat(weighed, bounds[:-1] - bounds[0]) if len(texts) else np.empty(0, dtype=np.uint64)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from unittest import mock
 
 import dagster as dg
@@ -34,13 +34,7 @@ def test_a_release_survives_two_kills_with_the_bytes_of_a_deployment_on_files(tm
         expected = contents(cluster.on_files())
         start_all(cluster)
         with cluster.instance() as instance, (tmp_path / "launched").open("wb") as log:
-            launched = subprocess.Popen(
-                [cluster.project / "deploy" / "entrypoint.sh", "stirred", "launch", RELEASE],
-                cwd=cluster.project,
-                env=cluster.environment("code"),
-                stdout=log,
-                stderr=log,
-            )
+            launched = begin_launch(cluster, log)
             first = eventually(lambda: begun(instance, 1, DRAW))
             os.kill(process_of(instance, first), signal.SIGKILL)
             eventually(lambda: instance.get_run_by_id(first).status is dg.DagsterRunStatus.FAILURE)
@@ -65,6 +59,17 @@ def test_a_release_survives_two_kills_with_the_bytes_of_a_deployment_on_files(tm
         require_no_secret(cluster, (tmp_path / "launched").read_text())
 
 
+def begin_launch(cluster: Cluster, log: BinaryIO) -> subprocess.Popen[bytes]:
+    """The command that launches the release, and follows it; what it prints goes to the log."""
+    return subprocess.Popen(
+        [cluster.project / "deploy" / "entrypoint.sh", "stirred", "launch", RELEASE],
+        cwd=cluster.project,
+        env=cluster.environment("code"),
+        stdout=log,
+        stderr=log,
+    )
+
+
 def releases(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
     """The runs of the release, in order."""
     return list(instance.get_runs(dg.RunsFilter(job_name=RELEASE.replace("/", "__"))))[::-1]
@@ -79,13 +84,7 @@ def test_a_lost_run_that_the_daemon_overlooks_is_launched_again(tmp_path: Path) 
     with running_cluster(tmp_path / "cluster") as cluster:
         start_all(cluster)
         with cluster.instance() as instance, (tmp_path / "launched").open("wb") as log:
-            launched = subprocess.Popen(
-                [cluster.project / "deploy" / "entrypoint.sh", "stirred", "launch", RELEASE],
-                cwd=cluster.project,
-                env=cluster.environment("code"),
-                stdout=log,
-                stderr=log,
-            )
+            launched = begin_launch(cluster, log)
             first = eventually(lambda: begun(instance, 1, DRAW))
             worker = process_of(instance, first)
             os.kill(worker, signal.SIGSTOP)
