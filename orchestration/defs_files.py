@@ -13,15 +13,13 @@ import yaml
 
 from assets.release.numbers import shown
 from assets.release.release import DeclarationError
+from orchestration.components.release import COMPONENTS
 
 NAMES = ("defs.yaml", "defs.yml", "component.yaml")
 """The names of the files that Dagster reads declarations from."""
 
 _KEPT_AS_TEXT = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge"}
 """The kinds of scalars that Dagster reads as text, or not at all."""
-
-_OURS = "orchestration.components."
-"""How the types of our own components begin, which take templates literally but in paths."""
 
 _QuickLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser in C, where PyYAML has it, which takes a tenth of the time."""
@@ -95,7 +93,8 @@ def _refuse_filled_in(document: yaml.Node, file: str) -> None:
     `post_processing` is refused as a whole, because it changes what assets say of themselves, such as their zone.
     """
     fields = document.value if isinstance(document, yaml.MappingNode) else []
-    ours = any(key.value == "type" and str(value.value).startswith(_OURS) for key, value in fields)
+    # Our own components take templates literally, but in paths.
+    ours = any(key.value == "type" and str(value.value).startswith(f"{COMPONENTS}.") for key, value in fields)
     for name, field in fields:
         if name.value == "post_processing":
             line = name.start_mark.line + 1
