@@ -22,6 +22,9 @@ _OF_SEVERAL_LINES = "description"
 """The field whose text may have line breaks and tabs, because YAML leaves them in a long one."""
 
 
+_TITLE = "title"
+
+
 class Part(dg.Model):
     """A part of a declaration with fields of its own."""
 
@@ -41,7 +44,7 @@ class Declaration(Part):
 
     @classmethod
     def _name_errors(cls, given: Any, validate: Callable[[Any], Self]) -> Self:
-        given = _end_lines(given)
+        given = _end_titles(given)
         named = f"{cls.declares} {cls.named(given)}"
         if unwritable := _unwritable(given):
             raise ValueError(f"{named}: {unwritable}")
@@ -95,13 +98,14 @@ def _field_text(field: object) -> str:
     return text if text.isprintable() and len(text) <= LONGEST_NAME else ascii(text)[1 : LONGEST_NAME + 1]
 
 
-def _end_lines(given: Any) -> Any:
-    """A declaration whose texts of one line do not end in the line break of a YAML block (`>` or `|`)."""
-    if isinstance(given, str):
-        return given.removesuffix("\n")
+def _end_titles(given: Any) -> Any:
+    """A declaration whose titles do not end in the line break of a YAML block (`>` or `|`). Names and codes keep it."""
     if isinstance(given, Mapping):
-        return {field: value if field == _OF_SEVERAL_LINES else _end_lines(value) for field, value in given.items()}
-    return [_end_lines(value) for value in given] if isinstance(given, list) else given
+        return {
+            field: value.removesuffix("\n") if field == _TITLE and isinstance(value, str) else _end_titles(value)
+            for field, value in given.items()
+        }
+    return [_end_titles(value) for value in given] if isinstance(given, list) else given
 
 
 def _unwritable(given: Any) -> str | None:
