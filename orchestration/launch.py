@@ -11,6 +11,7 @@ if its process dies. It goes on if the command that follows it is ended.
 
 import json
 import os
+import sqlite3
 import sys
 import time
 import traceback
@@ -41,7 +42,8 @@ BY_COMMAND = "stirred/launch"
 
 _WORKSPACE = PROJECT / "deploy" / "workspace.yaml"
 LOCATION, _REPOSITORY = "stirred", "__repository__"
-_BETWEEN_LOOKS = 0.5
+_BETWEEN_LOOKS = 1.0
+_EVENTS_AT_ONCE = 1000
 
 LONGEST_UNTIL_RETRY = 600.0
 """The number of seconds after which nobody waits any more for a retry that should have begun."""
@@ -89,6 +91,8 @@ def prepare_instance() -> None:
     """Name the folder of the Dagster instance, `var/dagster` by default, and make it if it is missing."""
     home = Path(os.environ.setdefault("DAGSTER_HOME", str(PROJECT / "var" / "dagster"))).absolute()
     os.environ["DAGSTER_HOME"] = str(home)
+    # What a run is planned to make is stored at once, and not asset by asset and check by check.
+    os.environ["DAGSTER_EVENT_BATCH_SIZE"] = str(_EVENTS_AT_ONCE)
     home.mkdir(parents=True, exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():
@@ -210,12 +214,14 @@ def _follow(
         ended: set when Dagster's command has ended, which runs the job; None if the command has put it into the queue.
     """
     run_id, cursor, begun, last_alive = "", None, dict[str, float](), time.monotonic()
+    kept: list[sqlite3.Connection] = []
     while True:
         over = ended is None or ended.is_set()
         runs = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if runs and runs[-1].run_id != run_id:
             run_id, cursor = runs[-1].run_id, None
             _locate(instance, run_id)
+            kept.extend(_open_history(instance, run_id))
         if ended is None and runs:
             if not runs[-1].is_finished:
                 last_alive = time.monotonic()
@@ -232,11 +238,27 @@ def _follow(
         if over:
             # The run itself may have written over it.
             _locate(instance, run_id)
+            for file in kept:
+                file.close()
             return instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if ended is None:
             time.sleep(_BETWEEN_LOOKS)
         else:
             ended.wait(_BETWEEN_LOOKS)
+
+
+def _open_history(instance: dg.DagsterInstance, run_id: str) -> Iterator[sqlite3.Connection]:
+    """Connections to the files of a local instance that a run writes.
+
+    Dagster opens and closes a file for every event. The last one to close it moves everything from the log of SQLite
+    into it, which takes longer than the event.
+    """
+    for name in ("runs.db", "runs/index.db", f"runs/{run_id}.db"):
+        path = Path(instance.root_directory, "history", name)
+        if path.exists():
+            connection = sqlite3.connect(path)
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+            yield connection
 
 
 def awaits_retry(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:

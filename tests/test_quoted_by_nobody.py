@@ -95,6 +95,7 @@ SHOWN = {
     **dict.fromkeys(("PGPASSFILE", "PGSERVICEFILE", "STIRRED_SECRETS"), "names of files, which only libpq or sh reads"),
     **dict.fromkeys(("PGSSLMODE", "AWS_DEFAULT_REGION", "STIRRED_DECLARATION_VARIABLES"), "no secret whatever it is"),
     "EXPLORER_SETTINGS": "folders, which the launcher writes",
+    "DAGSTER_EVENT_BATCH_SIZE": "a number that every command sets",
 }
 """Variables whose values may be shown, and why."""
 
