@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,13 +21,15 @@ from dagster_k8s.container_context import K8sContainerContext
 
 from assets.conventions import WRITES
 from resources.statements import Table, Zone
-from resources.warehouse import WarehouseError
+from resources.storage import TransientError
+from resources.warehouse import Warehouse, WarehouseError
 from tests.deploy.cluster import DEPLOY, ROOT, compose, database_server, eventually, free_port, make_secrets
 from tests.deployments import deploy, small_dataset, small_release
 from tests.lake import ZONES, make_lake
 from tests.object_storage import WEED, object_storage, storage_port
 from tests.postgres import Server
 
+READING = ("stirred_auditor", "stirred_reader")
 CONTROL, RUNS, ONCE = ("daemon", "webserver"), "code", ("migrate", "buckets")
 SECRET_OF_A_ZONE = {"services_runs", "s3_runs", "stirred_confidential", "stirred_public", "stirred_office"}
 
@@ -87,6 +90,51 @@ def test_every_secret_of_the_compose_file_is_made_and_closed(tmp_path: Path) -> 
     passwords = [path.read_text() for path in (made / "passwords").iterdir()]
     assert len(set(passwords)) == len(passwords)
     assert {len(password) for password in passwords} == {48}
+
+
+def test_secrets_that_were_interrupted_are_the_old_or_the_new_ones(tmp_path: Path) -> None:
+    """Killed in the place of each fourth command that the script starts, and run again.
+
+    Told apart from: files that are removed first, or written in their places, and half a password that is kept.
+    """
+    programs, folder = tmp_path / "bin", tmp_path / "secrets"
+    programs.mkdir()
+    for name in ("cat", "chmod", "mkdir", "mv", "od", "rm", "rmdir", "tr"):
+        (programs / name).write_text(
+            f"#!/bin/sh\necho >>{tmp_path}/calls\n[ $(wc -l <{tmp_path}/calls) != $KILLED ] || kill -9 0\n"
+            f'exec {shutil.which(name)} "$@"\n'
+        )
+        (programs / name).chmod(0o755)
+
+    def run(ssl: str, killed: int = 0) -> int:
+        (tmp_path / "calls").write_text("")
+        own = {"PATH": f"{programs}:{os.environ['PATH']}", "STIRRED_SSL": ssl, "KILLED": str(killed)}
+        command = [DEPLOY / "secrets.sh", folder, "127.0.0.1"]
+        return subprocess.run(command, env=own, start_new_session=True).returncode
+
+    def contents() -> dict[str, str]:
+        return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("[!.]*") if path.is_file()}
+
+    assert run("sslmode=require") == 0
+    kept, lost = contents(), folder / "passwords" / "stirred_office"
+    for number in range(1, 60, 4):
+        before = contents()
+        lost.unlink()
+        ended = run(f"sslmode=verify-full port={number}", number)
+        found = contents()
+        if ended == 0:
+            break
+        assert run(f"sslmode=verify-full port={number}") == 0
+        after = contents()
+        assert before.keys() == after.keys() == kept.keys()
+        for name in before:
+            assert name == "passwords/stirred_office" or found[name] in (before[name], after[name]), (number, name)
+        assert (
+            found.get("passwords/stirred_office", after["passwords/stirred_office"])
+            == after["passwords/stirred_office"]
+        )
+    assert number > 20
+    assert not (folder / ".new").exists()
 
 
 @pytest.mark.parametrize(
@@ -234,7 +282,7 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
     databases = ("stirred_dagster", "stirred_ledger", "stirred_confidential", "stirred_public")
     with database_server(made, port) as log:
         allowed = set()
-        for role in ("stirred_dagster", "stirred_ledger_owner", "stirred_office", "stirred_auditor", *databases[2:]):
+        for role in (*databases[:1], "stirred_ledger_owner", *READING, "stirred_office", *databases[2:]):
             password = (made / "passwords" / role).read_text()
             with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
                 psycopg.connect(host="127.0.0.1", port=port, user=role, password="wrong", dbname="postgres")
@@ -255,6 +303,7 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
             from resources.ledger_server import migrate
 
             assert migrate()
+        require_read_only(made, tmp_path)
         text = log.read_text()
     assert allowed == {
         ("stirred_dagster", "stirred_dagster"),
@@ -263,8 +312,61 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
         ("stirred_auditor", "stirred_ledger"),
         ("stirred_confidential", "stirred_confidential"),
         ("stirred_public", "stirred_public"),
+        ("stirred_reader", "stirred_public"),
     }
     assert not [path for path in (made / "passwords").iterdir() if path.read_text() in text]
+
+
+CHANGES = (
+    "DROP SCHEMA public CASCADE",
+    "DROP TABLE ducklake_table",
+    "DELETE FROM ducklake_table",
+    "TRUNCATE ducklake_table",
+    "UPDATE ducklake_data_file SET path = 'elsewhere'",
+    "INSERT INTO ducklake_tag SELECT * FROM ducklake_tag",
+    "ALTER TABLE ducklake_table ADD COLUMN note TEXT",
+    "SELECT * FROM ducklake_table FOR KEY SHARE",
+    "DO 'BEGIN LOCK TABLE ducklake_table IN ROW SHARE MODE; END'",
+    "CREATE TABLE others (number INT)",
+    "CREATE TEMP TABLE others (number INT)",
+    "CREATE VIEW ducklake_others AS SELECT 1",
+    "CREATE SCHEMA others",
+    "CREATE FUNCTION others() RETURNS INT LANGUAGE sql AS 'SELECT 1'",
+    "CREATE ROLE others",
+    "SET ROLE stirred_public",
+    "DROP DATABASE stirred_public",
+)
+
+
+def require_read_only(made: Path, folder: Path) -> None:
+    """The reader reads the public zone, also tables made after the roles, and can do nothing else to its catalog.
+
+    Told apart from: the role that owns the catalog, the right to read the tables that there were, and a compaction that
+    waits as long as somebody reads, with all others behind it.
+    """
+    data = {zone.value: f"{folder / zone.value}/" for zone in ZONES}
+    warehouse, table = Warehouse(folder=str(folder / "home"), threads=1, lake=data), Table(Zone.PUBLIC, "village", "x")
+    connect = {"service": "stirred_public"}
+    with mock.patch.dict(os.environ, {"PGSERVICEFILE": str(made / "services" / "runs")}):
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            session.create(table, "warehouse/label", {"text": "shown"}, column="value")
+        with psycopg.connect(**connect) as owner:
+            assert owner.execute("SHOW lock_timeout").fetchone() == ("1min",)
+            owner.execute("CREATE TABLE late (number INT); INSERT INTO late VALUES (7)")
+    with mock.patch.dict(os.environ, {"PGSERVICEFILE": str(made / "services" / "reader")}):
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            assert session.rows("warehouse/all", source=table) == [("shown",)]
+        with pytest.raises(WarehouseError), warehouse.session(writes=Zone.PUBLIC) as session:
+            session.create(table, "warehouse/label", {"text": "forged"}, column="value")
+        with psycopg.connect(**connect, autocommit=True) as reader:
+            assert reader.execute("SELECT number FROM late").fetchall() == [(7,)]
+            for text in CHANGES:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    reader.execute(text.encode())
+            reader.execute("BEGIN; SELECT * FROM ducklake_data_file")
+            impatient = {"PGSERVICEFILE": str(made / "services" / "runs"), "PGOPTIONS": "-c lock_timeout=100ms"}
+            with mock.patch.dict(os.environ, impatient), pytest.raises(TransientError, match="took too long"):
+                warehouse.compact(Zone.PUBLIC)
 
 
 @pytest.mark.deep
