@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,25 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 
 from assets.conventions import WRITES
+from resources.custody import CustodyMode
 from resources.statements import Table, Zone
 from resources.storage import TransientError
 from resources.warehouse import Warehouse, WarehouseError
-from tests.deploy.cluster import DEPLOY, ROOT, compose, database_server, eventually, free_port, make_secrets
+from tests.deploy.cluster import (
+    DEPLOY,
+    ROOT,
+    compose,
+    database_server,
+    eventually,
+    free_port,
+    make_secrets,
+    run_commands,
+)
 from tests.deployments import deploy, small_dataset, small_release
 from tests.lake import ZONES, make_lake
 from tests.object_storage import WEED, object_storage, storage_port
 from tests.postgres import Server
+from tests.resources.test_ledger import moved, reserve
 
 READING = ("stirred_auditor", "stirred_reader")
 CONTROL, RUNS, ONCE = ("daemon", "webserver"), "code", ("migrate", "buckets")
@@ -304,6 +316,7 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
 
             assert migrate()
         require_read_only(made, tmp_path)
+        require_restorable(made, tmp_path, port)
         text = log.read_text()
     assert allowed == {
         ("stirred_dagster", "stirred_dagster"),
@@ -338,14 +351,19 @@ CHANGES = (
 )
 
 
+def in_buckets(folder: Path) -> Warehouse:
+    """A warehouse whose folders are those of buckets."""
+    data = {zone.value: f"{folder / 'buckets' / zone.value / 'lake'}/" for zone in ZONES}
+    return Warehouse(folder=str(folder / "stirred" / "home" / "warehouse"), threads=1, lake=data)
+
+
 def require_read_only(made: Path, folder: Path) -> None:
     """The reader reads the public zone, also tables made after the roles, and can do nothing else to its catalog.
 
     Told apart from: the role that owns the catalog, the right to read the tables that there were, and a compaction that
     waits as long as somebody reads, with all others behind it.
     """
-    data = {zone.value: f"{folder / zone.value}/" for zone in ZONES}
-    warehouse, table = Warehouse(folder=str(folder / "home"), threads=1, lake=data), Table(Zone.PUBLIC, "village", "x")
+    warehouse, table = in_buckets(folder), Table(Zone.PUBLIC, "village", "shown")
     connect = {"service": "stirred_public"}
     with mock.patch.dict(os.environ, {"PGSERVICEFILE": str(made / "services" / "runs")}):
         with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -367,6 +385,80 @@ def require_read_only(made: Path, folder: Path) -> None:
             impatient = {"PGSERVICEFILE": str(made / "services" / "runs"), "PGOPTIONS": "-c lock_timeout=100ms"}
             with mock.patch.dict(os.environ, impatient), pytest.raises(TransientError, match="took too long"):
                 warehouse.compact(Zone.PUBLIC)
+
+
+SYNC = """#!/bin/sh
+place() { case $1 in s3://*) echo "$BUCKETS/${1#s3://}" ;; *) echo "$1" ;; esac; }
+mkdir -p "$(place "$4")" && cp -a "$(place "$3")/." "$(place "$4")"
+"""
+"""`aws s3 sync FROM TO`, with folders in the place of buckets."""
+
+
+def require_restorable(made: Path, folder: Path, port: int) -> None:
+    """The commands of the page back up what there is and restore it into new databases, by the new roles.
+
+    Told apart from: a back-up with the master key or another key, one while a run goes on, and rights of the ledger and
+    of readers that are lost.
+    """
+    administrator = {"host": "127.0.0.1", "port": port, "user": "postgres", "dbname": "postgres", "autocommit": True}
+    administrator["password"] = (made / "passwords" / "postgres").read_text()
+    backup, aws = folder / "back-up", folder / "programs" / "aws"
+    aws.parent.mkdir()
+    aws.write_text(SYNC)
+    aws.chmod(0o755)
+    (folder / "stirred" / "published").mkdir(parents=True)
+    (folder / "stirred" / "published" / "index.html").write_text("shown")
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        replaced = {"/srv/stirred": str(folder / "stirred"), "/safe/2026-11-22": str(backup)}
+        return run_commands(name, made, port, replaced, first=str(aws.parent), BUCKETS=str(folder / "buckets"))
+
+    services = {"PGSERVICEFILE": str(made / "services" / "runs"), "PGSERVICE": "stirred_ledger"}
+    with mock.patch.dict(os.environ, services):
+        ledger = moved(folder / "stirred" / "home")
+        reserve(ledger, "first")
+        ledger.custody.commit("ab" * 32, CustodyMode.EPHEMERAL)
+        entries, key = ledger.entries(), Path(ledger.custody.folder) / "master.key"
+        with in_buckets(folder).session(writes=Zone.CONFIDENTIAL) as session:
+            session.create(
+                Table(Zone.CONFIDENTIAL, "village", "units"), "warehouse/label", {"text": "x"}, column="value"
+            )
+        with psycopg.connect(service="stirred_dagster", autocommit=True) as dagster:
+            dagster.execute("CREATE TABLE runs (status TEXT)")
+            dagster.execute("INSERT INTO runs VALUES ('SUCCESS'), ('QUEUED'), ('STARTED')")
+            done = run("back-up")
+            assert (done.returncode, done.stderr) == (1, "a run goes on\n")
+            backup.rmdir()
+            dagster.execute("DELETE FROM runs WHERE status = 'STARTED'")
+        done = run("back-up")
+        assert (done.returncode, done.stderr) == (0, "")
+        with tarfile.open(backup / "home.tar") as archive:
+            assert {name for name in archive.getnames() if "." in name} == {
+                "custody/ledger.anchor",
+                "warehouse/custody.fingerprint",
+            }
+        key.rename(folder / "master.key")
+        for name in ("stirred", "buckets"):
+            (folder / name).rename(folder / f"{name} lost")
+        with psycopg.connect(**administrator) as connection:
+            for name in ("dagster", "ledger", "confidential", "public"):
+                connection.execute(f"DROP DATABASE stirred_{name} WITH (FORCE)".encode())
+        for name in ("roles", "restore"):
+            done = run(name)
+            assert done.returncode == 0, done.stderr
+        (folder / "master.key").rename(key)
+        assert ledger.entries() == entries
+        assert ledger.verify() == ()
+        assert reserve(ledger, "second").sequence == 2
+        with in_buckets(folder).session(reads=ZONES) as session:
+            assert session.count(Table(Zone.CONFIDENTIAL, "village", "units")) == 1
+            assert session.count(Table(Zone.PUBLIC, "village", "shown")) == 1
+        assert (folder / "stirred" / "published" / "index.html").read_text() == "shown"
+    with (
+        mock.patch.dict(os.environ, {"PGSERVICEFILE": str(made / "services" / "reader")}),
+        in_buckets(folder).session(reads=[Zone.PUBLIC]) as session,
+    ):
+        assert session.count(Table(Zone.PUBLIC, "village", "shown")) == 1
 
 
 @pytest.mark.deep
