@@ -1,6 +1,7 @@
 #!/bin/sh
 # Make the secrets of a cluster deployment: a password for each role of PostgreSQL, the libpq service files from which
 # processes take them, and the keys of the S3 server. What is there already stays, so a second run adds what is missing.
+# Each file is written beside its place and renamed: one that has its name is whole, whenever this is killed.
 #
 #   deploy/secrets.sh FOLDER DATABASE_HOST [DATABASE_PORT]
 #
@@ -29,38 +30,47 @@ localhost | 127.0.0.1 | ::1 | /* | database) ;;
     fi
     ;;
 esac
-mkdir -p "$folder/passwords" "$folder/services"
+new=$folder/.new
+rm -rf "$new"
+mkdir -p "$folder/passwords" "$folder/services" "$new/services"
 
-word() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
-keep() { [ -s "$1" ] || word >"$1"; cat "$1"; }
-service() { # FILE SERVICE DATABASE ROLE
+keep() { # ROLE
+    if [ ! -s "$folder/passwords/$1" ]; then
+        od -An -N24 -tx1 /dev/urandom | tr -d ' \n' >"$new/password"
+        chmod 0444 "$new/password"
+        mv -f "$new/password" "$folder/passwords/$1"
+    fi
+    cat "$folder/passwords/$1"
+}
+service() { # FILE SERVICE ROLE
     {
-        printf '[%s]\nhost=%s\nport=%s\ndbname=%s\nuser=%s\npassword=' "$2" "$host" "$port" "$3" "$4"
-        keep "$folder/passwords/$4"
+        printf '[%s]\nhost=%s\nport=%s\ndbname=%s\nuser=%s\npassword=' "$2" "$host" "$port" "$2" "$3"
+        keep "$3"
         printf '\n'
         # By default, libpq waits for a server that is gone without a word for two hours.
         printf 'connect_timeout=10\nkeepalives_idle=60\nkeepalives_interval=10\nkeepalives_count=3\ntcp_user_timeout=60000\n'
         for line in ${STIRRED_SSL:-}; do printf '%s\n' "$line"; done
-    } >>"$folder/services/$1"
+    } >>"$new/services/$1"
 }
 
-rm -f "$folder"/services/* "$folder"/*.env "$folder/s3.json"
-keep "$folder/passwords/postgres" >/dev/null
+keep postgres >/dev/null
 # The webserver and the daemon have this file alone: neither a zone nor the ledger.
-service dagster stirred_dagster stirred_dagster stirred_dagster
+service dagster stirred_dagster stirred_dagster
 # The code location and its runs.
-service runs stirred_dagster stirred_dagster stirred_dagster
-service runs stirred_ledger stirred_ledger stirred_office
-service runs stirred_confidential stirred_confidential stirred_confidential
-service runs stirred_public stirred_public stirred_public
-# Whoever migrates the ledger, and auditors.
-service owner stirred_ledger stirred_ledger stirred_ledger_owner
-service auditor stirred_ledger stirred_ledger stirred_auditor
+service runs stirred_dagster stirred_dagster
+service runs stirred_ledger stirred_office
+service runs stirred_confidential stirred_confidential
+service runs stirred_public stirred_public
+# Whoever migrates the ledger, auditors, and readers of public tables.
+service owner stirred_ledger stirred_ledger_owner
+service auditor stirred_ledger stirred_auditor
+service reader stirred_public stirred_reader
 
-runs=$(keep "$folder/passwords/s3_runs") reader=$(keep "$folder/passwords/s3_reader")
-printf 'AWS_ACCESS_KEY_ID=stirred_runs\nAWS_SECRET_ACCESS_KEY=%s\n' "$runs" >"$folder/runs.env"
-printf 'AWS_ACCESS_KEY_ID=stirred_reader\nAWS_SECRET_ACCESS_KEY=%s\n' "$reader" >"$folder/reader.env"
-cat >"$folder/s3.json" <<S3
+runs=$(keep s3_runs)
+reader=$(keep s3_reader)
+printf 'AWS_ACCESS_KEY_ID=stirred_runs\nAWS_SECRET_ACCESS_KEY=%s\n' "$runs" >"$new/runs.env"
+printf 'AWS_ACCESS_KEY_ID=stirred_reader\nAWS_SECRET_ACCESS_KEY=%s\n' "$reader" >"$new/reader.env"
+cat >"$new/s3.json" <<S3
 {"identities": [
   {"name": "runs", "credentials": [{"accessKey": "stirred_runs", "secretKey": "$runs"}],
    "actions": ["Read:confidential", "Write:confidential", "List:confidential",
@@ -69,6 +79,9 @@ cat >"$folder/s3.json" <<S3
    "actions": ["Read:public", "List:public"]}
 ]}
 S3
-find "$folder" -mindepth 1 -type f -exec chmod 0444 {} +
-find "$folder" -mindepth 1 -type d -exec chmod 0755 {} +
+chmod 0444 "$new"/*.* "$new"/services/*
+mv -f "$new"/services/* "$folder/services"
+mv -f "$new"/*.* "$folder"
+rmdir "$new/services" "$new"
+chmod 0755 "$folder/passwords" "$folder/services"
 chmod 0700 "$folder"

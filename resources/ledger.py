@@ -36,7 +36,11 @@ from resources.custody import Custody, CustodyMode
 from resources.keyfiles import CustodyError
 from resources.ledger_storage import FileLedger, OpenLedger, open_file
 from resources.statements import Zone
+from resources.storage import BusyError, TransientError
 from resources.warehouse import Session, Warehouse, WarehouseError
+
+_READINGS = 100
+"""How often a ledger is read anew that others append to meanwhile."""
 
 _NOTHING = Decimal(0).scaleb(-DECIMALS)
 _MOVED = (
@@ -427,8 +431,13 @@ class Ledger(ConfigurableResource):
 
     @contextmanager
     def keep_unchanged(self) -> Iterator[None]:
-        """Keep every process from appending to a ledger on a server, and the anchor as it is, until the block ends."""
-        with self._open():
+        """Keep every process from appending to a ledger on a server, and the anchor as it is, until the block ends.
+
+        Raises LedgerError if the server's role may not, as that of an auditor.
+        """
+        with self._open() as open_ledger:
+            if not open_ledger.locked:
+                raise LedgerError("the role of PGUSER keeps nobody from charging: it is no member of stirred_charge")
             yield
 
     def _open(self, *, to_append: bool = False) -> AbstractContextManager[OpenLedger]:
@@ -467,10 +476,18 @@ class Ledger(ConfigurableResource):
             yield open_ledger, reading
 
     def _load(self, open_ledger: OpenLedger, on_server: bool) -> Reading:
-        entries, altered = open_ledger.load()
-        if altered:
-            return Reading((), altered)
-        anchor, problems = self._read_anchor(on_server)
+        anchored = self._read_anchor(on_server)
+        for _ in range(_READINGS):
+            entries, altered = open_ledger.load()
+            if altered:
+                return Reading((), altered)
+            before, anchored = anchored, self._read_anchor(on_server)
+            if before == anchored:
+                break
+            # Another process appended meanwhile, as it may if the ledger is not locked.
+        else:
+            raise BusyError("other processes append to the ledger all the time, so that it cannot be read; try again")
+        anchor, problems = anchored
         if anchor:
             problems += _find_departures(entries, anchor)
         elif not problems and (entries or not on_server):
@@ -483,9 +500,11 @@ class Ledger(ConfigurableResource):
         announced = replace(before, announced=entry.hash)
 
         def announce() -> None:
-            # Nobody else writes the anchor meanwhile, unless this process has lost its connection, and its lock.
+            # Nobody else writes the anchor meanwhile, unless this process has lost a connection, and its lock.
             if self.custody.anchor() != before:
-                raise LedgerError("another process appended to the ledger meanwhile; nothing was charged; launch again")
+                raise TransientError(
+                    "another process appended to the ledger meanwhile; nothing was charged; launch again"
+                )
             self.custody.set_anchor(announced)
 
         open_ledger.append(entry, announce)

@@ -1,8 +1,10 @@
 """The entries of the ledger in a PostgreSQL server, and the migrations of its schema `stirred`.
 
 The database itself refuses an entry that does not continue the last one, and any change of an entry; the role that
-charges can only append. A process takes an advisory lock before it reads the chain and keeps it until the connection
-ends, so that processes append one after the other. The anchor stays outside of the server, in the custody.
+charges can only append. A process locks the table `turns` before it reads the chain and keeps the lock until it closes
+the ledger, so that processes append one after the other. Only the role that charges can take that lock: any other reads
+without one (`ledger` looks at the anchor before and after), and can make nobody wait. The anchor stays outside of the
+server, in the custody.
 
 Server, database, role and password are given to libpq alone, by its environment (PGHOST, PGUSER, PGPASSFILE,
 PGDATABASE, …). No setting has them. Messages of libpq about a failed connection are not repeated, as they may quote
@@ -10,7 +12,7 @@ them. `ledger_storage` has the interface, and `ledger` imports this module only 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import astuple, fields
 from typing import Any
 
@@ -21,7 +23,7 @@ from resources.chain import Entry
 from resources.faults import name_error
 from resources.ledger_storage import Loaded, StorageError
 from resources.statements import SQL, SQL_FOLDER, render
-from resources.storage import TransientError, find_passing_cause, keep_trying
+from resources.storage import BusyError, TransientError, find_passing_cause, keep_trying
 
 _FOLDER = "ledger/server"
 
@@ -32,10 +34,11 @@ _APPLIED = SQL("applied", "SELECT coalesce(max(number), 0) FROM stirred.migratio
 _RECORD_MIGRATION = SQL(
     "record_migration", "INSERT INTO stirred.migrations (number, name) VALUES (%(number)s, %(name)s)"
 )
-# Until the connection ends, and not only the transaction: the anchor is written once more after the commit, and nobody
-# may append between the chain and the anchor.
-_LOCK = SQL("lock", "SELECT pg_advisory_lock(stirred.ledger_lock())")
-_LOCK_SHARED = SQL("lock_shared", "SELECT pg_advisory_lock_shared(stirred.ledger_lock())")
+_LOCK = SQL("lock", "BEGIN; LOCK TABLE stirred.turns IN EXCLUSIVE MODE")
+_LOCK_SHARED = SQL("lock_shared", "BEGIN; LOCK TABLE stirred.turns IN SHARE MODE")
+_REQUIRE_LOCK = SQL("require_lock", "SELECT 1")
+# A process that lost the connection with its lock just now may still commit.
+_AWAIT_COMMITS = SQL("await_commits", "DO 'BEGIN LOCK TABLE stirred.appends IN SHARE MODE; END'")
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _Values = Mapping[str, Any] | Sequence[Any] | None
@@ -47,10 +50,16 @@ _MIGRATE = "let the owner of the schema run stirred ledger migrate"
 
 
 class ServerLedger:
-    """An open ledger in a server, locked until its connection ends."""
+    """An open ledger in a server.
 
-    def __init__(self, connection: _Connection) -> None:
+    Attributes:
+        locked: whether others wait to append until it is closed.
+    """
+
+    def __init__(self, connection: _Connection, locking: _Connection, *, locked: bool) -> None:
         self._connection = connection
+        self._locking = locking
+        self.locked = locked
 
     def load(self) -> Loaded:
         with _translate_errors("entries"):
@@ -62,7 +71,11 @@ class ServerLedger:
     def append(self, entry: Entry, before_commit: Callable[[], None]) -> None:
         try:
             with self._connection.transaction():
-                _fetch_rows(self._connection, _APPEND, astuple(entry))
+                try:
+                    _fetch_rows(self._connection, _APPEND, astuple(entry))
+                finally:
+                    # If this lock was lost, another process may have read the chain before this entry was inserted.
+                    _fetch_rows(self._locking, _REQUIRE_LOCK)
                 before_commit()
         except psycopg.Error:
             # Only the commit itself is left, as `_fetch_rows` has its own errors.
@@ -79,17 +92,22 @@ def open_server(patience: float, *, to_append: bool) -> Iterator[ServerLedger]:
     Args:
         patience: the number of seconds to wait while another process has the ledger.
         to_append: whether every other process is kept out, and not only those that append.
+
+    Raises:
+        BusyError: if another process has the ledger for longer.
+        TransientError: if the server cannot be reached.
+        StorageError: if the schema is another version's, or the role may not read, or append, or may do more.
     """
-    with closing(keep_trying(_connect)) as connection:
-        _fetch_rows(connection, "begin_session", {"patience": f"{max(1, round(1000 * patience))}ms"})
+    with ExitStack() as opened:
+        connection = locking = _begin_session(opened, patience)
         version, latest = _read_version(connection), len(_list_migrations())
         if version < latest:
             raise StorageError(
                 f"the ledger's schema on the server is number {version}, and this version of Stirred needs number "
                 f"{latest}: {_MIGRATE}"
             )
+        ((appends, changes, locks),) = _fetch_rows(connection, "rights")
         if to_append:
-            ((appends, changes),) = _fetch_rows(connection, "rights")
             if changes:
                 raise StorageError(
                     "the role of PGUSER may change entries of the ledger, or what guards them; nothing was charged; "
@@ -100,8 +118,14 @@ def open_server(patience: float, *, to_append: bool) -> Iterator[ServerLedger]:
                     "the role of PGUSER may not append to the ledger; nothing was charged; "
                     "charge as a role that is a member of stirred_charge"
                 )
-        _fetch_rows(connection, _LOCK if to_append else _LOCK_SHARED)
-        yield ServerLedger(connection)
+            # In a transaction of its own: the anchor is written once more after an entry is committed, and nobody may
+            # append between the chain and the anchor.
+            locking = _begin_session(opened, patience)
+            _fetch_rows(locking, _LOCK)
+            _fetch_rows(connection, _AWAIT_COMMITS)
+        elif locks:
+            _fetch_rows(connection, _LOCK_SHARED)
+        yield ServerLedger(connection, locking, locked=locks)
 
 
 def migrate() -> tuple[str, ...]:
@@ -150,6 +174,13 @@ def _read_version(connection: _Connection) -> int:
     return int(number)
 
 
+def _begin_session(opened: ExitStack, patience: float) -> _Connection:
+    """A connection on which nothing waits for a lock for longer than `patience` seconds. `opened` closes it."""
+    connection = opened.enter_context(closing(keep_trying(_connect)))
+    _fetch_rows(connection, "begin_session", {"patience": f"{max(1, round(1000 * patience))}ms"})
+    return connection
+
+
 def _connect() -> _Connection:
     try:
         return psycopg.connect(autocommit=True, client_encoding="utf8", application_name="stirred")
@@ -181,9 +212,7 @@ def _translate_errors(name: str) -> Iterator[None]:
     try:
         yield
     except errors.LockNotAvailable:
-        raise StorageError(
-            "another process has held the ledger for too long; nothing was charged; launch again"
-        ) from None
+        raise BusyError("another process has held the ledger for too long; nothing was charged; launch again") from None
     except psycopg.Error as error:
         # Of an error without a state, the server knows nothing.
         if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in _PASSING:

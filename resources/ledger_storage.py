@@ -35,7 +35,9 @@ class StorageError(WarehouseError):
 
 
 class OpenLedger(Protocol):
-    """An open ledger. No other process appends to it until it is closed."""
+    """An open ledger. If it is `locked`, no other process appends to it until it is closed."""
+
+    locked: bool
 
     def load(self) -> Loaded:
         """All entries. Their chain is not verified; the problems are those of the tables that hold them."""
@@ -49,6 +51,8 @@ class OpenLedger(Protocol):
 
 class FileLedger:
     """An open ledger in a DuckDB file. DuckDB keeps other processes out while a session writes."""
+
+    locked = True
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -81,6 +81,10 @@ class TransientError(Exception):
     """
 
 
+class BusyError(TransientError):
+    """Another process has held a file or the ledger for too long. To wait once more right away is of no use."""
+
+
 class NothingWrittenError(WarehouseError):
     """A zone was to be read to which nothing has been written."""
 
@@ -106,12 +110,15 @@ def find_passing_cause(error: Exception) -> str | None:
 def keep_trying(attempt: Callable[[], T]) -> T:
     """The result of an attempt that leaves nothing half-written, made again after each of `WAITS` if need be.
 
-    Raises TransientError if the last one fails too, and any other error at once.
+    Raises TransientError if the last one fails too, and BusyError and any other error at once.
     """
     for seconds in WAITS:
-        with suppress(TransientError):
+        try:
             return attempt()
-        time.sleep(seconds)
+        except BusyError:
+            raise
+        except TransientError:
+            time.sleep(seconds)
     return attempt()
 
 
@@ -223,7 +230,7 @@ class DatabaseFile(Storage):
         return self.path.exists()
 
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
-        """As `Storage.attach`. It also fails if another process holds the file for longer than `patience`."""
+        """As `Storage.attach`. Raises BusyError if another process holds the file for longer than `patience`."""
         if not read_only:
             self.create()
         path = self.path
@@ -246,14 +253,12 @@ class DatabaseFile(Storage):
                 # `compact` replaced the file after it was opened here.
                 connection.execute(render(DETACH, {"alias": alias}))
             except duckdb.Error as error:
-                in_use = "lock on file" in str(error) or "Unique file handle conflict" in str(error)
-                if not in_use or time.monotonic() > deadline:
-                    reason = (
-                        f"another process holds it for over {self.patience:g} s"
-                        if in_use
-                        else f"{name_error(error)} in {path.parent}. {_REMEDY}"
-                    )
+                if "lock on file" not in str(error) and "Unique file handle conflict" not in str(error):
+                    reason = f"{name_error(error)} in {path.parent}. {_REMEDY}"
                     raise WarehouseError(f"cannot open {path.name}: {reason}") from None
+                if time.monotonic() > deadline:
+                    reason = f"another process holds it for over {self.patience:g} s"
+                    raise BusyError(f"cannot open {path.name}: {reason}") from None
             time.sleep(0.05)
 
     def create(self) -> None:

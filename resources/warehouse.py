@@ -494,10 +494,11 @@ class Warehouse(ConfigurableResource):
                 attached: a writer of the public database could leave a view there that reads a key.
 
         Raises:
-            TransientError: if a server cannot be reached, which is tried several times.
+            TransientError: if a server cannot be reached, which is tried several times, or another process holds a
+                zone for longer than `patience`.
             WarehouseError: if a zone to read is missing or cannot be read; if a folder or file cannot be written; if
-                users other than the owner have any access to the folder or to the storage of a zone; if another process
-                holds a zone for longer than `patience`; or if DuckDB refuses a setting or an extension.
+                users other than the owner have any access to the folder or to the storage of a zone; or if DuckDB
+                refuses a setting or an extension.
         """
         storages = [self._storage(zone) for zone in reads if zone is not writes]
         written = [self._storage(writes)] if writes else []
@@ -554,7 +555,7 @@ class Warehouse(ConfigurableResource):
         """Remove for good what was deleted from a zone, or replaced in it, longer than `age` ago.
 
         A file is rewritten as a whole. Of a lake, files and their keys are deleted; a session that has been open for
-        longer than `age` may fail then. Raises WarehouseError if another process holds the zone for over `patience`.
+        longer than `age` may fail then. Raises TransientError if another process holds the zone for over `patience`.
         """
         return self._storage(zone).compact(self.session, age)
 

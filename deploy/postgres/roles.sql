@@ -1,6 +1,7 @@
 -- The databases and roles of a cluster deployment, from nothing. An administrator of the server runs it with psql:
 --
---   psql -v ON_ERROR_STOP=1 -v passwords=/run/secrets -f deploy/postgres/roles.sql postgres
+--   psql -v ON_ERROR_STOP=1 -v passwords=/safe/secrets/passwords -f deploy/postgres/roles.sql \
+--       "host=database.example user=postgres dbname=postgres sslmode=verify-full sslrootcert=ca.pem"
 --
 -- The folder has a file with the password of each role. Running it again makes what is missing and sets the passwords.
 -- `stirred ledger migrate` makes the ledger's tables afterwards, and Dagster and DuckLake make their own.
@@ -15,6 +16,7 @@
 \set auditor `cat "$STIRRED_PASSWORDS/stirred_auditor"`
 \set confidential `cat "$STIRRED_PASSWORDS/stirred_confidential"`
 \set public `cat "$STIRRED_PASSWORDS/stirred_public"`
+\set reader `cat "$STIRRED_PASSWORDS/stirred_reader"`
 
 -- No statement with a password gets into the server's log, not even one that fails.
 SET log_statement = 'none';
@@ -31,7 +33,9 @@ FROM (VALUES
     ('stirred_office', 'LOGIN IN ROLE stirred_charge'),
     ('stirred_auditor', 'LOGIN IN ROLE stirred_audit'),
     ('stirred_confidential', 'LOGIN'),
-    ('stirred_public', 'LOGIN')
+    ('stirred_public', 'LOGIN'),
+    ('stirred_read', 'NOLOGIN'),
+    ('stirred_reader', 'LOGIN IN ROLE stirred_read')
 ) AS wanted (name, rights)
 WHERE name NOT IN (SELECT rolname FROM pg_roles)
 \gexec
@@ -42,6 +46,11 @@ ALTER ROLE stirred_office PASSWORD :'office';
 ALTER ROLE stirred_auditor PASSWORD :'auditor';
 ALTER ROLE stirred_confidential PASSWORD :'confidential';
 ALTER ROLE stirred_public PASSWORD :'public';
+ALTER ROLE stirred_reader PASSWORD :'reader';
+
+-- Who reads a catalog for ever keeps nobody waiting for longer, whatever waits for the reader.
+ALTER ROLE stirred_confidential SET lock_timeout = '1min';
+ALTER ROLE stirred_public SET lock_timeout = '1min';
 
 SELECT format('CREATE DATABASE %I OWNER %I ENCODING ''UTF8'' TEMPLATE template0', name, owner)
 FROM (VALUES
@@ -53,5 +62,13 @@ FROM (VALUES
 WHERE name NOT IN (SELECT datname FROM pg_database)
 \gexec
 
-REVOKE CONNECT ON DATABASE stirred_dagster, stirred_ledger, stirred_confidential, stirred_public FROM PUBLIC;
+-- Neither connect nor make temporary tables.
+REVOKE ALL ON DATABASE stirred_dagster, stirred_ledger, stirred_confidential, stirred_public FROM PUBLIC;
 GRANT CONNECT ON DATABASE stirred_ledger TO stirred_charge, stirred_audit;
+GRANT CONNECT ON DATABASE stirred_public TO stirred_read;
+
+-- Who only reads sees the tables of the public catalog, also those that are made later.
+\connect stirred_public
+REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO stirred_read;
+ALTER DEFAULT PRIVILEGES FOR ROLE stirred_public IN SCHEMA public GRANT SELECT ON TABLES TO stirred_read;

@@ -68,7 +68,7 @@ def explain_error(error: Exception) -> str | None:
         case RefusedError() | BackupError() | ExplorerError() | VerificationError() | WithdrawalError():
             return str(error)
         case TransientError():
-            return f"{error}. Try again when the server is back"
+            return f"{error}. Try again later"
         case dg.Failure():
             return str(error.description)
         case OSError():

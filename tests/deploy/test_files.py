@@ -2,10 +2,12 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,14 +21,27 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 
 from assets.conventions import WRITES
+from resources.custody import CustodyMode
 from resources.statements import Table, Zone
-from resources.warehouse import WarehouseError
-from tests.deploy.cluster import DEPLOY, ROOT, compose, database_server, eventually, free_port, make_secrets
+from resources.storage import TransientError
+from resources.warehouse import Warehouse, WarehouseError
+from tests.deploy.cluster import (
+    DEPLOY,
+    ROOT,
+    compose,
+    database_server,
+    eventually,
+    free_port,
+    make_secrets,
+    run_commands,
+)
 from tests.deployments import deploy, small_dataset, small_release
 from tests.lake import ZONES, make_lake
 from tests.object_storage import WEED, object_storage, storage_port
 from tests.postgres import Server
+from tests.resources.test_ledger import moved, reserve
 
+READING = ("stirred_auditor", "stirred_reader")
 CONTROL, RUNS, ONCE = ("daemon", "webserver"), "code", ("migrate", "buckets")
 SECRET_OF_A_ZONE = {"services_runs", "s3_runs", "stirred_confidential", "stirred_public", "stirred_office"}
 
@@ -87,6 +102,51 @@ def test_every_secret_of_the_compose_file_is_made_and_closed(tmp_path: Path) -> 
     passwords = [path.read_text() for path in (made / "passwords").iterdir()]
     assert len(set(passwords)) == len(passwords)
     assert {len(password) for password in passwords} == {48}
+
+
+def test_secrets_that_were_interrupted_are_the_old_or_the_new_ones(tmp_path: Path) -> None:
+    """Killed in the place of each fourth command that the script starts, and run again.
+
+    Told apart from: files that are removed first, or written in their places, and half a password that is kept.
+    """
+    programs, folder = tmp_path / "bin", tmp_path / "secrets"
+    programs.mkdir()
+    for name in ("cat", "chmod", "mkdir", "mv", "od", "rm", "rmdir", "tr"):
+        (programs / name).write_text(
+            f"#!/bin/sh\necho >>{tmp_path}/calls\n[ $(wc -l <{tmp_path}/calls) != $KILLED ] || kill -9 0\n"
+            f'exec {shutil.which(name)} "$@"\n'
+        )
+        (programs / name).chmod(0o755)
+
+    def run(ssl: str, killed: int = 0) -> int:
+        (tmp_path / "calls").write_text("")
+        own = {"PATH": f"{programs}:{os.environ['PATH']}", "STIRRED_SSL": ssl, "KILLED": str(killed)}
+        command = [DEPLOY / "secrets.sh", folder, "127.0.0.1"]
+        return subprocess.run(command, env=own, start_new_session=True).returncode
+
+    def contents() -> dict[str, str]:
+        return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("[!.]*") if path.is_file()}
+
+    assert run("sslmode=require") == 0
+    kept, lost = contents(), folder / "passwords" / "stirred_office"
+    for number in range(1, 60, 4):
+        before = contents()
+        lost.unlink()
+        ended = run(f"sslmode=verify-full port={number}", number)
+        found = contents()
+        if ended == 0:
+            break
+        assert run(f"sslmode=verify-full port={number}") == 0
+        after = contents()
+        assert before.keys() == after.keys() == kept.keys()
+        for name in before:
+            assert name == "passwords/stirred_office" or found[name] in (before[name], after[name]), (number, name)
+        assert (
+            found.get("passwords/stirred_office", after["passwords/stirred_office"])
+            == after["passwords/stirred_office"]
+        )
+    assert number > 20
+    assert not (folder / ".new").exists()
 
 
 @pytest.mark.parametrize(
@@ -234,7 +294,7 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
     databases = ("stirred_dagster", "stirred_ledger", "stirred_confidential", "stirred_public")
     with database_server(made, port) as log:
         allowed = set()
-        for role in ("stirred_dagster", "stirred_ledger_owner", "stirred_office", "stirred_auditor", *databases[2:]):
+        for role in (*databases[:1], "stirred_ledger_owner", *READING, "stirred_office", *databases[2:]):
             password = (made / "passwords" / role).read_text()
             with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
                 psycopg.connect(host="127.0.0.1", port=port, user=role, password="wrong", dbname="postgres")
@@ -255,6 +315,8 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
             from resources.ledger_server import migrate
 
             assert migrate()
+        require_read_only(made, tmp_path)
+        require_restorable(made, tmp_path, port)
         text = log.read_text()
     assert allowed == {
         ("stirred_dagster", "stirred_dagster"),
@@ -263,8 +325,140 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
         ("stirred_auditor", "stirred_ledger"),
         ("stirred_confidential", "stirred_confidential"),
         ("stirred_public", "stirred_public"),
+        ("stirred_reader", "stirred_public"),
     }
     assert not [path for path in (made / "passwords").iterdir() if path.read_text() in text]
+
+
+CHANGES = (
+    "DROP SCHEMA public CASCADE",
+    "DROP TABLE ducklake_table",
+    "DELETE FROM ducklake_table",
+    "TRUNCATE ducklake_table",
+    "UPDATE ducklake_data_file SET path = 'elsewhere'",
+    "INSERT INTO ducklake_tag SELECT * FROM ducklake_tag",
+    "ALTER TABLE ducklake_table ADD COLUMN note TEXT",
+    "SELECT * FROM ducklake_table FOR KEY SHARE",
+    "DO 'BEGIN LOCK TABLE ducklake_table IN ROW SHARE MODE; END'",
+    "CREATE TABLE others (number INT)",
+    "CREATE TEMP TABLE others (number INT)",
+    "CREATE VIEW ducklake_others AS SELECT 1",
+    "CREATE SCHEMA others",
+    "CREATE FUNCTION others() RETURNS INT LANGUAGE sql AS 'SELECT 1'",
+    "CREATE ROLE others",
+    "SET ROLE stirred_public",
+    "DROP DATABASE stirred_public",
+)
+
+
+def in_buckets(folder: Path) -> Warehouse:
+    """A warehouse whose folders are those of buckets."""
+    data = {zone.value: f"{folder / 'buckets' / zone.value / 'lake'}/" for zone in ZONES}
+    return Warehouse(folder=str(folder / "stirred" / "home" / "warehouse"), threads=1, lake=data)
+
+
+def require_read_only(made: Path, folder: Path) -> None:
+    """The reader reads the public zone, also tables made after the roles, and can do nothing else to its catalog.
+
+    Told apart from: the role that owns the catalog, the right to read the tables that there were, and a compaction that
+    waits as long as somebody reads, with all others behind it.
+    """
+    warehouse, table = in_buckets(folder), Table(Zone.PUBLIC, "village", "shown")
+    connect = {"service": "stirred_public"}
+    with mock.patch.dict(os.environ, {"PGSERVICEFILE": str(made / "services" / "runs")}):
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            session.create(table, "warehouse/label", {"text": "shown"}, column="value")
+        with psycopg.connect(**connect) as owner:
+            assert owner.execute("SHOW lock_timeout").fetchone() == ("1min",)
+            owner.execute("CREATE TABLE late (number INT); INSERT INTO late VALUES (7)")
+    with mock.patch.dict(os.environ, {"PGSERVICEFILE": str(made / "services" / "reader")}):
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            assert session.rows("warehouse/all", source=table) == [("shown",)]
+        with pytest.raises(WarehouseError), warehouse.session(writes=Zone.PUBLIC) as session:
+            session.create(table, "warehouse/label", {"text": "forged"}, column="value")
+        with psycopg.connect(**connect, autocommit=True) as reader:
+            assert reader.execute("SELECT number FROM late").fetchall() == [(7,)]
+            for text in CHANGES:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    reader.execute(text.encode())
+            reader.execute("BEGIN; SELECT * FROM ducklake_data_file")
+            impatient = {"PGSERVICEFILE": str(made / "services" / "runs"), "PGOPTIONS": "-c lock_timeout=100ms"}
+            with mock.patch.dict(os.environ, impatient), pytest.raises(TransientError, match="took too long"):
+                warehouse.compact(Zone.PUBLIC)
+
+
+SYNC = """#!/bin/sh
+place() { case $1 in s3://*) echo "$BUCKETS/${1#s3://}" ;; *) echo "$1" ;; esac; }
+mkdir -p "$(place "$4")" && cp -a "$(place "$3")/." "$(place "$4")"
+"""
+"""`aws s3 sync FROM TO`, with folders in the place of buckets."""
+
+
+def require_restorable(made: Path, folder: Path, port: int) -> None:
+    """The commands of the page back up what there is and restore it into new databases, by the new roles.
+
+    Told apart from: a back-up with the master key or another key, one while a run goes on, and rights of the ledger and
+    of readers that are lost.
+    """
+    administrator = {"host": "127.0.0.1", "port": port, "user": "postgres", "dbname": "postgres", "autocommit": True}
+    administrator["password"] = (made / "passwords" / "postgres").read_text()
+    backup, aws = folder / "back-up", folder / "programs" / "aws"
+    aws.parent.mkdir()
+    aws.write_text(SYNC)
+    aws.chmod(0o755)
+    (folder / "stirred" / "published").mkdir(parents=True)
+    (folder / "stirred" / "published" / "index.html").write_text("shown")
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        replaced = {"/srv/stirred": str(folder / "stirred"), "/safe/2026-11-22": str(backup)}
+        return run_commands(name, made, port, replaced, first=str(aws.parent), BUCKETS=str(folder / "buckets"))
+
+    services = {"PGSERVICEFILE": str(made / "services" / "runs"), "PGSERVICE": "stirred_ledger"}
+    with mock.patch.dict(os.environ, services):
+        ledger = moved(folder / "stirred" / "home")
+        reserve(ledger, "first")
+        ledger.custody.commit("ab" * 32, CustodyMode.EPHEMERAL)
+        entries, key = ledger.entries(), Path(ledger.custody.folder) / "master.key"
+        with in_buckets(folder).session(writes=Zone.CONFIDENTIAL) as session:
+            session.create(
+                Table(Zone.CONFIDENTIAL, "village", "units"), "warehouse/label", {"text": "x"}, column="value"
+            )
+        with psycopg.connect(service="stirred_dagster", autocommit=True) as dagster:
+            dagster.execute("CREATE TABLE runs (status TEXT)")
+            dagster.execute("INSERT INTO runs VALUES ('SUCCESS'), ('QUEUED'), ('STARTED')")
+            done = run("back-up")
+            assert (done.returncode, done.stderr) == (1, "a run goes on\n")
+            backup.rmdir()
+            dagster.execute("DELETE FROM runs WHERE status = 'STARTED'")
+        done = run("back-up")
+        assert (done.returncode, done.stderr) == (0, "")
+        with tarfile.open(backup / "home.tar") as archive:
+            assert {name for name in archive.getnames() if "." in name} == {
+                "custody/ledger.anchor",
+                "warehouse/custody.fingerprint",
+            }
+        key.rename(folder / "master.key")
+        for name in ("stirred", "buckets"):
+            (folder / name).rename(folder / f"{name} lost")
+        with psycopg.connect(**administrator) as connection:
+            for name in ("dagster", "ledger", "confidential", "public"):
+                connection.execute(f"DROP DATABASE stirred_{name} WITH (FORCE)".encode())
+        for name in ("roles", "restore"):
+            done = run(name)
+            assert done.returncode == 0, done.stderr
+        (folder / "master.key").rename(key)
+        assert ledger.entries() == entries
+        assert ledger.verify() == ()
+        assert reserve(ledger, "second").sequence == 2
+        with in_buckets(folder).session(reads=ZONES) as session:
+            assert session.count(Table(Zone.CONFIDENTIAL, "village", "units")) == 1
+            assert session.count(Table(Zone.PUBLIC, "village", "shown")) == 1
+        assert (folder / "stirred" / "published" / "index.html").read_text() == "shown"
+    with (
+        mock.patch.dict(os.environ, {"PGSERVICEFILE": str(made / "services" / "reader")}),
+        in_buckets(folder).session(reads=[Zone.PUBLIC]) as session,
+    ):
+        assert session.count(Table(Zone.PUBLIC, "village", "shown")) == 1
 
 
 @pytest.mark.deep

@@ -55,6 +55,36 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert list(broken(page)) == []
 
 
+def unsafe(text: str) -> list[str]:
+    """Commands and services that reach a PostgreSQL server without a look at its certificate, and written passwords."""
+    lines = re.sub(r"\\\n(?:--)?", "", text).splitlines()
+    reaching = re.compile(r"\b(?:psql|pg_\w+|createdb|dropdb)\s+[-\"$]|\bPGHOST=")
+    found = [line for line in lines if reaching.search(line) and "sslmode=verify-full" not in line.lower()]
+    services = re.findall(r"^\[\w+\]\nhost=[^\[`]*", text, re.MULTILINE)
+    found += [service for service in services if "sslmode=verify-full" not in service]
+    return found + [line for line in lines if re.search("password '", line, re.IGNORECASE)]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "deploy" / "postgres" / "roles.sql"], ids=named)
+def test_a_page_lets_nobody_talk_to_a_false_server_or_write_a_password_into_its_log(page: Path) -> None:
+    assert unsafe(page.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "psql -h database.example \\\n    -f roles.sql postgres",
+        'pg_dump "service=x" >x',
+        "PGHOST=x stirred budget",
+        "[x]\nhost=x\nuser=x\n",
+        "CREATE ROLE x LOGIN PASSWORD '…';",
+    ],
+)
+def test_an_unsafe_command_is_found(text: str) -> None:
+    assert unsafe(text)
+    assert not unsafe(text.replace("x", "x sslmode=verify-full")) or "PASSWORD" in text
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_path_that_a_page_names_is_there(page: Path) -> None:
     assert [path for path in PATH.findall(page.read_text("utf-8")) if not (ROOT / path).exists()] == []

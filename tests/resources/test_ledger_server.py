@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, fields, replace
 from fractions import Fraction
 from pathlib import Path
@@ -27,13 +27,13 @@ from mechanisms.accounting.losses import PureLoss
 from orchestration.cli import main
 from orchestration.environment import ledger_on_server
 from resources import ledger_server, storage
-from resources.chain import GENESIS, Anchor, Entry, unseal
+from resources.chain import GENESIS, Anchor, Entry, make_settlement, unseal
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, LedgerError
 from resources.ledger_server import migrate
 from resources.ledger_storage import FileLedger, StorageError
 from resources.statements import Zone
-from resources.storage import TransientError
+from resources.storage import BusyError, TransientError
 from resources.warehouse import Warehouse
 from tests.depth import deep_but, deep_cases, examples
 from tests.postgres import AUDITOR, CHARGER, LOCKED, OWNER, PASSWORD, SUPERUSER, Database, Server, logged_in
@@ -131,7 +131,9 @@ ALTERATIONS = [
     "SET session_replication_role = replica",
     "CREATE TRIGGER late BEFORE INSERT ON stirred.entries FOR EACH ROW EXECUTE FUNCTION stirred.refuse_change()",
     "CREATE RULE nothing AS ON INSERT TO stirred.entries DO INSTEAD NOTHING",
-    "CREATE OR REPLACE FUNCTION stirred.ledger_lock() RETURNS BIGINT LANGUAGE sql AS 'SELECT 0'",
+    "CREATE OR REPLACE FUNCTION stirred.refuse_change() RETURNS TRIGGER LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+    "DROP TABLE stirred.turns",
+    "INSERT INTO stirred.turns DEFAULT VALUES",
     "CREATE TABLE stirred.others (sequence INT)",
     "INSERT INTO stirred.migrations VALUES (2, 'other')",
     "DELETE FROM stirred.migrations",
@@ -258,20 +260,76 @@ def test_two_snapshots_do_not_append_the_same_number(database: Database, ledger:
             )
 
 
-@pytest.mark.deep
-def test_an_entry_waits_for_who_reads_even_if_it_is_appended_past_the_ledger(
-    database: Database, ledger: Ledger
-) -> None:
-    """Otherwise who reads chain and anchor could see them disagree."""
+def test_who_only_reads_keeps_nobody_waiting(postgres: Server, database: Database, ledger: Ledger) -> None:
+    """The auditor takes what it can of all locks that an open ledger has, and of all tables, and keeps them.
+
+    Told apart from: an advisory lock, which every role can take, and a lock of a table that the auditor reads. The
+    migration of a ledger of the earlier version is refused instead of waiting.
+    """
+    tables = {"entries", "migrations", "turns", "appends"}
+    with (
+        psycopg.connect(user=AUDITOR) as auditing,
+        psycopg.connect(user=AUDITOR, autocommit=True) as trying,
+    ):
+        with ledger._open(to_append=True):
+            locked = trying.execute(
+                "SELECT coalesce(relname, locktype), classid::bigint << 32 | objid::bigint FROM pg_locks "
+                "LEFT JOIN pg_class ON pg_class.oid = relation WHERE pid <> pg_backend_pid()"
+            ).fetchall()
+        assert "turns" in dict(locked)
+        advisory = [number for name, number in locked if name == "advisory"]
+        for number in (*advisory, 7238539641155216964, 7238539641155216965):
+            auditing.execute("SELECT pg_advisory_lock(%s)", [number])
+        allowed = set()
+        for table in tables:
+            for mode in ("ACCESS SHARE", "ROW SHARE", "ROW EXCLUSIVE", "SHARE", "EXCLUSIVE", "ACCESS EXCLUSIVE"):
+                with suppress(psycopg.errors.InsufficientPrivilege), auditing.transaction():
+                    auditing.execute(f"LOCK TABLE stirred.{table} IN {mode} MODE NOWAIT".encode())
+                    allowed.add((table, mode))
+        assert allowed == {("entries", "ACCESS SHARE"), ("migrations", "ACCESS SHARE")}
+        waiting = on_server(ledger, patience=5)
+        assert reserve(waiting, "third").sequence == 4
+        assert waiting.verify() == ()
+        with logged_in(database.environment(AUDITOR)):
+            assert waiting.verify() == ()
+            with pytest.raises(LedgerError, match="keeps nobody from charging"), waiting.keep_unchanged():
+                pass
+        with logged_in(database.environment(OWNER)):
+            assert migrate() == ()
+
+
+def test_an_opened_ledger_has_every_entry_that_can_still_be_committed(database: Database, ledger: Ledger) -> None:
+    """A process inserted an entry, lost its lock, and commits: another one, which has the lock, reads the entry.
+
+    Told apart from: a lock in another transaction alone, after which the entry follows an anchor that does not know it.
+    """
     last = ledger.entries()[-1]
     following = hashed(replace(last, sequence=4, previous_hash=last.hash, draw_id="f" * 64))
-    with (
-        ledger.keep_unchanged(),
-        logged_in({"PGOPTIONS": "-c lock_timeout=50ms"}),
-        pytest.raises(psycopg.errors.LockNotAvailable),
-    ):
-        appended(database, [following])
-    appended(database, [following])
+    with psycopg.connect() as late:
+        late.execute(
+            f"INSERT INTO stirred.entries VALUES ({', '.join(['%s'] * len(fields(Entry)))})".encode(),
+            astuple(following),
+        )
+        with pytest.raises(BusyError), on_server(ledger, patience=0.1)._open(to_append=True):
+            pass
+        with ledger._open(to_append=False) as opened:
+            assert len(opened.load()[0]) == 3
+    with ledger._open(to_append=True) as opened:
+        assert len(opened.load()[0]) == 4
+
+
+def test_an_entry_is_not_committed_without_the_lock(
+    database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection is lost, and that of the entry is not: another process may have read the chain."""
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'stirred.turns'::regclass"
+    with ledger._open_to_append() as (opened, reading):
+        reserved = reading.entries[-1]
+        database.run(ended)
+        with pytest.raises(TransientError, match="was lost in require_lock"):
+            ledger._append(opened, make_settlement(reading.entries, reserved, "v1"))
+    assert len(ledger.entries()) == 3
+    assert ledger.verify() == ()
 
 
 # The anchor ------------------------------------------------------------------------------------------------
@@ -530,7 +588,10 @@ def test_an_interrupted_move_leaves_one_ledger_that_goes_on(
 # Migrations ------------------------------------------------------------------------------------------------
 
 
-def test_migrations_are_applied_once_and_another_schema_is_refused(postgres: Server, tmp_path: Path) -> None:
+def test_migrations_are_applied_once_and_another_schema_is_refused(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of the earlier version that has the ledger open is not overtaken."""
     empty, ledger = postgres.empty(), on_server(deployment(tmp_path))
     with logged_in(empty.environment()):
         with pytest.raises(StorageError, match="has no ledger: let the owner of the schema run stirred ledger migrate"):
@@ -539,22 +600,34 @@ def test_migrations_are_applied_once_and_another_schema_is_refused(postgres: Ser
             migrate()
         assert empty.name not in str(refused.value), "the server's message names the database"
     with logged_in(empty.environment(OWNER)):
-        assert migrate() == ("0001_entries",)
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger_server, "_list_migrations", lambda: ["0001_entries"])
+            assert migrate() == ("0001_entries",)
+        with logged_in(empty.environment()), psycopg.connect() as earlier:
+            earlier.execute("SELECT pg_advisory_lock(stirred.ledger_lock())")
+            with pytest.raises(StorageError, match="number 1, and this version of Stirred needs number 2"):
+                ledger.move_to_server()
+            with (
+                logged_in(empty.environment(OWNER)),
+                pytest.raises(StorageError, match="a process has the ledger open"),
+            ):
+                migrate()
+        assert migrate() == ("0002_turns",)
         assert migrate() == ()
     with logged_in(empty.environment()):
         ledger.move_to_server()
         reserve(ledger, "first")
-        empty.run("INSERT INTO stirred.migrations VALUES (2, 'later')")
+        empty.run("INSERT INTO stirred.migrations VALUES (3, 'later')")
         assert ledger.verify() == (
-            "no entry from 1 on can be read: the ledger's schema on the server is number 2, which a later version of "
-            "Stirred made; this version knows number 1: upgrade Stirred",
+            "no entry from 1 on can be read: the ledger's schema on the server is number 3, which a later version of "
+            "Stirred made; this version knows number 2: upgrade Stirred",
         )
         with pytest.raises(StorageError, match="upgrade Stirred"):
             reserve(ledger, "second")
         with logged_in(empty.environment(OWNER)), pytest.raises(StorageError, match="upgrade Stirred"):
             migrate()
         empty.run("DELETE FROM stirred.migrations")
-        with pytest.raises(StorageError, match=r"number 0, and this version of Stirred needs number 1"):
+        with pytest.raises(StorageError, match=r"number 0, and this version of Stirred needs number 2"):
             reserve(ledger, "second")
 
 
@@ -664,8 +737,8 @@ def losing(database: Database, folder: Path, word: bytes) -> Iterator[dict[str, 
     listening.bind(str(place / name))
     listening.listen()
 
-    def serve() -> None:
-        with listening.accept()[0] as client, socket.socket(socket.AF_UNIX) as server:
+    def serve(client: socket.socket) -> None:
+        with client, socket.socket(socket.AF_UNIX) as server:
             server.connect(f"{database.folder}/{name}")
             lost = threading.Event()
 
@@ -683,12 +756,22 @@ def losing(database: Database, folder: Path, word: bytes) -> Iterator[dict[str, 
             server.shutdown(socket.SHUT_WR)
             answers.join()
 
-    served = threading.Thread(target=serve)
-    served.start()
+    served: list[threading.Thread] = []
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                served.append(threading.Thread(target=serve, args=[listening.accept()[0]]))
+                served[-1].start()
+
+    accepting = threading.Thread(target=accept)
+    accepting.start()
     yield database.environment() | {"PGHOST": str(place), "PGGSSENCMODE": "disable"}
-    served.join(20)
+    listening.shutdown(socket.SHUT_RDWR)
     listening.close()
-    assert not served.is_alive()
+    for thread in (accepting, *served):
+        thread.join(20)
+        assert not thread.is_alive()
 
 
 def test_a_connection_that_is_lost_after_the_commit_leaves_a_charge_that_counts_once(
@@ -718,7 +801,7 @@ def test_nobody_reads_or_appends_between_the_commit_and_the_anchor(
             for use in (other.verify, lambda: other._open_to_append().__enter__()):
                 try:
                     tried.append(use())
-                except StorageError as error:
+                except BusyError as error:
                     tried.append((str(error),))
         set_anchor(custody, anchor)
 
@@ -760,7 +843,7 @@ def test_a_process_that_lost_its_lock_does_not_set_the_anchor_back(
     if committed:
         assert reserve(ledger, "third").sequence == 4
     else:
-        with pytest.raises(LedgerError, match="another process appended to the ledger meanwhile; nothing was charged"):
+        with pytest.raises(TransientError, match="another process appended to the ledger meanwhile; nothing was"):
             reserve(ledger, "third")
     assert ledger.verify() == ()
     there = [entry.release for entry in ledger.entries()]
@@ -834,14 +917,19 @@ def test_eight_processes_charge_exactly_to_the_cap_though_some_are_killed(
 def test_who_reads_while_others_append_sees_an_intact_ledger(
     database: Database, tmp_path: Path, processes: Callable[..., Any]
 ) -> None:
-    """Without a lock of its own, a reader would find an anchor that is later than the entries that it read."""
+    """Also the auditor, without a lock.
+
+    Told apart from: one look at the anchor, which is later than the entries, or earlier.
+    """
     ledger, found = known_to_processes(tmp_path, database), []
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(processes, "crowd", tmp_path, 4, 0)
         while not working.done():
-            found.append(ledger.verify())
+            for role in (CHARGER, AUDITOR):
+                with logged_in(database.environment(role)):
+                    found.append(ledger.verify())
     assert set(found) == {()}
-    assert len(found) > 10
+    assert len(found) > 20
 
 
 # Settings --------------------------------------------------------------------------------------------------

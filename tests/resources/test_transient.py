@@ -263,7 +263,10 @@ def test_an_s3_server_that_is_lost_says_nothing_of_the_tables_and_one_that_refus
 def test_a_ledger_whose_server_is_lost_is_none_with_a_problem(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: a verdict of the gate `ledger_intact`, and one error for a wrong password and a lost server."""
+    """Nor is one that another process holds.
+
+    Told apart from: a verdict of the gate `ledger_intact`, and one error for a wrong password and a lost server.
+    """
     monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
     monkeypatch.setattr(storage, "WAITS", ())
     database = postgres.migrated()
@@ -278,5 +281,11 @@ def test_a_ledger_whose_server_is_lost_is_none_with_a_problem(
             assert "was lost in entries" in transient(opened.load)
         assert ledger.verify() == ()
         assert reserve(ledger, "second").sequence == 2
+        hurried = Ledger(
+            warehouse=Warehouse(**dict(ledger.warehouse) | {"patience": 0.1}), custody=ledger.custody, on_server=True
+        )
+        with ledger._open(to_append=True):
+            for act in (hurried.verify, lambda: reserve(hurried, "third")):
+                assert "another process has held the ledger for too long" in transient(act)
     with logged_in(database.environment(LOCKED) | {"PGPASSWORD": f"{PASSWORD}!"}), pytest.raises(StorageError):
         ledger.entries()

@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections import Counter
 from hashlib import sha256
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 
 from resources import statements
 from resources.statements import SQL_FOLDER, Table, Zone
+from resources.storage import BusyError
 from resources.warehouse import Session, Warehouse, WarehouseError
 from tests.depth import deep_but, examples, quick_cases
 
@@ -298,13 +300,16 @@ def test_a_session_waits_for_the_process_that_holds_a_file(warehouse, let_go, ac
 
 
 @pytest.mark.usefixtures("let_go")
-def test_a_session_that_waited_too_long_says_for_what(warehouse):
-    impatient = warehouse.model_copy(update={"patience": 0.1})
+def test_a_session_that_waited_too_long_says_for_what(warehouse, monkeypatch):
+    """Told apart from: a refusal, which a gate takes for a verdict, and one more wait for each of `storage.WAITS`."""
+    impatient, waits, sleep = warehouse.model_copy(update={"patience": 0.1}), set(), time.sleep
+    monkeypatch.setattr("resources.storage.time.sleep", lambda seconds: waits.add(seconds) or sleep(0.05))
     with (
-        pytest.raises(WarehouseError, match=r"cannot open public\.duckdb: another process holds it for over 0\.1 s"),
+        pytest.raises(BusyError, match=r"cannot open public\.duckdb: another process holds it for over 0\.1 s"),
         impatient.session(reads=[Zone.PUBLIC]),
     ):
         pass
+    assert waits == {0.05}
 
 
 def test_held_zones_stay_as_they_are_whoever_reads_them(warehouse, tmp_path, monkeypatch):

@@ -1,6 +1,3 @@
--- One process at a time migrates; the lock ends with the transaction.
-SELECT pg_catalog.pg_advisory_xact_lock(7238539641155216965);
-
 CREATE SCHEMA IF NOT EXISTS stirred;
 
 CREATE TABLE IF NOT EXISTS stirred.migrations (
@@ -8,3 +5,7 @@ CREATE TABLE IF NOT EXISTS stirred.migrations (
     name TEXT NOT NULL,
     applied_at TIMESTAMPTZ NOT NULL DEFAULT pg_catalog.now()
 );
+
+-- One process at a time migrates; the lock ends with the transaction. Who only reads cannot take one that it waits for.
+SET LOCAL lock_timeout = '1min';
+LOCK TABLE stirred.migrations IN EXCLUSIVE MODE;

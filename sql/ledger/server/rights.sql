@@ -1,6 +1,7 @@
--- What the current role may do: append an entry, and alter or remove one, or what guards them.
+-- What the current role may do: append an entry, alter or remove one, or what guards them, and keep others out.
 SELECT
     has_table_privilege(oid, 'INSERT'),
-    has_table_privilege(oid, 'UPDATE, DELETE, TRUNCATE, TRIGGER') OR pg_has_role(relowner, 'MEMBER')
+    has_table_privilege(oid, 'UPDATE, DELETE, TRUNCATE, TRIGGER') OR pg_has_role(relowner, 'MEMBER'),
+    has_table_privilege('stirred.turns', 'UPDATE')
 FROM pg_catalog.pg_class
 WHERE oid = 'stirred.entries'::regclass
