@@ -42,6 +42,8 @@ BY_COMMAND = "stirred/launch"
 _WORKSPACE = PROJECT / "deploy" / "workspace.yaml"
 LOCATION, _REPOSITORY = "stirred", "__repository__"
 _BETWEEN_LOOKS = 0.5
+_SHARE_OF_TIME, _LONGEST_BETWEEN_LOOKS = 1 / 8, 60.0
+"""A queued run is looked at after an eighth of the time that it has taken, as each look opens connections anew."""
 
 LONGEST_UNTIL_RETRY = 600.0
 """The number of seconds after which nobody waits any more for a retry that should have begun."""
@@ -209,7 +211,8 @@ def _follow(
     Args:
         ended: set when Dagster's command has ended, which runs the job; None if the command has put it into the queue.
     """
-    run_id, cursor, begun, last_alive = "", None, dict[str, float](), time.monotonic()
+    run_id, cursor, begun, first = "", None, dict[str, float](), time.monotonic()
+    last_alive = first
     while True:
         over = ended is None or ended.is_set()
         runs = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
@@ -234,7 +237,8 @@ def _follow(
             _locate(instance, run_id)
             return instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if ended is None:
-            time.sleep(_BETWEEN_LOOKS)
+            share = _SHARE_OF_TIME * (time.monotonic() - first)
+            time.sleep(min(max(_BETWEEN_LOOKS, share), _LONGEST_BETWEEN_LOOKS))
         else:
             ended.wait(_BETWEEN_LOOKS)
 

@@ -70,6 +70,10 @@ class LakeZone(Storage):
         return f"the catalog of the {self.zone.value} zone"
 
     @property
+    def catalog(self) -> str:
+        return f"__ducklake_metadata_{self.zone.value}"
+
+    @property
     def folders(self) -> Collection[str]:
         return [self.data]
 
@@ -98,7 +102,7 @@ class LakeZone(Storage):
         connection.execute(render("warehouse/lake_retries"))
         self._attach(connection, read_only=read_only)
         try:
-            state = connection.execute(render("warehouse/lake_state", {"catalog": quote_literal(self._catalog)}))
+            state = connection.execute(render("warehouse/lake_state", {"catalog": quote_literal(self.catalog)}))
             snapshot, connectable, computed = state.fetchall()[0]
         except duckdb.Error as error:
             refusal = TransientError if find_passing_cause(error) else WarehouseError
@@ -122,7 +126,7 @@ class LakeZone(Storage):
 
         Files of writers that were killed are deleted too, if they are at least a day old.
         """
-        names = {"zone": quote_literal(self.zone.value), "catalog": quote_literal(self._catalog)}
+        names = {"zone": quote_literal(self.zone.value), "catalog": quote_literal(self.catalog)}
         with session(writes=self.zone) as writing:
             before = writing.row("warehouse/lake_size", **names)[0]
             ages = {"age": age.total_seconds()}
@@ -135,10 +139,6 @@ class LakeZone(Storage):
             # PostgreSQL keeps deleted rows, and so the keys of deleted files, until a table is rewritten.
             writing.run("warehouse/lake_vacuum", **names)
         return Removal(len(cleaned) + len(orphans), before - after)
-
-    @property
-    def _catalog(self) -> str:
-        return f"__ducklake_metadata_{self.zone.value}"
 
     def _keep_folder(self, *, create: bool) -> None:
         folder = Path(self.data)

@@ -445,18 +445,30 @@ def test_no_key_is_made_for_a_lake_that_has_tables(
 
 @pytest.fixture
 def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A server with a certificate that `office.pem` signed."""
     from tests.object_storage import object_storage
 
-    with object_storage(tmp_path / "s3") as address:
-        yield address
+    with object_storage(tmp_path / "s3", authority=tmp_path / "office.pem") as storage:
+        for variable, value in storage.environment.items():
+            monkeypatch.setenv(variable, value)
+        yield storage
 
 
 def test_zones_on_an_s3_server(lake: Lake, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told apart from: a server that anybody could pass for, and a wrong certificate that is taken for a lost server."""
+    from tests.object_storage import certify
+
     monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
-    for variable, value in s3.environment.items():
-        monkeypatch.setenv(variable, value)
     data = {zone.value: f"s3://{s3.bucket}/{zone.value}/" for zone in ZONES}
-    warehouse = lake.warehouse(lake=data, object_storage=s3.address)
+    warehouse = lake.warehouse(lake=data, object_storage=s3.address, authorities=str(tmp_path / "office.pem"))
+    certify(tmp_path / "other.pem", tmp_path / "unused.pem")
+    with monkeypatch.context() as patched:
+        patched.setattr("resources.warehouse.REQUESTS_REPEATED", 0)
+        for file, said in (("", "no authority"), ("other.pem", "no authority"), ("services", "AWS_CA_BUNDLE is no file")):
+            distrustful = warehouse.model_copy(update={"authorities": file and str(tmp_path / file)})
+            for table in (UNITS, SHOWN):
+                with pytest.raises(WarehouseError, match=rf"^statement warehouse/all failed: \w+ \([^:/]*{said}[^:/]*\)$"):
+                    write(distrustful, table, [CANARY])
     write(warehouse, UNITS, [CANARY])
     write(warehouse, SHOWN, ["shown"])
     assert (read(warehouse, UNITS), read(warehouse, SHOWN)) == ([CANARY], ["shown"])
