@@ -461,7 +461,7 @@ class Warehouse(ConfigurableResource):
         lake: where the Parquet files lie of each zone that is kept in a lake: a folder, or `s3://bucket/prefix`. All
             other zones are DuckDB files.
         object_storage: the address of the S3 server, such as `http://host:8333`; empty for that of Amazon.
-        authorities: the file with the certificates of those who may sign the S3 server's; empty for those of the system.
+        authorities: the file with the certificates of those who may sign the S3 server's; empty for the system's.
     """
 
     folder: str
