@@ -13,7 +13,8 @@
 - `STIRRED_LEDGER`: `file` or `postgres`, if it is not as the deployment has it; libpq's environment names the server;
 - `STIRRED_LAKE_CONFIDENTIAL`, `STIRRED_LAKE_PUBLIC`: in a cluster, where the files of the zones lie: folders, or
   `s3://bucket/prefix`. libpq finds their catalogs as the services `stirred_confidential` and `stirred_public`;
-- `AWS_ENDPOINT_URL`: the S3 server, if it is not that of Amazon. DuckDB reads keys and region from the environment.
+- `AWS_ENDPOINT_URL`: the S3 server, if it is not that of Amazon. DuckDB reads keys and region from the environment;
+- `AWS_CA_BUNDLE`: the file with the certificates of those who may sign the S3 server's, if the system has not theirs.
 """
 
 import os
@@ -176,13 +177,17 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     server = os.environ.get("AWS_ENDPOINT_URL", "")
     if server and not _ADDRESS.fullmatch(server):
         raise DeclarationError("AWS_ENDPOINT_URL is not an address such as http://host:8333, without a key in it")
+    lake, authorities = find_lake_paths(), os.environ.get("AWS_CA_BUNDLE", "")
+    if lake and authorities and not Path(authorities).is_file():
+        raise DeclarationError("AWS_CA_BUNDLE is no file with the certificates of those who sign the S3 server's")
     warehouse = Warehouse(
         folder=str(home / "warehouse"),
         memory_limit=memory,
         threads=int(threads),
         spill_folder=os.environ.get("STIRRED_SPILL_FOLDER", ""),
-        lake=find_lake_paths(),
+        lake=lake,
         object_storage=server,
+        authorities=authorities,
     )
     custody = Custody(folder=str(home / "custody"), databases=warehouse.folder, lake=warehouse.lake)
     ledger = Ledger(warehouse=warehouse, custody=custody, on_server=ledger_on_server())

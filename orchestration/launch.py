@@ -43,6 +43,9 @@ BY_COMMAND = "stirred/launch"
 _WORKSPACE = PROJECT / "deploy" / "workspace.yaml"
 LOCATION, _REPOSITORY = "stirred", "__repository__"
 _BETWEEN_LOOKS = 1.0
+_SHARE_OF_TIME, _LONGEST_BETWEEN_LOOKS = 1 / 8, 20.0
+"""A queued run is looked at after an eighth of the time that it has taken, as each look opens connections anew."""
+
 _EVENTS_AT_ONCE = 1000
 
 LONGEST_UNTIL_RETRY = 600.0
@@ -213,7 +216,8 @@ def _follow(
     Args:
         ended: set when Dagster's command has ended, which runs the job; None if the command has put it into the queue.
     """
-    run_id, cursor, begun, last_alive = "", None, dict[str, float](), time.monotonic()
+    run_id, cursor, begun, first = "", None, dict[str, float](), time.monotonic()
+    last_alive = first
     kept: list[sqlite3.Connection] = []
     while True:
         over = ended is None or ended.is_set()
@@ -242,7 +246,8 @@ def _follow(
                 file.close()
             return instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if ended is None:
-            time.sleep(_BETWEEN_LOOKS)
+            share = _SHARE_OF_TIME * (time.monotonic() - first)
+            time.sleep(min(max(_BETWEEN_LOOKS, share), _LONGEST_BETWEEN_LOOKS))
         else:
             ended.wait(_BETWEEN_LOOKS)
 

@@ -19,6 +19,12 @@ _CAUSES = (
 )
 """Causes in the words of the system, DuckDB, PostgreSQL and S3: the parts of messages that may be repeated."""
 
+OF_CERTIFICATES = {
+    "SSL peer certificate or SSH remote key was not OK": "the certificate of the S3 server has expired, is of another "
+    "host, or is signed by no authority of this machine or of AWS_CA_BUNDLE",
+    "Problem with the SSL CA cert": "AWS_CA_BUNDLE is no file with certificates that can be read",
+}
+"""Causes in our words, by parts of messages of DuckDB's HTTP client: they do not pass by themselves."""
 
 _OURS = ("mechanisms", "assets", "resources", "orchestration")
 
@@ -30,7 +36,8 @@ class FaultError(Exception):
 def name_error(error: BaseException) -> str:
     """The kind of an error, and its cause if it is one of the few above; never its own message."""
     text = str(error)
-    causes = [cause for cause in _CAUSES if cause in text]
+    causes = [words for part, words in OF_CERTIFICATES.items() if part in text]
+    causes += [cause for cause in _CAUSES if cause in text]
     return f"{type(error).__name__}{f' ({causes[0]})' if causes else ''}"
 
 

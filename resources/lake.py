@@ -32,6 +32,7 @@ from resources.storage import (
     refuse_exposed,
 )
 
+_LAKE_CATALOG = SQL("warehouse/lake_catalog", "ATTACH {{ catalog }} AS {{ alias }} (TYPE postgres, READ_ONLY)")
 _LAKE_CLEAN = SQL("warehouse/lake_clean", "FROM ducklake_cleanup_old_files({{ zone }}, cleanup_all => true)")
 _LAKE_EXPIRE = SQL("warehouse/lake_expire", "CALL ducklake_expire_snapshots({{ zone }}, versions => {{ versions }})")
 # Files that no catalog has an entry of, and that are older than `age` seconds.
@@ -70,6 +71,10 @@ class LakeZone(Storage):
         return f"the catalog of the {self.zone.value} zone"
 
     @property
+    def catalog(self) -> str:
+        return f"__ducklake_metadata_{self.zone.value}"
+
+    @property
     def folders(self) -> Collection[str]:
         return [self.data]
 
@@ -96,12 +101,15 @@ class LakeZone(Storage):
         if not self.on_network:
             self._keep_folder(create=not read_only)
         connection.execute(render("warehouse/lake_retries"))
-        self._attach(connection, read_only=read_only)
+        # To read, the catalog alone comes first, in half the time: it tells the state to attach the lake at.
+        self._attach(connection, read_only=read_only, alone=read_only)
         try:
-            state = connection.execute(render("warehouse/lake_state", {"catalog": quote_literal(self._catalog)}))
+            state = connection.execute(render("warehouse/lake_state", {"catalog": quote_literal(self.catalog)}))
             snapshot, connectable, computed = state.fetchall()[0]
         except duckdb.Error as error:
             refusal = TransientError if find_passing_cause(error) else WarehouseError
+            if read_only and refusal is WarehouseError:
+                self._attach_instead(connection)
             raise refusal(f"cannot read {self.name} (service {self.service}): {name_error(error)}") from None
         if connectable:
             raise WarehouseError(
@@ -114,15 +122,14 @@ class LakeZone(Storage):
                 "operator, type or search path. Nothing was read or written. Drop it, or restore the database"
             )
         if read_only:
-            connection.execute(render(DETACH, {"alias": quote(self.zone.value)}))
-            self._attach(connection, read_only=True, snapshot=snapshot)
+            self._attach_instead(connection, snapshot)
 
     def compact(self, session: OpenSession, age: timedelta) -> Removal:
         """Delete the files, and the entries and keys in the catalog, of what was replaced or dropped before `age`.
 
         Files of writers that were killed are deleted too, if they are at least a day old.
         """
-        names = {"zone": quote_literal(self.zone.value), "catalog": quote_literal(self._catalog)}
+        names = {"zone": quote_literal(self.zone.value), "catalog": quote_literal(self.catalog)}
         with session(writes=self.zone) as writing:
             before = writing.row("warehouse/lake_size", **names)[0]
             ages = {"age": age.total_seconds()}
@@ -136,10 +143,6 @@ class LakeZone(Storage):
             writing.run("warehouse/lake_vacuum", **names)
         return Removal(len(cleaned) + len(orphans), before - after)
 
-    @property
-    def _catalog(self) -> str:
-        return f"__ducklake_metadata_{self.zone.value}"
-
     def _keep_folder(self, *, create: bool) -> None:
         folder = Path(self.data)
         try:
@@ -150,18 +153,24 @@ class LakeZone(Storage):
         except OSError as error:
             raise WarehouseError(f"{folder} cannot be written ({error.strerror})") from None
 
-    def _attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool, snapshot: int = -1) -> None:
-        text = render(
-            "warehouse/lake_attach",
-            {
-                "source": quote_literal(f"ducklake:postgres:service={self.service}"),
-                "alias": quote(self.zone.value),
-                "data": quote_literal(self.data),
-                "encrypted": self.zone is Zone.CONFIDENTIAL,
-                "read_only": read_only,
-                "snapshot": snapshot,
-            },
-        )
+    def _attach_instead(self, connection: duckdb.DuckDBPyConnection, snapshot: int = -1) -> None:
+        """Attach the lake to be read, instead of its catalog alone. Raises NothingWrittenError if there is none yet."""
+        connection.execute(render(DETACH, {"alias": quote(self.catalog)}))
+        self._attach(connection, read_only=True, snapshot=snapshot)
+
+    def _attach(
+        self, connection: duckdb.DuckDBPyConnection, *, read_only: bool, alone: bool = False, snapshot: int = -1
+    ) -> None:
+        names = {
+            "catalog": quote_literal(f"service={self.service}"),
+            "source": quote_literal(f"ducklake:postgres:service={self.service}"),
+            "alias": quote(self.catalog if alone else self.zone.value),
+            "data": quote_literal(self.data),
+            "encrypted": self.zone is Zone.CONFIDENTIAL,
+            "read_only": read_only,
+            "snapshot": snapshot,
+        }
+        text = render(_LAKE_CATALOG if alone else "warehouse/lake_attach", names)
         deadline = time.monotonic() + self.patience
         while True:
             try:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeVar
 import duckdb
 
 from mechanisms.refusal import RefusedError
-from resources.faults import name_error
+from resources.faults import OF_CERTIFICATES, name_error
 from resources.keyfiles import flush_folder
 from resources.statements import SQL, Fragment, Zone, quote, quote_literal, render
 
@@ -101,9 +101,9 @@ def find_passing_cause(error: Exception) -> str | None:
     """Why a statement failed, in fixed words, if that passes by itself; None if it does not."""
     if isinstance(error, duckdb.HTTPException) and (error.status_code >= 500 or error.status_code in (408, 429)):
         return f"the object storage answers {error.status_code}"
-    if isinstance(error, _QUOTING):
-        return None
     message = str(error)
+    if isinstance(error, _QUOTING) or any(part in message for part in OF_CERTIFICATES):
+        return None
     return next((cause for cause, parts in _PASSING.items() if parts.search(message)), None)
 
 
@@ -136,6 +136,11 @@ class Storage(ABC):
     @abstractmethod
     def name(self) -> str:
         """How errors name the storage."""
+
+    @property
+    def catalog(self) -> str:
+        """The database under which DuckLake attaches the zone's catalog; empty if it has none of its own."""
+        return ""
 
     @property
     def paths(self) -> Collection[Path]:

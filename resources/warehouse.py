@@ -461,6 +461,7 @@ class Warehouse(ConfigurableResource):
         lake: where the Parquet files lie of each zone that is kept in a lake: a folder, or `s3://bucket/prefix`. All
             other zones are DuckDB files.
         object_storage: the address of the S3 server, such as `http://host:8333`; empty for that of Amazon.
+        authorities: the file with the certificates of those who may sign the S3 server's; empty for the system's.
     """
 
     folder: str
@@ -470,6 +471,7 @@ class Warehouse(ConfigurableResource):
     patience: float = 600.0
     lake: dict[str, str] = Field(default_factory=dict)
     object_storage: str = ""
+    authorities: str = ""
 
     def path(self, zone: Zone) -> Path:
         return Path(self.folder) / zone.database
@@ -587,11 +589,11 @@ class Warehouse(ConfigurableResource):
         with ExitStack() as opened:
             if in_files := all(storage.paths for storage in storages):
                 settings = (self.memory_limit, self.threads, self._spill, confinement)
-                open_instance = partial(self._open_instance, storages, confinement)
+                open_instance = partial(self._open_instance, storages, SESSIONS, confinement)
                 connection = opened.enter_context(borrow_instance(settings, open_instance))
             else:
                 # From a server, a confined session attaches nothing.
-                connection = self._open_instance(storages, "", opened).pop()
+                connection = self._open_instance(storages, 1, "", opened).pop()
             for storage in storages:
                 storage.attach(connection, read_only=storage in read)
             if confinement and not in_files:
@@ -602,7 +604,7 @@ class Warehouse(ConfigurableResource):
             yield connection
 
     def _open_instance(
-        self, storages: Sequence[Storage], confinement: str, opened: ExitStack
+        self, storages: Sequence[Storage], sessions: int, confinement: str, opened: ExitStack
     ) -> list[duckdb.DuckDBPyConnection]:
         """Connections to a new instance of DuckDB, with the extensions that the storages need and nothing attached."""
         try:
@@ -618,7 +620,7 @@ class Warehouse(ConfigurableResource):
             for extension in needed:
                 connection.execute(render(LOAD, {"extension": signed_extension(extension)}))
             # A confined instance takes no settings, also none of a connection.
-            connections = [opened.enter_context(closing(connection.cursor())) for _ in range(SESSIONS)]
+            connections = [opened.enter_context(closing(connection.cursor())) for _ in range(sessions)]
             for each in connections:
                 each.execute(render(_PREPARE))
             if any(storage.on_network for storage in storages):
@@ -626,6 +628,7 @@ class Warehouse(ConfigurableResource):
                 scheme, _, host = self.object_storage.rpartition("://")
                 server = {"host": quote_literal(host.rstrip("/")), "encrypted": scheme != "http"}
                 server |= {"given": bool(host), "retries": REQUESTS_REPEATED}
+                server |= {"authorities": quote_literal(self.authorities)}
                 connection.execute(render("warehouse/reach_storage", server))
             else:
                 connection.execute(render(_STAY_OFF_NETWORK))
@@ -747,7 +750,9 @@ def _refuse_additions(connection: duckdb.DuckDBPyConnection, storages: Sequence[
         return
     # Written out, because DuckDB imports pandas for the first parameter of a process.
     listed = ", ".join(quote_literal(zone).text for zone in names)
-    zones = {"zones": Fragment(f"({listed})")}
+    zones: dict[str, Any] = {"zones": Fragment(f"({listed})")}
+    catalogs = [(quote_literal(each.zone.value), quote_literal(each.catalog)) for each in storages]
+    zones["catalogs"] = catalogs if all(storage.catalog for storage in storages) else []
     carried = connection.execute(render("warehouse/carried", zones)).fetchall()
     if any(kind == "view" for _, _, kind, *_ in carried):
         # DuckDB takes longer for the texts of its own views than for all the rest.

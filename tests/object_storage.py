@@ -1,8 +1,11 @@
 """An S3 server for tests: SeaweedFS, by default with one bucket and one key."""
 
 import contextlib
+import datetime
+import ipaddress
 import json
 import socket
+import ssl
 import subprocess
 import sysconfig
 import time
@@ -11,6 +14,11 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 SECRET = "planted-secret-of-s3"
 WEED = Path(sysconfig.get_path("scripts")) / "weed"
@@ -34,13 +42,17 @@ class ObjectStorage:
 
 
 @contextlib.contextmanager
-def object_storage(folder: Path, buckets: Sequence[str] = ("lake",), identities: str = "") -> Iterator[ObjectStorage]:
+def object_storage(
+    folder: Path, buckets: Sequence[str] = ("lake",), identities: str = "", authority: Path | None = None
+) -> Iterator[ObjectStorage]:
     """Start a server in a folder, and end it.
 
     Args:
         folder: the folder, which is made.
         buckets: the buckets.
         identities: who may do what, as SeaweedFS reads it, if it is not one key for everything.
+        authority: the file that gets the certificate of an authority, which signs that of the server; None for a server
+            without TLS.
 
     Raises:
         TimeoutError: if it does not start within a minute.
@@ -65,10 +77,15 @@ def object_storage(folder: Path, buckets: Sequence[str] = ("lake",), identities:
             "-master.volumeSizeLimitMB=64",
         ),
     ]
+    trust = None
+    if authority:
+        certify(authority, folder / "server.pem")
+        command += [f"-s3.cert.file={folder / 'server.pem'}", f"-s3.key.file={folder / 'server.pem'}"]
+        trust = ssl.create_default_context(cafile=authority)
     with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
         try:
-            address = f"http://127.0.0.1:{s3}"
-            _wait(address)
+            address = f"http{'s' if authority else ''}://127.0.0.1:{s3}"
+            _wait(address, trust)
             subprocess.run(
                 [str(WEED), "shell", f"-master=127.0.0.1:{master}"],
                 input="".join(f"s3.bucket.create -name {bucket}\n" for bucket in buckets),
@@ -93,11 +110,33 @@ def storage_port() -> int:
             return number
 
 
-def _wait(address: str) -> None:
+def certify(authority: Path, server: Path) -> None:
+    """Make an authority, and a certificate of 127.0.0.1 that it signs, in a file with its key. They last an hour."""
+    now = datetime.datetime.now(datetime.UTC)
+    names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]) for name in ("office", "storage")]
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in names]
+    extensions: list[x509.ExtensionType] = [
+        x509.BasicConstraints(ca=True, path_length=0),
+        x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+    ]
+    for path, name, key, extension in zip((authority, server), names, keys, extensions, strict=True):
+        certificate = (
+            x509.CertificateBuilder(names[0], name, key.public_key(), x509.random_serial_number())
+            .not_valid_before(now)
+            .not_valid_after(now + datetime.timedelta(hours=1))
+            .add_extension(extension, critical=True)
+            .sign(keys[0], SHA256())
+        )
+        path.write_bytes(certificate.public_bytes(Encoding.PEM))
+    with server.open("ab") as file:
+        file.write(keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def _wait(address: str, trust: ssl.SSLContext | None) -> None:
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         try:
-            urllib.request.urlopen(address, timeout=5)
+            urllib.request.urlopen(address, timeout=5, context=trust)
         except urllib.error.HTTPError:
             # It answers, and refuses whoever has no key.
             return

@@ -24,6 +24,8 @@ from orchestration.cli.storage import backup, ledger, restore, unblock
 
 # A process that ends gives back everything anyway: without this, Python first looks for garbage in all that was loaded.
 atexit.register(gc.freeze)
+# Nor does it look again and again while it loads.
+gc.set_threshold(100_000)
 
 __all__ = ["REFUSED", "UNAUTHORIZED", "main"]
 

@@ -1,8 +1,9 @@
 """The work of `launch` and `preflight`: run the jobs of a release, print their progress, and report their outcome."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,12 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     home, published = deployment_folders()
     ledger = deployment_resources(home)["ledger"]
     assert isinstance(ledger, Ledger)
-    config = _configure(release, authorization)
-    steps, outcome, first = _run_jobs(home, release, config, quiet=as_json)
+    load = cache(partial(load_releases, release))
+    config = _configure(release, authorization, load)
+    steps, outcome, first = _run_jobs(home, release, config, load, quiet=as_json)
     if not outcome.run_id:
         # The process could not load the deployment, or knows no such release: the same error is raised here.
-        load_releases(release)
+        load()
     if verbose:
         echo(outcome.log.read_text(), err=True)
     losses = [
@@ -111,14 +113,16 @@ def load_releases(name: str) -> "Sequence[ReleaseComponent]":
     return Deployment().releases(name)
 
 
-def _configure(release: str, authorization: Mapping[str, str]) -> dict[str, Any]:
+def _configure(
+    release: str, authorization: Mapping[str, str], load: "Callable[[], Sequence[ReleaseComponent]]"
+) -> dict[str, Any]:
     """The configuration of a run. Raises `click.UsageError` if there is no such release, or it cannot be authorized.
 
     Declarations are loaded only for an authorization and for a name that no file declares as it is.
     """
     if not authorization and release in list_declared_names():
         return {}
-    components = load_releases(release)
+    components = load()
     if not authorization:
         return {}
     from orchestration.deployment import require_single
@@ -158,13 +162,18 @@ def _explain_failure(outcome: RunOutcome) -> str:
 
 
 def _run_jobs(
-    home: Path, release: str, config: Mapping[str, Any], *, quiet: bool
+    home: Path,
+    release: str,
+    config: Mapping[str, Any],
+    load: "Callable[[], Sequence[ReleaseComponent]]",
+    *,
+    quiet: bool,
 ) -> tuple[list[Step], RunOutcome, RunOutcome]:
     """Run a release's job, and if it has partitions, the jobs after it, until one fails; the last run and the first."""
     steps, first = _run_job(home, release, config=config, quiet=quiet)
     outcome = first
     published = any(path[-1] == PUBLICATION for path in _list_planned(steps))
-    if not outcome.success or published or not any(component.partitioned for component in load_releases(release)):
+    if not outcome.success or published or not any(component.partitioned for component in load()):
         return steps, outcome, first
     with open_instance() as instance:
         states = sorted(instance.get_dynamic_partitions(f"{release.replace('/', '__')}__{STATES}"))

@@ -5,6 +5,7 @@ SET disabled_filesystems = 'HTTPFileSystem,HuggingFaceFileSystem';
 SET GLOBAL http_retries = {{ retries }};
 SET GLOBAL http_retry_wait_ms = 200;
 SET GLOBAL http_retry_backoff = 2;
+SET GLOBAL ca_cert_file = {{ authorities }};
 {% if given %}
 SET GLOBAL s3_endpoint = {{ host }};
 SET GLOBAL s3_use_ssl = {% if encrypted %} true {% else %} false {% endif %};

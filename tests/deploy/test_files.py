@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -37,7 +38,7 @@ from tests.deploy.cluster import (
 )
 from tests.deployments import deploy, small_dataset, small_release
 from tests.lake import ZONES, make_lake
-from tests.object_storage import WEED, object_storage, storage_port
+from tests.object_storage import WEED, certify, object_storage, storage_port
 from tests.postgres import Server
 from tests.resources.test_ledger import moved, reserve
 
@@ -83,10 +84,11 @@ def test_the_compose_file_names_only_what_it_has() -> None:
     assert {kind: set(described[kind]) - used[kind] for kind in used} == {"secrets": set(), "networks": set()}
 
 
-def test_the_compose_file_is_of_the_form_that_the_specification_of_compose_has() -> None:
+def test_the_compose_files_are_of_the_form_that_the_specification_of_compose_has() -> None:
     """The schema comes with the package, so nothing is fetched."""
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    done = subprocess.run([*command, DEPLOY / "compose.yaml"], capture_output=True, text=True, timeout=600)
+    files = [DEPLOY / "compose.yaml", DEPLOY / "compose.tls.yaml"]
+    done = subprocess.run([*command, *files], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout
 
 
@@ -175,16 +177,30 @@ def test_secrets_for_another_machine_say_how_it_is_reached(tmp_path: Path, host:
 
 @pytest.mark.deep
 def test_of_the_object_storage_only_the_gateway_can_be_reached(tmp_path: Path) -> None:
-    """Told apart from: servers that ask for no key on every address. 127.0.0.2 stands for the address in a network."""
+    """And by TLS if it has a certificate. Told apart from: servers that ask for no key on every address.
+
+    127.0.0.2 stands for the address in a network.
+    """
     made, (s3, master, filer, volume) = make_secrets(tmp_path / "secrets"), (storage_port() for _ in range(4))
-    given = {"-dir=/data": f"-dir={tmp_path}", "-s3.port=8333": f"-s3.port={s3}"}
-    given["-s3.config=/run/secrets/s3_identities"] = f"-s3.config={made / 's3.json'}"
-    services = compose()["services"]
-    words = [given.get(word, word) for word in services["storage"]["command"]]
+    services, over_tls = compose()["services"], yaml.safe_load((DEPLOY / "compose.tls.yaml").read_text())
+    certify(made / "authorities.pem", made / "s3.pem")
+    (made / "s3.key").write_bytes((made / "s3.pem").read_bytes())
+    secrets = compose()["secrets"] | over_tls["secrets"]
+    given = {
+        f"/run/secrets/{name}": each["file"].replace("${STIRRED_SECRETS_FOLDER:-./secrets}", str(made))
+        for name, each in secrets.items()
+    } | {"/data": str(tmp_path), "8333": str(s3)}
+    command = over_tls["services"]["storage"]["command"]
+    assert command[:-2] == services["storage"]["command"]
+    words = ["=".join(given.get(part, part) for part in word.split("=")) for word in command]
     ports = [f"-master.port={master}", f"-filer.port={filer}", f"-volume.port={volume}"]
     with subprocess.Popen([WEED, *words, *ports], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             eventually(lambda: listens("127.0.0.2", s3), 60)
+            variables = over_tls["services"]["code"]["environment"]
+            trust = ssl.create_default_context(cafile=given[variables["AWS_CA_BUNDLE"]])
+            with socket.create_connection(("127.0.0.1", s3)) as plain:
+                trust.wrap_socket(plain, server_hostname="127.0.0.1").close()
             own = {port: listens("127.0.0.1", port) for port in (master, filer, volume)}
             assert set(own.values()) == {True}
             others = [port + more for port in (master, filer, volume) for more in (0, 10_000)]

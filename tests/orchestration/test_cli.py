@@ -114,25 +114,28 @@ def test_a_budget_is_shown_with_what_is_wrong_and_names_as_they_are(
 def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, charges: bool, says: str
 ) -> None:
-    """As a withheld swap. The run itself is left out."""
+    """As a withheld swap. The run itself is left out. No declaration is loaded twice."""
     component = SimpleNamespace(
         named="town/stirred",
         charges=charges,
         partitioned=False,
         key=lambda stage: dg.AssetKey(["town", "stirred", stage]),
     )
-    stages = ("charge", "publication") if charges else ("swapped",)
+    stages = ("charge",) if charges else ("swapped", "publication")
     steps = [Step("planned", f"town/stirred/{stage}") for stage in stages]
     (tmp_path / "published" / "town" / "stirred").mkdir(parents=True)
     monkeypatch.setenv("STIRRED_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("STIRRED_PUBLISHED", str(tmp_path / "published"))
     outcome = SimpleNamespace(run_id="run", runs=("run",), success=True, log=tmp_path / "log")
-    monkeypatch.setattr(runs, "load_releases", lambda name: [component])
+    loaded: list[str] = []
+    monkeypatch.setattr(runs, "load_releases", lambda name: loaded.append(name) or [component])
     monkeypatch.setattr(runs, "_run_job", lambda *given, **options: (steps, outcome))
     assert says in CliRunner().invoke(main, ["launch", "town/stirred"]).stdout
     given = ["launch", "town/stirred", "--authorize", "ε = 1", "--draw", "abc", "--by", "A. Officer"]
+    loaded.clear()
     refused = CliRunner().invoke(main, given)
     assert (refused.exit_code == 2 and "town/stirred charges nothing" in refused.output) == (not charges)
+    assert loaded == ["town/stirred"]
 
 
 def test_a_setting_or_folder_that_is_wrong_is_one_sentence(

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import psycopg
 import pyarrow as pa
 import pytest
 
 from resources import storage
 from resources.custody import Custody
 from resources.keyfiles import CustodyError
+from resources.lake import LakeZone
 from resources.statements import SQL, Table, Zone
 from resources.storage import Removal, TransientError
 from resources.warehouse import Warehouse, WarehouseError
@@ -98,6 +100,30 @@ def test_a_session_that_reads_sees_one_state_whoever_writes_meanwhile(warehouse:
     assert read(warehouse, SHOWN) == ["after"]
 
 
+def test_a_session_costs_the_same_however_many_tables_there_are(
+    lake: Lake, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: DuckDB's list of tables, which fetches the statistics of each, and the lake attached twice."""
+    tables = [Table(Zone.PUBLIC, "village", f"t{number}") for number in range(3)]
+    for table in tables:
+        write(warehouse, table, [1])
+    attached: list[bool] = []
+    attach = LakeZone._attach
+    monkeypatch.setattr(
+        LakeZone, "_attach", lambda *given, **how: attached.append(how.get("alone", False)) or attach(*given, **how)
+    )
+    # Whoever asked for statistics would wait for them in vain.
+    catalog = lake.catalogs[Zone.PUBLIC]
+    with psycopg.connect(host=catalog.folder, dbname=catalog.name, user="postgres") as blocking:
+        blocking.execute("LOCK TABLE ducklake_table_stats, ducklake_table_column_stats IN ACCESS EXCLUSIVE MODE")
+        monkeypatch.setenv("PGOPTIONS", "-c lock_timeout=2s")
+        for access, how in (({"reads": [Zone.PUBLIC]}, [True, False]), ({"writes": Zone.PUBLIC}, [False])):
+            attached.clear()
+            with warehouse.session(**access) as session:
+                assert session.tables(Zone.PUBLIC, "village") == {table.name: False for table in tables}
+            assert attached == how
+
+
 @pytest.mark.parametrize(
     "forged",
     [
@@ -106,6 +132,7 @@ def test_a_session_that_reads_sees_one_state_whoever_writes_meanwhile(warehouse:
         "(one INTEGER, two VARCHAR DEFAULT current_query())",
         "(one INTEGER NOT NULL)",
         "(one JSON)",
+        "(one STRUCT(one VARCHAR))",
         "(one INTEGER); COMMENT ON TABLE public.village.forged IS 'looked at'",
     ],
 )
@@ -445,18 +472,31 @@ def test_no_key_is_made_for_a_lake_that_has_tables(
 
 @pytest.fixture
 def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A server with a certificate that `office.pem` signed."""
     from tests.object_storage import object_storage
 
-    with object_storage(tmp_path / "s3") as address:
-        yield address
+    with object_storage(tmp_path / "s3", authority=tmp_path / "office.pem") as storage:
+        for variable, value in storage.environment.items():
+            monkeypatch.setenv(variable, value)
+        yield storage
 
 
 def test_zones_on_an_s3_server(lake: Lake, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told apart from: a server that anybody could pass for, and a wrong certificate as a server lost."""
+    from tests.object_storage import certify
+
     monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
-    for variable, value in s3.environment.items():
-        monkeypatch.setenv(variable, value)
     data = {zone.value: f"s3://{s3.bucket}/{zone.value}/" for zone in ZONES}
-    warehouse = lake.warehouse(lake=data, object_storage=s3.address)
+    warehouse = lake.warehouse(lake=data, object_storage=s3.address, authorities=str(tmp_path / "office.pem"))
+    certify(tmp_path / "other.pem", tmp_path / "unused.pem")
+    with monkeypatch.context() as patched:
+        patched.setattr("resources.warehouse.REQUESTS_REPEATED", 0)
+        for file, said in (("", "no authority"), ("other.pem", "no authority"), ("services", "is no file with certi")):
+            distrustful = warehouse.model_copy(update={"authorities": file and str(tmp_path / file)})
+            in_fixed_words = rf"^statement warehouse/all failed: \w+ \([^:/]*{said}[^:/]*\)$"
+            for table in (UNITS, SHOWN):
+                with pytest.raises(WarehouseError, match=in_fixed_words):
+                    write(distrustful, table, [CANARY])
     write(warehouse, UNITS, [CANARY])
     write(warehouse, SHOWN, ["shown"])
     assert (read(warehouse, UNITS), read(warehouse, SHOWN)) == ([CANARY], ["shown"])
