@@ -14,8 +14,8 @@ from threading import Lock
 
 import duckdb
 
-from resources.statements import SQL, quote, render
-from resources.storage import DETACH
+from resources.statements import SQL, Fragment, quote, quote_literal, render
+from resources.storage import ATTACH, DETACH
 
 _MOST = 4
 """The number of instances that wait for a session: those of the zones that a stage and its gates read and write."""
@@ -24,6 +24,11 @@ _LARGEST = 8 << 20
 """Bytes of databases after which an instance is closed, because it keeps hundreds of megabytes that it has freed."""
 
 _ATTACHED = SQL("warehouse/attached", "SELECT database_name, path FROM duckdb_databases() WHERE path IS NOT NULL")
+_USE = SQL("warehouse/use", "USE {{ alias }}")
+_SPILLS_INTO = SQL("warehouse/spills_into", "SELECT current_setting('temp_directory')")
+
+_MEMORY, _OTHER = quote("memory"), quote("other memory")
+"""DuckDB's own database in memory, in which a statement makes what it names no place for, and its substitute."""
 
 Connections = list[duckdb.DuckDBPyConnection]
 
@@ -38,9 +43,9 @@ def borrow_instance(
     """A connection to an instance with nothing attached, which no other session has.
 
     The connection is closed at the end, with all that belongs to it, such as temporary tables and prepared statements.
-    The instance waits for another session if the block ends without an error, leaves no table, view, sequence and type
-    but in small databases that can be detached, and connections are left. Otherwise it is closed. Macros are not
-    looked for, which takes as long as a new instance: no statement of Stirred makes any.
+    The instance waits for another session if the block ends without an error, its databases are small and can be
+    detached, and connections are left. Otherwise it is closed. Its database in memory, which may have tables, views,
+    types or macros by then, is replaced by an empty one.
 
     Args:
         settings: what an instance is opened with; only sessions with the same settings have it one after the other.
@@ -51,32 +56,47 @@ def borrow_instance(
     key = (os.getpid(), settings)
     with _lock:
         connections, opened = _waiting.pop(key, (None, ExitStack()))
+    if connections and not Path(connections[-1].execute(render(_SPILLS_INTO)).fetchall()[0][0]).exists():
+        # Such as a cleaner removes what is old in `/tmp`.
+        opened.close()
+        connections = None
     with ExitStack() as closing:
         closing.push(opened)
         if connections is None:
             connections = open_instance(opened)
         connection = connections.pop()
         yield connection
-        if connections and _detach_all(connection):
+        if connections and _detach_all(connection, connections[-1]):
             connection.close()
-            # Seen from another connection, temporary tables of that one are gone.
-            if not connections[-1].execute(render("warehouse/left")).fetchall():
-                closing.pop_all()
-                _wait(key, connections, opened)
+            closing.pop_all()
+            _wait(key, connections, opened)
 
 
-def _detach_all(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Detach the databases of an instance, if they are small. Returns whether all are detached."""
+def _detach_all(connection: duckdb.DuckDBPyConnection, following: duckdb.DuckDBPyConnection) -> bool:
+    """Detach the databases of an instance, if they are small, and leave an empty one in memory for a connection.
+
+    Returns whether all are detached.
+    """
     try:
         attached = connection.execute(render(_ATTACHED)).fetchall()
         if sum(Path(path).stat().st_size for _, path in attached) > _LARGEST:
             return False
         for name, _ in attached:
             connection.execute(render(DETACH, {"alias": quote(name)}))
+        # A connection cannot detach the database that it uses.
+        _attach_memory(connection, _OTHER)
+        connection.execute(render(_USE, {"alias": _OTHER}))
+        connection.execute(render(DETACH, {"alias": _MEMORY}))
+        following.execute(render(DETACH, {"alias": _OTHER}))
+        _attach_memory(following, _MEMORY)
         return True
     except (duckdb.Error, OSError):
         # Such as a full disk, so that the log stays, as if the instance were closed.
         return False
+
+
+def _attach_memory(connection: duckdb.DuckDBPyConnection, alias: Fragment) -> None:
+    connection.execute(render(ATTACH, {"path": quote_literal(":memory:"), "alias": alias, "read_only": False}))
 
 
 def _wait(key: tuple[int, Hashable], connections: Connections, opened: ExitStack) -> None:

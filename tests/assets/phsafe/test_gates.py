@@ -28,12 +28,15 @@ from assets.phsafe.release import PHSafeRelease
 from assets.release.draw import Draw, Inputs
 from mechanisms.sampling.noise import DiscreteGaussian, Distribution
 from mechanisms.sampling.stream import RandomStream, WordSource
+from resources import warehouse
 from resources.custody import Custody, CustodyMode
+from resources.instances import close_waiting
 from resources.ledger import Ledger
-from resources.statements import Table
+from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session
 from tests.deployments import SHOWN, Deployment, refuses_to_publish
 from tests.depth import quick_cases
+from tests.forging import forge_file
 from tests.gates import Tampering, executes, failing, in_confidence, keep, put_back
 from tests.phsafe_deployments import FEW, TO_PUBLICATION, phsafe_deployment
 
@@ -234,6 +237,19 @@ def test_every_gate_is_a_blocking_check_that_one_of_these_fails(escrowed: PHSafe
         names.add(gate.name)
     assert names - {"confidentiality"} == set().union(*(case.gates for case in BROKEN if not case.deep))
     assert escrowed.failed_checks() == set()
+
+
+def test_tables_that_agree_with_forged_statistics_of_their_sources_do_not_pass(escrowed: PHSafeDeployment) -> None:
+    """Who trusts that no name of a table is larger than PH2 finds nothing missing: not even the gates of the audit."""
+    executes(*(f"DELETE FROM finished_{name}" for name in ("ph4", "ph7", "ph8")))(escrowed)
+    forge_file(escrowed.context.warehouse.path(Zone.PUBLIC), {("PH2", "PH8"): ("PH2", "PH2")})
+    close_waiting()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(warehouse._SETTINGS, "disabled_optimizers", "")
+        assert failing(escrowed) == set(), "the forgery does what it is meant to"
+        close_waiting()
+    assert failing(escrowed) == {"tables_as_made"}
+    refuses_to_publish(escrowed, {"tables_as_made"}, "")
 
 
 @pytest.mark.deep
