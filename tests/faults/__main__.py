@@ -72,14 +72,13 @@ def full_disk(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 def in_sequence(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """The stages from the charge on are killed right before each effect on disk, then something changes, and then comes
-    the next launch. With an ephemeral key, each change follows each kill; with another one, they take turns. TopDown is
-    left out: it writes parts in several threads, whose effects strace counts separately."""
+    the next launch. With an ephemeral key, each change follows each kill; with another one, they take turns."""
     cases: list[tuple[Any, ...]] = []
     changes = list(sequences.CHANGES)
-    for name in (name for name in names if name != "topdown"):
+    for name in names:
         release = prepare(folder, name, from_charge)
         for number, effect in enumerate(kills.at_effects(release)):
-            every = RELEASES[name][1] == "ephemeral"
+            every = RELEASES[name].custody == "ephemeral"
             for change in changes if every else changes[number % len(changes) :][:1]:
                 words, label = f"before {effect.words}, then {change}", f"sequence-{number}-{changes.index(change)}"
                 cases.append((name, words, sequences.killed_then, release, effect, change, label))
@@ -118,22 +117,28 @@ def altered_files(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def launched_at_once(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Five launches of three releases at once, by hand, schedule and sensor, under a cap that admits two; 20 times."""
-    return [("swapping", f"round {number}", launches.at_once, folder, number) for number in range(20)]
+    """Five launches of three releases at once, by hand, schedule and sensor, under a cap that admits two of a finite
+    loss: 20 times by swapping, and twice by each other kind."""
+    return [
+        (name, f"round {number}", launches.at_once, folder, name, number)
+        for name in names
+        for number in (range(20) if name == "swapping" else (0, 9))
+    ]
 
 
 def planted(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """Values planted in the data are searched for in all that a release leaves, whether it goes well or badly."""
     return [
-        (name, scenario, canaries.left, folder, RELEASES[name][0], scenario, f"{RELEASES[name][0]}-{number}")
-        for name in _escrowed(names)
+        (name, scenario, canaries.left, folder, name, scenario, f"{name}-{number}")
+        for name in names
+        if name in canaries.KEYED
         for number, scenario in enumerate(canaries.SCENARIOS)
     ]
 
 
 def _escrowed(names: Sequence[str]) -> list[str]:
-    """One release of each kind: an ephemeral key is gone once a release is published."""
-    return [name for name in names if RELEASES[name][1] == "escrowed"]
+    """The releases without those whose key is ephemeral: it is gone once they are published."""
+    return [name for name in names if RELEASES[name].custody == "escrowed"]
 
 
 SECTIONS: dict[str, Callable[[Path, Sequence[str]], list[tuple[Any, ...]]]] = {
