@@ -8,7 +8,7 @@ import sysconfig
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,8 @@ class ObjectStorage:
     environment: dict[str, str]
     bucket: str = "lake"
     secrets: tuple[str, ...] = field(default=(SECRET,))
+    restart: Callable[[float], None] = field(default=lambda seconds: None, repr=False)
+    """Ends the server, and starts it again after some seconds."""
 
 
 @contextlib.contextmanager
@@ -65,9 +67,17 @@ def object_storage(folder: Path, buckets: Sequence[str] = ("lake",), identities:
             "-master.volumeSizeLimitMB=64",
         ),
     ]
-    with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
+    with (folder / "log").open("w") as log:
+        address, servers = f"http://127.0.0.1:{s3}", [subprocess.Popen(command, stdout=log, stderr=log)]
+
+        def restart(seconds: float) -> None:
+            servers[-1].terminate()
+            servers[-1].wait(60)
+            time.sleep(seconds)
+            servers.append(subprocess.Popen(command, stdout=log, stderr=log))
+            _wait(address)
+
         try:
-            address = f"http://127.0.0.1:{s3}"
             _wait(address)
             subprocess.run(
                 [str(WEED), "shell", f"-master=127.0.0.1:{master}"],
@@ -78,9 +88,10 @@ def object_storage(folder: Path, buckets: Sequence[str] = ("lake",), identities:
                 timeout=600,
             )
             keys = {"AWS_ACCESS_KEY_ID": "AKTEST", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}
-            yield ObjectStorage(address, keys)
+            yield ObjectStorage(address, keys, restart=restart)
         finally:
-            server.kill()
+            servers[-1].kill()
+            servers[-1].wait(60)
 
 
 def storage_port() -> int:

@@ -11,11 +11,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from multiprocessing import get_context
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
-from tests.faults import canaries, kills, launches, sequences, strace, tampering
+from tests.faults import canaries, cluster, kills, launches, sequences, strace, tampering
 from tests.faults.releases import RELEASES, from_charge, prepare, warm_up, whole_job
 
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
@@ -136,6 +138,25 @@ def planted(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     ]
 
 
+CLUSTER = cluster.OneCluster()
+
+
+def in_cluster(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """At the start of each step of a job in a cluster, the database restarts, the S3 server is gone, the run or the code
+    location is killed, or the disk of the catalog is full."""
+    return [
+        (name, f"{fault} at {step}", disturbed_at, folder, name, fault, step)
+        for name in names
+        if name in cluster.KINDS
+        for step in CLUSTER.of(folder, name).steps()
+        for fault in cluster.FAULTS
+    ]
+
+
+def disturbed_at(folder: Path, name: str, fault: str, step: str) -> tuple[bool, list[str]]:
+    return CLUSTER.of(folder, name).attempt(fault, step)
+
+
 def _escrowed(names: Sequence[str]) -> list[str]:
     """The releases without those whose key is ephemeral: it is gone once they are published."""
     return [name for name in names if RELEASES[name].custody == "escrowed"]
@@ -152,6 +173,7 @@ SECTIONS: dict[str, Callable[[Path, Sequence[str]], list[tuple[Any, ...]]]] = {
     "altered_tables": altered_tables,
     "altered_ledger": altered_ledger,
     "altered_files": altered_files,
+    "cluster": in_cluster,
 }
 
 
@@ -172,7 +194,10 @@ def run(section: str, folder: Path, names: Sequence[str], every: int, only: str,
     chosen = cases[::every]
     by_release: dict[str, dict[str, int]] = {}
     wrong: list[str] = []
-    with get_context("fork").Pool(processes) as pool:
+    # A cluster is disturbed by the process that started it.
+    with ExitStack() as opened:
+        opened.callback(CLUSTER.close)
+        pool = opened.enter_context(ThreadPool(1) if section == "cluster" else get_context("fork").Pool(processes))
         for number, (name, words, took, problems) in enumerate(pool.imap_unordered(attempt, chosen), 1):
             counted = by_release.setdefault(name, {"tried": 0, "took_effect": 0, "wrong": 0})
             counted["tried"] += 1
@@ -211,6 +236,8 @@ WORDS = {
     "altered_tables": "a value, row, order or kind of every table of the three databases altered",
     "altered_ledger": "the ledger's entries, chain, anchor or file altered",
     "altered_files": "a published file altered, cut off, deleted or added",
+    "cluster": "in a cluster, at a step: the database restarted, the S3 server gone, the run or the code location killed, "
+    "the catalog's disk full",
 }
 """The faults in the words of README's table."""
 
@@ -237,7 +264,8 @@ def main(arguments: Sequence[str]) -> int:
     found = json.loads(figures.read_text()) if figures and figures.exists() else {}
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="stirred-faults-") as folder:
-        warm_up(Path(folder), tuple(chosen.releases))
+        if sections != ["cluster"]:
+            warm_up(Path(folder), tuple(chosen.releases))
         for section in sections:
             place = Path(folder) / section
             place.mkdir()

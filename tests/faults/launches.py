@@ -15,6 +15,7 @@ import dagster as dg
 
 from assets.cef.readers import source_paths
 from mechanisms.accounting.composition import fits
+from resources.instances import close_waiting
 from tests.deployments import Deployment
 from tests.faults.releases import RELEASES, Child, deployment, in_child, prepared, run_job
 
@@ -93,10 +94,14 @@ def _said(event: Any) -> str:
 def _found(here: Deployment[Any]) -> dict[str, Any]:
     entries, dataset = here.ledger, here.release.dataset
     read = {release.name for release in here.context.method.reads_publications_of}
+    charged = here.context.ledger.read().compose(dataset.population, dataset.cap)
+    problems = list(here.context.ledger.verify())
+    # As at the end of the process: what it still holds was not left by a launch.
+    close_waiting()
     return {
         "entries": [(entry.kind, entry.release, entry.draw_id) for entry in entries if entry.release not in read],
-        "problems": list(here.context.ledger.verify()),
-        "over": not fits(here.context.ledger.read().compose(dataset.population, dataset.cap), dataset.cap),
+        "problems": problems,
+        "over": not fits(charged, dataset.cap),
         "published": sorted({path.name for path in (here.root / "published" / dataset.name).iterdir()} - read),
         "spilled": sorted(path.name for path in (here.root / "warehouse" / "spill").iterdir()),
     }
