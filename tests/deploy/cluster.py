@@ -55,10 +55,10 @@ def make_secrets(folder: Path, port: int = 5432) -> Path:
 def copy_project(folder: Path, release: str) -> Path:
     """A copy of the project with one dataset, a small census, and one release of it."""
     dataset, name = release.split("/")
-    for name in _FOLDERS:
-        shutil.copytree(ROOT / name, folder / name)
-    for name in ("pyproject.toml", "dagster.yaml"):
-        shutil.copy(ROOT / name, folder)
+    for copied in _FOLDERS:
+        shutil.copytree(ROOT / copied, folder / copied)
+    for copied in ("pyproject.toml", "dagster.yaml"):
+        shutil.copy(ROOT / copied, folder)
     defs = folder / "orchestration" / "defs"
     for path in [*defs.iterdir(), *(defs / dataset).iterdir()]:
         if path.is_dir() and path.name not in (dataset, "dataset", name, "publisher"):

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from multiprocessing import get_context
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -142,8 +142,8 @@ CLUSTER = cluster.OneCluster()
 
 
 def in_cluster(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """At the start of each step of a job in a cluster, the database restarts, the S3 server is gone, the run or the code
-    location is killed, or the disk of the catalog is full."""
+    """At the start of each step of a job in a cluster, the database restarts, the S3 server is gone, the run or the
+    code location is killed, or the disk of the catalog is full."""
     return [
         (name, f"{fault} at {step}", disturbed_at, folder, name, fault, step)
         for name in names
@@ -195,9 +195,7 @@ def run(section: str, folder: Path, names: Sequence[str], every: int, only: str,
     by_release: dict[str, dict[str, int]] = {}
     wrong: list[str] = []
     # A cluster is disturbed by the process that started it.
-    with ExitStack() as opened:
-        opened.callback(CLUSTER.close)
-        pool = opened.enter_context(ThreadPool(1) if section == "cluster" else get_context("fork").Pool(processes))
+    with ThreadPool(1) if section == "cluster" else get_context("fork").Pool(processes) as pool:
         for number, (name, words, took, problems) in enumerate(pool.imap_unordered(attempt, chosen), 1):
             counted = by_release.setdefault(name, {"tried": 0, "took_effect": 0, "wrong": 0})
             counted["tried"] += 1
@@ -236,8 +234,8 @@ WORDS = {
     "altered_tables": "a value, row, order or kind of every table of the three databases altered",
     "altered_ledger": "the ledger's entries, chain, anchor or file altered",
     "altered_files": "a published file altered, cut off, deleted or added",
-    "cluster": "in a cluster, at a step: the database restarted, the S3 server gone, the run or the code location killed, "
-    "the catalog's disk full",
+    "cluster": "in a cluster, at a step: the database restarted, the S3 server gone, the run or the code location "
+    "killed, the catalog's disk full",
 }
 """The faults in the words of README's table."""
 
@@ -263,7 +261,7 @@ def main(arguments: Sequence[str]) -> int:
     figures = chosen.figures or (FIGURES if chosen.every == 1 and not chosen.sections and not chosen.only else None)
     found = json.loads(figures.read_text()) if figures and figures.exists() else {}
     wrong = 0
-    with tempfile.TemporaryDirectory(prefix="stirred-faults-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stirred-faults-") as folder, closing(CLUSTER):
         if sections != ["cluster"]:
             warm_up(Path(folder), tuple(chosen.releases))
         for section in sections:
