@@ -7,11 +7,12 @@ python -m tests.faults writes --every 20     every 20th case; figures are writte
 
 import argparse
 import json
+import random
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from multiprocessing import get_context
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -188,14 +189,18 @@ def attempt(case: tuple[Any, ...]) -> tuple[str, str, bool, list[str]]:
 
 
 def run(section: str, folder: Path, names: Sequence[str], every: int, only: str, processes: int) -> dict[str, Any]:
-    """All cases of a section, or every n-th, or those whose words contain a text."""
+    """All cases of a section, or every n-th, or those whose words contain a text; the rest is left if interrupted."""
     begun = time.monotonic()
     cases = [case for case in SECTIONS[section](folder, names) if only in case[1]]
     chosen = cases[::every]
+    if section != "cluster":
+        # So that those that were tried before an interruption are of all releases.
+        random.Random(section).shuffle(chosen)
     by_release: dict[str, dict[str, int]] = {}
     wrong: list[str] = []
     # A cluster is disturbed by the process that started it.
-    with ThreadPool(1) if section == "cluster" else get_context("fork").Pool(processes) as pool:
+    pool = ThreadPool(1) if section == "cluster" else get_context("fork").Pool(processes)
+    with pool, suppress(KeyboardInterrupt):
         for number, (name, words, took, problems) in enumerate(pool.imap_unordered(attempt, chosen), 1):
             counted = by_release.setdefault(name, {"tried": 0, "took_effect": 0, "wrong": 0})
             counted["tried"] += 1
@@ -211,14 +216,15 @@ def run(section: str, folder: Path, names: Sequence[str], every: int, only: str,
     return {
         "what": str(SECTIONS[section].__doc__),
         "cases": len(cases),
-        "tried": len(chosen),
+        "tried": sum(each["tried"] for each in by_release.values()),
         "took_effect": sum(each["took_effect"] for each in by_release.values()),
         "wrong": sorted(wrong),
         "by_release": by_release,
         "seconds": round(time.monotonic() - begun),
         "command": f"python -m tests.faults {section}"
         + (f" --every {every}" if every > 1 else "")
-        + (f" --only {only!r}" if only else ""),
+        + (f" --only {only!r}" if only else "")
+        + (" --releases …" if set(names) != set(RELEASES) else ""),
     }
 
 
@@ -265,9 +271,7 @@ def main(arguments: Sequence[str]) -> int:
         if sections != ["cluster"]:
             warm_up(Path(folder), tuple(chosen.releases))
         for section in sections:
-            place = Path(folder) / section
-            place.mkdir()
-            found[section] = run(section, place, chosen.releases, chosen.every, chosen.only, chosen.processes)
+            found[section] = run(section, Path(folder), chosen.releases, chosen.every, chosen.only, chosen.processes)
             wrong += len(found[section]["wrong"])
             if figures:
                 figures.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

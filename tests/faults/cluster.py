@@ -51,7 +51,8 @@ _SERVER_LOST = "This says nothing"
 
 
 def _database_restarts(cluster: Cluster, disk: Path, worker: int) -> None:
-    assert cluster.database.run("-m", "immediate", "restart") == 0
+    cluster.database.run("-m", "immediate", "restart")
+    _start_database(cluster)
 
 
 def _storage_is_gone(cluster: Cluster, disk: Path, worker: int) -> None:
@@ -78,8 +79,11 @@ def _disk_is_full(cluster: Cluster, disk: Path, worker: int) -> None:
             file.write(bytes(1 << 16))
     time.sleep(GONE)
     ballast.unlink()
-    if cluster.database.run("status"):
-        eventually(lambda: cluster.database.run("start") == 0)
+    _start_database(cluster)
+
+
+def _start_database(cluster: Cluster) -> None:
+    eventually(lambda: cluster.database.run("status") == 0 or cluster.database.run("start") == 0)
 
 
 FAULTS: Mapping[str, Callable[[Cluster, Path, int], None]] = {
@@ -173,8 +177,9 @@ class Disturbed:
                 on_files = cluster.on_files(release)
                 launched.wait(PATIENCE)
             except subprocess.TimeoutExpired:
-                launched.kill()
                 return took, [f"the launch goes on after {PATIENCE} seconds: {log_path.read_text()[-500:]}"]
+            finally:
+                launched.kill()
         # Connections of the instance above may be lost.
         with cluster.instance() as instance:
             wrong = self._runs(instance, earlier)

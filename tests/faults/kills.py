@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +16,7 @@ from tests.faults import strace
 from tests.faults.releases import Child, Ended, Prepared, in_child, whole_job
 
 
+@cache
 def at_effects(release: Prepared) -> list[strace.Effect]:
     """The effects of the work on a release, listed in an undisturbed run. Source files, which tests write beside the
     deployment's folders, are left out."""

@@ -20,6 +20,7 @@ from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -452,7 +453,7 @@ def settled_state(root: Path, name: str) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """A release to be disturbed.
 
@@ -534,6 +535,7 @@ def _differing(found: Any, whole: Any) -> str:
     return str(found)
 
 
+@cache
 def prepare(folder: Path, name: str, work: Work) -> Prepared:
     """Prepare a release, do the work once undisturbed, and keep what is there then."""
     start = prepared(folder, name)
