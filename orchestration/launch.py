@@ -22,7 +22,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import dagster as dg
@@ -39,9 +39,14 @@ OF_DATASET = "dataset__"
 BY_COMMAND = "stirred/launch"
 """The tag of a run that the command line launched, and that it follows with the runs after it."""
 
+T = TypeVar("T")
+
 _WORKSPACE = PROJECT / "deploy" / "workspace.yaml"
 LOCATION, _REPOSITORY = "stirred", "__repository__"
 _BETWEEN_LOOKS = 0.5
+
+_LOST = ("OperationalError", "InterfaceError", "DagsterPostgresException")
+"""Errors of SQLAlchemy and Dagster's storage if the instance's database is lost or locked."""
 
 LONGEST_UNTIL_RETRY = 600.0
 """The number of seconds after which nobody waits any more for a retry that should have begun."""
@@ -196,6 +201,23 @@ def _divert_output(file: int) -> Iterator[None]:
             os.close(errors)
 
 
+def _ask(question: Callable[..., T], *given: Any, **options: Any) -> T:
+    """What the instance answers. While its database is lost or locked it is asked again, for as long as for a retry.
+
+    The classes of the errors are told by their names, because a deployment on files has no package for PostgreSQL.
+    """
+    lost_at: float | None = None
+    while True:
+        try:
+            return question(*given, **options)
+        except Exception as error:
+            now = time.monotonic()
+            lost_at = now if lost_at is None else lost_at
+            if type(error).__name__ not in _LOST or now - lost_at > LONGEST_UNTIL_RETRY:
+                raise
+        time.sleep(_BETWEEN_LOOKS)
+
+
 def _follow(
     instance: dg.DagsterInstance,
     name: str,
@@ -212,17 +234,17 @@ def _follow(
     run_id, cursor, begun, last_alive = "", None, dict[str, float](), time.monotonic()
     while True:
         over = ended is None or ended.is_set()
-        runs = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
+        runs = _ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if runs and runs[-1].run_id != run_id:
             run_id, cursor = runs[-1].run_id, None
-            _locate(instance, run_id)
+            _ask(_locate, instance, run_id)
         if ended is None and runs:
             if not runs[-1].is_finished:
                 last_alive = time.monotonic()
             patient = time.monotonic() - last_alive < LONGEST_UNTIL_RETRY
             over = runs[-1].is_finished and not (patient and awaits_retry(instance, runs[-1]))
         while run_id:
-            connection = instance.get_records_for_run(run_id, cursor=cursor)
+            connection = _ask(instance.get_records_for_run, run_id, cursor=cursor)
             cursor = connection.cursor
             for record in connection.records:
                 for step in _steps(record.event_log_entry, begun):
@@ -231,8 +253,8 @@ def _follow(
                 break
         if over:
             # The run itself may have written over it.
-            _locate(instance, run_id)
-            return instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
+            _ask(_locate, instance, run_id)
+            return _ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if ended is None:
             time.sleep(_BETWEEN_LOOKS)
         else:
