@@ -35,7 +35,6 @@ DEPLOY = ROOT / "deploy"
 RELEASE = "two_states/swapped"
 _BINARIES = Path(sys.executable).parent
 _FOLDERS = ("orchestration", "assets", "resources", "mechanisms", "sql", "deploy")
-_HOUSEHOLDS = 2000
 MASTER_KEY = "5a" * 32
 
 
@@ -52,7 +51,7 @@ def make_secrets(folder: Path, port: int = 5432) -> Path:
     return folder
 
 
-def copy_project(folder: Path, release: str) -> Path:
+def copy_project(folder: Path, release: str, households: int) -> Path:
     """A copy of the project with one dataset, a small census, and one release of it."""
     dataset, name = release.split("/")
     for copied in _FOLDERS:
@@ -60,12 +59,14 @@ def copy_project(folder: Path, release: str) -> Path:
     for copied in ("pyproject.toml", "dagster.yaml"):
         shutil.copy(ROOT / copied, folder)
     defs = folder / "orchestration" / "defs"
+    # The hypercubes of one folder are releases of their own, whose names begin with it.
+    (declared_in,) = (path.name for path in (defs / dataset).iterdir() if path.is_dir() and name.startswith(path.name))
     for path in [*defs.iterdir(), *(defs / dataset).iterdir()]:
-        if path.is_dir() and path.name not in (dataset, "dataset", name, "publisher"):
+        if path.is_dir() and path.name not in (dataset, "dataset", declared_in, "publisher"):
             shutil.rmtree(path)
     for path, pattern, text in (
-        ("dataset", r"households: \d+", f"households: {_HOUSEHOLDS}"),
-        (name, "publishes_unique_records: .*", "publishes_unique_records: accepted"),
+        ("dataset", r"households: \d+", f"households: {households}"),
+        (declared_in, "publishes_unique_records: .*", "publishes_unique_records: accepted"),
     ):
         declared = defs / dataset / path / "defs.yaml"
         declared.write_text(re.sub(pattern, text, declared.read_text()))
@@ -256,12 +257,15 @@ def database_server(secrets: Path, port: int, folder: Path | None = None) -> Ite
 
 
 @contextmanager
-def running_cluster(root: Path, release: str = RELEASE, database_folder: Path | None = None) -> Iterator[Cluster]:
+def running_cluster(
+    root: Path, release: str = RELEASE, households: int = 2000, database_folder: Path | None = None
+) -> Iterator[Cluster]:
     """Everything but the processes of Stirred is running, the ledger is made, and nothing was launched.
 
     Args:
         root: a new folder.
         release: the release of the project that is kept, with its dataset.
+        households: of the synthetic census.
         database_folder: an empty folder for the PostgreSQL server.
     """
     (root / "logs").mkdir(parents=True)
@@ -286,7 +290,9 @@ def running_cluster(root: Path, release: str = RELEASE, database_folder: Path | 
             "4000": str(code),
             "3000": str(web),
         }
-        cluster = Cluster(root, copy_project(root / "project", release), secrets, database, storage, replaced)
+        cluster = Cluster(
+            root, copy_project(root / "project", release, households), secrets, database, storage, replaced
+        )
         for service in ("code", "daemon", "webserver"):
             opened.callback(cluster.kill, service)
         yield cluster
@@ -369,11 +375,11 @@ def process_of(instance: dg.DagsterInstance, run: str) -> int:
 def contents(published: Path, release: str = RELEASE) -> dict[Path, bytes]:
     """The published files, without the time of the charge and what follows from it."""
     found = {path.relative_to(published): path.read_bytes() for path in published.rglob("*") if path.is_file()}
-    certificate = published / release / "certificate.json"
-    moving = set(re.findall(rb'"(?:recorded_at|entry_hash)": "([^"]+)"', certificate.read_bytes()))
+    certificates = b"".join(path.read_bytes() for path in (published / release).rglob("certificate.json"))
+    moving = set(re.findall(rb'"(?:recorded_at|entry_hash)": "([^"]+)"', certificates))
     hashed = {path: content for path, content in found.items() if path.name.startswith("SHA256SUMS")}
     assert moving
-    assert len(hashed) == 2
+    assert hashed
     kept = {path: content for path, content in found.items() if path not in hashed and path.name != "certificate.html"}
     for value in moving:
         kept = {path: content.replace(value, b"") for path, content in kept.items()}

@@ -210,7 +210,7 @@ def run(section: str, folder: Path, names: Sequence[str], every: int, only: str,
             if problems:
                 wrong.append(f"{name}, {words}: {'; '.join(problems)}")
                 print(f"wrong: {wrong[-1]}", file=sys.stderr, flush=True)
-            if number % 50 == 0:
+            if number % (1 if section == "cluster" else 50) == 0:
                 print(f"{section}: {number} of {len(chosen)}, {len(wrong)} wrong", file=sys.stderr, flush=True)
         pool.close()
         pool.join()

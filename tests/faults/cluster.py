@@ -37,8 +37,9 @@ KINDS: Mapping[str, str] = {
     "topdown": "two_states/redistricting",
     "pair swapping": "two_states/pairs_2010",
     "safetab": "detailed/persons",
+    "table builder": "two_states/hypercubes_race",
 }
-"""The releases of the project that are made in a cluster, by kind."""
+"""The releases of the project that are made in a cluster, by kind. Each is made from a synthetic census."""
 
 GONE = 20
 """Seconds for which the S3 server is gone, and the disk full."""
@@ -134,7 +135,7 @@ class Disturbed:
         self._disk = opened.enter_context(small_disk(root / "disk"))
         database = self._disk / "database"
         database.mkdir()
-        self._cluster = opened.enter_context(running_cluster(root / "cluster", release, database))
+        self._cluster = opened.enter_context(running_cluster(root / "cluster", release, 300, database))
         self._declare(r"cap: .*", "cap: {epsilon: 1000000, delta: 1/1000}")
         start_all(self._cluster)
 

@@ -15,7 +15,7 @@ import pytest
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, Margins, NoiseFamily
 from orchestration.components.release import ReleaseComponent
 from tests.deployments import Deployment
-from tests.faults import releases, sequences, strace
+from tests.faults import cluster, releases, sequences, strace
 from tests.faults.__main__ import FIGURES, row
 from tests.faults.releases import RELEASES, Prepared, deployment
 
@@ -45,6 +45,7 @@ def test_every_kind_of_release_is_disturbed(tmp_path: Path) -> None:
         assert any(getattr(each, which, None) for each in declared), which
     assert any(getattr(method.release, "withheld", None) for method in methods)
     assert any(method.reads_publications_of for method in methods)
+    assert set(cluster.KINDS) <= set(RELEASES)
     assert {each.custody.value for each in declared} == {"escrowed", "ephemeral"}
 
 
@@ -162,10 +163,10 @@ def test_what_is_wrong_after_a_sequence_is_noticed(left: Any, changed: Any, undo
     assert judge(left, changed, undone)
 
 
-@pytest.mark.skipif(not FIGURES.exists(), reason="the faults have not been tried at full size yet")
-def test_the_readme_shows_the_figures_of_the_last_run() -> None:
+@pytest.mark.parametrize("figures", [FIGURES, FIGURES.with_name("reliability_sample.json")], ids=lambda path: path.stem)
+def test_the_readme_shows_the_figures_of_the_last_run(figures: Path) -> None:
     readme = (ROOT / "README.md").read_text()
-    for section, found in json.loads(FIGURES.read_text()).items():
+    for section, found in json.loads(figures.read_text()).items():
         assert row(section, found) in readme
 
 
