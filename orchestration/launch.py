@@ -23,7 +23,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import dagster as dg
@@ -40,6 +40,8 @@ OF_DATASET = "dataset__"
 BY_COMMAND = "stirred/launch"
 """The tag of a run that the command line launched, and that it follows with the runs after it."""
 
+T = TypeVar("T")
+
 _WORKSPACE = PROJECT / "deploy" / "workspace.yaml"
 LOCATION, _REPOSITORY = "stirred", "__repository__"
 _BETWEEN_LOOKS = 1.0
@@ -47,6 +49,9 @@ _SHARE_OF_TIME, _LONGEST_BETWEEN_LOOKS = 1 / 8, 20.0
 """A queued run is looked at after an eighth of the time that it has taken, as each look opens connections anew."""
 
 _EVENTS_AT_ONCE = 1000
+
+_LOST = ("OperationalError", "InterfaceError", "DagsterPostgresException")
+"""Errors of SQLAlchemy and Dagster's storage if the instance's database is lost or locked."""
 
 LONGEST_UNTIL_RETRY = 600.0
 """The number of seconds after which nobody waits any more for a retry that should have begun."""
@@ -203,6 +208,23 @@ def _divert_output(file: int) -> Iterator[None]:
             os.close(errors)
 
 
+def _ask(question: Callable[..., T], *given: Any, **options: Any) -> T:
+    """What the instance answers. While its database is lost or locked it is asked again, for as long as for a retry.
+
+    The classes of the errors are told by their names, because a deployment on files has no package for PostgreSQL.
+    """
+    lost_at: float | None = None
+    while True:
+        try:
+            return question(*given, **options)
+        except Exception as error:
+            now = time.monotonic()
+            lost_at = now if lost_at is None else lost_at
+            if type(error).__name__ not in _LOST or now - lost_at > LONGEST_UNTIL_RETRY:
+                raise
+        time.sleep(_BETWEEN_LOOKS)
+
+
 def _follow(
     instance: dg.DagsterInstance,
     name: str,
@@ -221,10 +243,10 @@ def _follow(
     kept: list[sqlite3.Connection] = []
     while True:
         over = ended is None or ended.is_set()
-        runs = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
+        runs = _ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if runs and runs[-1].run_id != run_id:
             run_id, cursor = runs[-1].run_id, None
-            _locate(instance, run_id)
+            _ask(_locate, instance, run_id)
             kept.extend(_open_history(instance, run_id))
         if ended is None and runs:
             if not runs[-1].is_finished:
@@ -232,7 +254,7 @@ def _follow(
             patient = time.monotonic() - last_alive < LONGEST_UNTIL_RETRY
             over = runs[-1].is_finished and not (patient and awaits_retry(instance, runs[-1]))
         while run_id:
-            connection = instance.get_records_for_run(run_id, cursor=cursor)
+            connection = _ask(instance.get_records_for_run, run_id, cursor=cursor)
             cursor = connection.cursor
             for record in connection.records:
                 for step in _steps(record.event_log_entry, begun):
@@ -241,10 +263,10 @@ def _follow(
                 break
         if over:
             # The run itself may have written over it.
-            _locate(instance, run_id)
+            _ask(_locate, instance, run_id)
             for file in kept:
                 file.close()
-            return instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
+            return _ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if ended is None:
             share = _SHARE_OF_TIME * (time.monotonic() - first)
             time.sleep(min(max(_BETWEEN_LOOKS, share), _LONGEST_BETWEEN_LOOKS))

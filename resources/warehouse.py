@@ -584,7 +584,8 @@ class Warehouse(ConfigurableResource):
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection with these zones attached, which reaches nothing else if it is confined (see `session`)."""
         _keep_private()
-        home, storages = Path(self.folder), [*read, *written]
+        # In one order, whoever writes which: two processes never hold a file each that the other one waits for.
+        home, storages = Path(self.folder), sorted([*read, *written], key=lambda storage: storage.zone)
         try:
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             refuse_exposed("warehouse folder", home, "chmod 700")

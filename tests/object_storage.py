@@ -11,7 +11,7 @@ import sysconfig
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +39,8 @@ class ObjectStorage:
     environment: dict[str, str]
     bucket: str = "lake"
     secrets: tuple[str, ...] = field(default=(SECRET,))
+    restart: Callable[[float], None] = field(default=lambda seconds: None, repr=False)
+    """Ends the server, and starts it again after some seconds."""
 
 
 @contextlib.contextmanager
@@ -82,9 +84,18 @@ def object_storage(
         certify(authority, folder / "server.pem")
         command += [f"-s3.cert.file={folder / 'server.pem'}", f"-s3.key.file={folder / 'server.pem'}"]
         trust = ssl.create_default_context(cafile=authority)
-    with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
+    with (folder / "log").open("w") as log:
+        address = f"http{'s' if authority else ''}://127.0.0.1:{s3}"
+        servers = [subprocess.Popen(command, stdout=log, stderr=log)]
+
+        def restart(seconds: float) -> None:
+            servers[-1].terminate()
+            servers[-1].wait(60)
+            time.sleep(seconds)
+            servers.append(subprocess.Popen(command, stdout=log, stderr=log))
+            _wait(address, trust)
+
         try:
-            address = f"http{'s' if authority else ''}://127.0.0.1:{s3}"
             _wait(address, trust)
             subprocess.run(
                 [str(WEED), "shell", f"-master=127.0.0.1:{master}"],
@@ -95,9 +106,10 @@ def object_storage(
                 timeout=600,
             )
             keys = {"AWS_ACCESS_KEY_ID": "AKTEST", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}
-            yield ObjectStorage(address, keys)
+            yield ObjectStorage(address, keys, restart=restart)
         finally:
-            server.kill()
+            servers[-1].kill()
+            servers[-1].wait(60)
 
 
 def storage_port() -> int:

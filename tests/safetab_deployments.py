@@ -61,7 +61,8 @@ def safetab_deployment(
         persons: changes to the declaration of the release of persons.
         seed: of the town.
         size: the number of persons.
-        guess: 0 or 1 for the sex of one person, who is in some group; otherwise the town stays as it is.
+        guess: 0 or 1 for the sex of one person, who is in some group, or for the tenure of one household if the release
+            under test is of households; otherwise the town stays as it is.
         dataset: changes to the dataset's declaration.
         releases: `p` for the release of persons alone; `ph` for both; `h` for both, with that of households as the
             release under test.
@@ -69,7 +70,9 @@ def safetab_deployment(
     """
     root.mkdir(exist_ok=True)
     town = examples.town(seed, size, examples.toy_lists())
-    if guess is not None:
+    if guess is not None and releases == "h":
+        town.households[0] = town.households[0]._replace(TEN="12"[guess])
+    elif guess is not None:
         town.persons[0] = town.persons[0]._replace(QSEX="12"[guess], races=("1010",))
     examples.write_input_files(root, town)
     paths = [str(root / name) for name in ("GRF-C.txt", "person-records.txt", "household-records.txt")]

@@ -8,7 +8,15 @@ from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.release import HypercubeRelease
 from orchestration.components.release import ReleaseComponent
 from orchestration.components.table_builder import TableBuilder
-from tests.deployments import Deployment, deploy, households, members, small_dataset, write_csv
+from tests.deployments import (
+    Deployment,
+    deploy,
+    households,
+    members,
+    small_dataset,
+    small_release,
+    write_csv,
+)
 
 TENURE: dict[str, Any] = {
     "name": "tenure",
@@ -18,6 +26,10 @@ TENURE: dict[str, Any] = {
     "products": [{"name": "owners", "by": ["county"], "where": {"tenure": ["own"]}}],
 }
 """A hypercube of households whose margins are all measured."""
+
+SWAP = {"name": "stirred", "withheld": True, "products": [], "saturated": False, "swap_rate": "1/2"}
+AFTER = {"name": "after", "swapped": "stirred", "variables": ["county", "tenure"], "epsilon": 1}
+"""A swap of households that is withheld, and a hypercube that is counted from its records."""
 
 
 def hypercubes(dataset: str, *cubes: Mapping[str, Any], **changes: Any) -> list[ReleaseComponent]:
@@ -49,3 +61,28 @@ def hypercube_deployment(
     write_csv(root / "persons.csv", persons if persons is not None else members(rows))
     declared = small_dataset(root, with_persons=True, **(dataset or {}))
     return deploy(root, declared, *hypercubes(declared.name, *(cubes or (TENURE,)), **changes))
+
+
+def after_swap_deployment(
+    root: Path,
+    cube: Mapping[str, Any] = AFTER,
+    *,
+    units: Sequence[Mapping[str, Any]] | None = None,
+    dataset: Mapping[str, Any] | None = None,
+    swap: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Deployment[HypercubeRelease]:
+    """A deployment of a hypercube that is counted from the withheld records of a swap of the same dataset.
+
+    Args:
+        root, units, dataset, changes: as of `hypercube_deployment`.
+        cube: the declared hypercube.
+        swap: changes to the declaration of the swap.
+    """
+    root.mkdir(exist_ok=True)
+    write_csv(root / "units.csv", units if units is not None else households())
+    declared = small_dataset(root, **(dataset or {}))
+    swapping = small_release(declared, **(SWAP | dict(swap or {})))
+    given = {"name": "tables", "dataset": "village", "title": "Noisy tables", "hypercubes": [cube], **changes}
+    (component,) = TableBuilder(TableBuilderDeclaration.model_validate(given)).releases([swapping])
+    return deploy(root, declared, component, swapping)

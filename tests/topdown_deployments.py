@@ -49,6 +49,19 @@ TWO_LEVELS: dict[str, Any] = {
 }
 """A release of two levels, for tests that do not need all six."""
 
+THREE_LEVELS: dict[str, Any] = {
+    "spine": {"Nation": [], "State": ["TABBLKST"], "Block": ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"]},
+    **{
+        kind: TWO_LEVELS[kind]
+        | {
+            "levels": TWO_LEVELS[kind]["levels"] | {"Nation": "1/8", "State": "1/8"} | ({"Block": "3/4"}),
+            "queries": TWO_LEVELS[kind]["queries"] | {"State": {"detailed": 1}},
+        }
+        for kind in ("persons", "units")
+    },
+}
+"""The same with a level of states, which has partitions below it."""
+
 TWO_LEVELS_TO_PUBLICATION = (
     *TO_DRAW, "level_nation", "level_block", "microdata", "tables", "publication",
 )  # fmt: skip

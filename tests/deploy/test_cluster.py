@@ -3,10 +3,9 @@
 import os
 import re
 import signal
-import subprocess
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from unittest import mock
 
 import dagster as dg
@@ -16,9 +15,14 @@ import pytest
 from resources.statements import Zone
 from tests.deploy.cluster import (
     MASTER_KEY,
-    RELEASE,
     Cluster,
+    begin_launch,
+    begun,
+    contents,
     eventually,
+    process_of,
+    releases,
+    rows,
     running_cluster,
     start_all,
     start_code,
@@ -59,22 +63,6 @@ def test_a_release_survives_two_kills_with_the_bytes_of_a_deployment_on_files(tm
         require_no_secret(cluster, (tmp_path / "launched").read_text())
 
 
-def begin_launch(cluster: Cluster, log: BinaryIO) -> subprocess.Popen[bytes]:
-    """The command that launches the release, and follows it; what it prints goes to the log."""
-    return subprocess.Popen(
-        [cluster.project / "deploy" / "entrypoint.sh", "stirred", "launch", RELEASE],
-        cwd=cluster.project,
-        env=cluster.environment("code"),
-        stdout=log,
-        stderr=log,
-    )
-
-
-def releases(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """The runs of the release, in order."""
-    return list(instance.get_runs(dg.RunsFilter(job_name=RELEASE.replace("/", "__"))))[::-1]
-
-
 @pytest.mark.fault
 def test_a_lost_run_that_the_daemon_overlooks_is_launched_again(tmp_path: Path) -> None:
     """Dagster stores the event of a failure before the run's status, and the daemon looks in between.
@@ -104,50 +92,6 @@ def test_a_lost_run_that_the_daemon_overlooks_is_launched_again(tmp_path: Path) 
             assert [run.status.value for run in releases(instance)] == ["FAILURE", "SUCCESS"]
             failures = instance.get_records_for_run(first, of_type=dg.DagsterEventType.RUN_FAILURE).records
             assert len(failures) == 2, "it was overlooked, and reported again once"
-
-
-def begun(instance: dg.DagsterInstance, number: int, step: str = "") -> str:
-    """The id of the release's n-th run, once a step of it has begun; empty until then."""
-    for run in releases(instance)[number - 1 : number]:
-        for record in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_START):
-            if record.dagster_event and step in ("", record.dagster_event.step_key):
-                return run.run_id
-    return ""
-
-
-def process_of(instance: dg.DagsterInstance, run: str) -> int:
-    """The process of a run."""
-    said = [str(entry.dagster_event.message) for entry in instance.all_logs(run) if entry.dagster_event]
-    (number, *_) = (
-        found[1] for text in said if (found := re.search(r"Executing steps in process \(pid: (\d+)\)", text))
-    )
-    return int(number)
-
-
-def contents(published: Path) -> dict[Path, bytes]:
-    """The published files, without the time of the charge and what follows from it."""
-    found = {path.relative_to(published): path.read_bytes() for path in published.rglob("*") if path.is_file()}
-    certificate = published / RELEASE / "certificate.json"
-    moving = set(re.findall(rb'"(?:recorded_at|entry_hash)": "([^"]+)"', certificate.read_bytes()))
-    hashed = {path: content for path, content in found.items() if path.name.startswith("SHA256SUMS")}
-    assert moving
-    assert len(hashed) == 2
-    kept = {path: content for path, content in found.items() if path not in hashed and path.name != "certificate.html"}
-    for value in moving:
-        kept = {path: content.replace(value, b"") for path, content in kept.items()}
-    # The dictionary of the publication has the size and hash of the certificate, too.
-    sums = re.compile(rb'"(?:hash|bytes)": [^,\n]+')
-    return {path: sums.sub(b"", kept[path]) if path.name == "datapackage.json" else kept[path] for path in kept}
-
-
-def rows(cluster: Cluster, services: str, query: str, service: str = "stirred_ledger") -> list[tuple[object, ...]]:
-    """What a query returns to whoever has a file of services."""
-    os.environ["PGSERVICEFILE"] = str(cluster.secrets / "services" / services)
-    try:
-        with psycopg.connect(f"service={service}") as connection:
-            return connection.execute(query.encode()).fetchall()
-    finally:
-        del os.environ["PGSERVICEFILE"]
 
 
 def require_zones_apart(cluster: Cluster) -> None:
@@ -182,7 +126,7 @@ def belongs(process: Path, group: int) -> bool:
 def require_no_secret(cluster: Cluster, printed: str) -> None:
     """No password and no key is in any log, or in what Dagster keeps."""
     secrets = [path.read_text() for path in (cluster.secrets / "passwords").iterdir()] + [MASTER_KEY]
-    logs = [*cluster.root.glob("logs/*"), *cluster.root.glob("srv/home/logs/*"), cluster.database_log]
+    logs = [*cluster.root.glob("logs/*"), *cluster.root.glob("srv/home/logs/*"), cluster.database.log]
     logs += [cluster.root / "s3" / "log"]
     assert len(logs) >= 6
     texts = {str(path): path.read_text(errors="replace") for path in logs} | {"printed": printed}

@@ -308,7 +308,7 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
     port = free_port()
     made = make_secrets(tmp_path / "secrets", port)
     databases = ("stirred_dagster", "stirred_ledger", "stirred_confidential", "stirred_public")
-    with database_server(made, port) as log:
+    with database_server(made, port) as server:
         allowed = set()
         for role in (*databases[:1], "stirred_ledger_owner", *READING, "stirred_office", *databases[2:]):
             password = (made / "passwords" / role).read_text()
@@ -333,7 +333,7 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
             assert migrate()
         require_read_only(made, tmp_path)
         require_restorable(made, tmp_path, port)
-        text = log.read_text()
+        text = server.log.read_text()
     assert allowed == {
         ("stirred_dagster", "stirred_dagster"),
         ("stirred_ledger_owner", "stirred_ledger"),

@@ -7,15 +7,19 @@ python -m tests.faults writes --every 20     every 20th case; figures are writte
 
 import argparse
 import json
+import os
+import random
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from multiprocessing import get_context
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
-from tests.faults import canaries, kills, launches, sequences, strace, tampering
+from tests.faults import canaries, cluster, kills, launches, sequences, strace, tampering
 from tests.faults.releases import RELEASES, from_charge, prepare, warm_up, whole_job
 
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
@@ -72,14 +76,13 @@ def full_disk(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 def in_sequence(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """The stages from the charge on are killed right before each effect on disk, then something changes, and then comes
-    the next launch. With an ephemeral key, each change follows each kill; with another one, they take turns. TopDown is
-    left out: it writes parts in several threads, whose effects strace counts separately."""
+    the next launch. With an ephemeral key, each change follows each kill; with another one, they take turns."""
     cases: list[tuple[Any, ...]] = []
     changes = list(sequences.CHANGES)
-    for name in (name for name in names if name != "topdown"):
+    for name in names:
         release = prepare(folder, name, from_charge)
         for number, effect in enumerate(kills.at_effects(release)):
-            every = RELEASES[name][1] == "ephemeral"
+            every = RELEASES[name].custody == "ephemeral"
             for change in changes if every else changes[number % len(changes) :][:1]:
                 words, label = f"before {effect.words}, then {change}", f"sequence-{number}-{changes.index(change)}"
                 cases.append((name, words, sequences.killed_then, release, effect, change, label))
@@ -118,22 +121,47 @@ def altered_files(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def launched_at_once(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Five launches of three releases at once, by hand, schedule and sensor, under a cap that admits two; 20 times."""
-    return [("swapping", f"round {number}", launches.at_once, folder, number) for number in range(20)]
+    """Five launches of three releases at once, by hand, schedule and sensor, under a cap that admits two of a finite
+    loss: 20 times by swapping, and twice by each other kind."""
+    return [
+        (name, f"round {number}", launches.at_once, folder, name, number)
+        for name in names
+        for number in (range(20) if name == "swapping" else (0, 9))
+    ]
 
 
 def planted(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """Values planted in the data are searched for in all that a release leaves, whether it goes well or badly."""
     return [
-        (name, scenario, canaries.left, folder, RELEASES[name][0], scenario, f"{RELEASES[name][0]}-{number}")
-        for name in _escrowed(names)
+        (name, scenario, canaries.left, folder, name, scenario, f"{name}-{number}")
+        for name in names
+        if name in canaries.KEYED
         for number, scenario in enumerate(canaries.SCENARIOS)
     ]
 
 
+CLUSTER = cluster.OneCluster()
+
+
+def in_cluster(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """At the start of each step of a job in a cluster, the database restarts, the S3 server is gone, the run or the
+    code location is killed, or the disk of the catalog is full."""
+    return [
+        (name, f"{fault} at {step}", disturbed_at, folder, name, fault, step)
+        for name in names
+        if name in cluster.KINDS
+        for step in CLUSTER.of(folder, name).steps()
+        for fault in cluster.FAULTS
+    ]
+
+
+def disturbed_at(folder: Path, name: str, fault: str, step: str) -> tuple[bool, list[str]]:
+    return CLUSTER.of(folder, name).attempt(fault, step)
+
+
 def _escrowed(names: Sequence[str]) -> list[str]:
-    """One release of each kind: an ephemeral key is gone once a release is published."""
-    return [name for name in names if RELEASES[name][1] == "escrowed"]
+    """The releases without those whose key is ephemeral: it is gone once they are published."""
+    return [name for name in names if RELEASES[name].custody == "escrowed"]
 
 
 SECTIONS: dict[str, Callable[[Path, Sequence[str]], list[tuple[Any, ...]]]] = {
@@ -147,6 +175,7 @@ SECTIONS: dict[str, Callable[[Path, Sequence[str]], list[tuple[Any, ...]]]] = {
     "altered_tables": altered_tables,
     "altered_ledger": altered_ledger,
     "altered_files": altered_files,
+    "cluster": in_cluster,
 }
 
 
@@ -161,13 +190,18 @@ def attempt(case: tuple[Any, ...]) -> tuple[str, str, bool, list[str]]:
 
 
 def run(section: str, folder: Path, names: Sequence[str], every: int, only: str, processes: int) -> dict[str, Any]:
-    """All cases of a section, or every n-th, or those whose words contain a text."""
+    """All cases of a section, or every n-th, or those whose words contain a text; the rest is left if interrupted."""
     begun = time.monotonic()
     cases = [case for case in SECTIONS[section](folder, names) if only in case[1]]
     chosen = cases[::every]
+    if section != "cluster":
+        # So that those that were tried before an interruption are of all releases.
+        random.Random(section).shuffle(chosen)
     by_release: dict[str, dict[str, int]] = {}
     wrong: list[str] = []
-    with get_context("fork").Pool(processes) as pool:
+    # A cluster is disturbed by the process that started it.
+    pool = ThreadPool(1) if section == "cluster" else get_context("fork").Pool(processes)
+    with pool, suppress(KeyboardInterrupt):
         for number, (name, words, took, problems) in enumerate(pool.imap_unordered(attempt, chosen), 1):
             counted = by_release.setdefault(name, {"tried": 0, "took_effect": 0, "wrong": 0})
             counted["tried"] += 1
@@ -176,21 +210,22 @@ def run(section: str, folder: Path, names: Sequence[str], every: int, only: str,
             if problems:
                 wrong.append(f"{name}, {words}: {'; '.join(problems)}")
                 print(f"wrong: {wrong[-1]}", file=sys.stderr, flush=True)
-            if number % 50 == 0:
+            if number % (1 if section == "cluster" else 50) == 0:
                 print(f"{section}: {number} of {len(chosen)}, {len(wrong)} wrong", file=sys.stderr, flush=True)
         pool.close()
         pool.join()
     return {
         "what": str(SECTIONS[section].__doc__),
         "cases": len(cases),
-        "tried": len(chosen),
+        "tried": sum(each["tried"] for each in by_release.values()),
         "took_effect": sum(each["took_effect"] for each in by_release.values()),
         "wrong": sorted(wrong),
         "by_release": by_release,
         "seconds": round(time.monotonic() - begun),
         "command": f"python -m tests.faults {section}"
         + (f" --every {every}" if every > 1 else "")
-        + (f" --only {only!r}" if only else ""),
+        + (f" --only {only!r}" if only else "")
+        + (" --releases …" if set(names) != set(RELEASES) else ""),
     }
 
 
@@ -206,6 +241,8 @@ WORDS = {
     "altered_tables": "a value, row, order or kind of every table of the three databases altered",
     "altered_ledger": "the ledger's entries, chain, anchor or file altered",
     "altered_files": "a published file altered, cut off, deleted or added",
+    "cluster": "in a cluster, at a step: the database restarted, the S3 server gone, the run or the code location "
+    "killed, the catalog's disk full",
 }
 """The faults in the words of README's table."""
 
@@ -225,18 +262,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--figures", type=Path, help="a file that the figures are added to")
     chosen = parser.parse_args(arguments)
-    sections = chosen.sections or list(SECTIONS)
+    # Only root can make the small disk of a cluster's database.
+    sections = chosen.sections or [section for section in SECTIONS if section != "cluster" or not os.geteuid()]
     if unknown := set(sections) - set(SECTIONS):
         parser.error(f"there is no section {sorted(unknown)[0]}")
     figures = chosen.figures or (FIGURES if chosen.every == 1 and not chosen.sections and not chosen.only else None)
     found = json.loads(figures.read_text()) if figures and figures.exists() else {}
     wrong = 0
-    with tempfile.TemporaryDirectory(prefix="stirred-faults-") as folder:
-        warm_up(Path(folder), tuple(chosen.releases))
+    with tempfile.TemporaryDirectory(prefix="stirred-faults-") as folder, closing(CLUSTER):
+        if sections != ["cluster"]:
+            warm_up(Path(folder), tuple(chosen.releases))
         for section in sections:
-            place = Path(folder) / section
-            place.mkdir()
-            found[section] = run(section, place, chosen.releases, chosen.every, chosen.only, chosen.processes)
+            found[section] = run(section, Path(folder), chosen.releases, chosen.every, chosen.only, chosen.processes)
             wrong += len(found[section]["wrong"])
             if figures:
                 figures.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -29,6 +29,9 @@ from tests.faults.releases import Child, in_child
 TEXT, NUMBER = "canary-5d1e7b", 7_316_204_958_317
 """What is planted where a code is expected; texts of keys begin with `TEXT` too."""
 
+KEYED = ("swapping", "phsafe", "topdown")
+"""The kinds of release in whose data values are planted."""
+
 SCENARIOS = ("published", "over the cap", "refused files", "altered draw", "killed", "full disk")
 
 SHOWN_TO_NOBODY = ("confidential.duckdb", "confidential.duckdb.wal")

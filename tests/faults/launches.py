@@ -7,18 +7,17 @@ in which steps queue that write a database, some seconds each; in the others, Du
 import os
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from tests.deployments import Deployment, deploy, households, small_dataset, small_release, write_csv
-from tests.faults.releases import Child, in_child
-from tests.whole_repository import known
-
-CAP = 10
-"""Admits two of the three releases, each of ε = ln 62 = 4.13."""
+from assets.cef.readers import source_paths
+from mechanisms.accounting.composition import fits
+from resources.instances import close_waiting
+from tests.deployments import Deployment
+from tests.faults.releases import RELEASES, Child, deployment, in_child, prepared, run_job
 
 LAUNCHES = (
     ("scheduled", "schedule"),
@@ -27,57 +26,55 @@ LAUNCHES = (
     ("watched", "by hand"),
     ("another", "by hand"),
 )
-"""The releases and how they are launched, all at once."""
+"""The releases and how they are launched, all at once. The cap of `RELEASES` admits two of the three."""
+
+_AUTOMATION: Mapping[str, dict[str, Any]] = {"scheduled": {"schedule": "0 6 * * *"}, "watched": {"watch_source": True}}
 
 SETTINGS = Path(__file__).parents[2] / "dagster.yaml"
 
 
-def _deployment(root: Path) -> Deployment[Any]:
-    dataset = small_dataset(root, cap=CAP)
-    scheduled = small_release(dataset, name="scheduled", schedule="0 6 * * *")
-    watched = small_release(dataset, name="watched", watch_source=True)
-    return deploy(root, dataset, scheduled, watched, small_release(dataset, name="another"))
+def _deployment(root: Path, name: str, release: str) -> Deployment[Any]:
+    cap = RELEASES[name].cap
+    dataset = {"cap": cap} if cap else {}
+    return deployment(root, name, name=release, dataset=dataset, **_AUTOMATION.get(release, {}))
 
 
 def _instance(root: Path) -> dg.DagsterInstance:
     return dg.DagsterInstance.from_config(str(root / "dagster"))
 
 
-def _launch(root: Path, name: str, how: str) -> dict[str, Any]:
+def _launch(here: Deployment[Any], how: str) -> dict[str, Any]:
     """Launch a release's job as its schedule or sensor asks for it, or by hand."""
-    here = _deployment(root)
-    repository = here.definitions.get_repository_def()
-    with _instance(root) as instance:
+    repository, schema = here.definitions.get_repository_def(), here.release.schema
+    with _instance(here.root) as here.instance:
         if how == "schedule":
-            tick = repository.get_schedule_def(f"village__{name}__schedule").evaluate_tick(
-                dg.build_schedule_context(instance=instance)
+            tick = repository.get_schedule_def(f"{schema}__schedule").evaluate_tick(
+                dg.build_schedule_context(instance=here.instance)
             )
             requests = list(tick.run_requests or [])
         elif how == "sensor":
-            requests = _looked(root, here, repository.get_sensor_def(f"village__{name}__source"))
+            requests = _looked(here, repository.get_sensor_def(f"{schema}__source"))
         else:
             requests = [dg.RunRequest()]
         (request,) = requests
-        with known(repository):
-            result = repository.get_job(f"village__{name}").execute_in_process(
-                instance=instance, tags=request.tags, raise_on_error=False
-            )
-    failed = [event for event in result.all_events if event.is_step_failure]
+        results = run_job(here, request.tags, raises=False)
+    failed = [event for result in results for event in result.all_events if event.is_step_failure]
     return {
-        "release": name,
+        "release": here.release.name,
         "how": how,
-        "success": result.success,
+        "success": all(result.success for result in results),
         "failed": [str(event.step_key) for event in failed],
         "said": "\n".join(_said(event) for event in failed),
     }
 
 
-def _looked(root: Path, here: Deployment[Any], sensor: dg.SensorDefinition) -> list[dg.RunRequest]:
+def _looked(here: Deployment[Any], sensor: dg.SensorDefinition) -> list[dg.RunRequest]:
     """Three ticks of a sensor: before its source is touched, at once afterwards, and once it is at rest."""
+    (source, *_) = source_paths(here.release.dataset, here.root)
     cursor, requests = None, list[dg.RunRequest]()
     for tick in range(3):
         if tick == 1:
-            os.utime(root / "units.csv", (2_000_000_000, 2_000_000_000))
+            os.utime(source, (2_000_000_000, 2_000_000_000))
         resources = {"custody": here.context.custody}
         answer: Any = sensor(dg.build_sensor_context(cursor=cursor, resources=resources))
         cursor = getattr(answer, "cursor", cursor)
@@ -94,48 +91,59 @@ def _said(event: Any) -> str:
     return said
 
 
-def _found(root: Path) -> dict[str, Any]:
-    here = _deployment(root)
-    entries = here.ledger
-    charged = here.context.ledger.read().compose("village", here.release.dataset.cap)
+def _found(here: Deployment[Any]) -> dict[str, Any]:
+    entries, dataset = here.ledger, here.release.dataset
+    read = {release.name for release in here.context.method.reads_publications_of}
+    charged = here.context.ledger.read().compose(dataset.population, dataset.cap)
+    problems = list(here.context.ledger.verify())
+    # As at the end of the process: what it still holds was not left by a launch.
+    close_waiting()
     return {
-        "entries": [(entry.kind, entry.release, entry.draw_id) for entry in entries],
-        "problems": list(here.context.ledger.verify()),
-        "charged": float(charged.round_up(4)),
-        "published": sorted(path.name for path in (root / "published" / "village").iterdir()),
-        "spilled": sorted(path.name for path in (root / "warehouse" / "spill").iterdir()),
+        "entries": [(entry.kind, entry.release, entry.draw_id) for entry in entries if entry.release not in read],
+        "problems": problems,
+        "over": not fits(charged, dataset.cap),
+        "published": sorted({path.name for path in (here.root / "published" / dataset.name).iterdir()} - read),
+        "spilled": sorted(path.name for path in (here.root / "warehouse" / "spill").iterdir()),
     }
 
 
-def at_once(folder: Path, number: int, launches: Sequence[tuple[str, str]] = LAUNCHES) -> tuple[bool, list[str]]:
+def at_once(
+    folder: Path, name: str, number: int, launches: Sequence[tuple[str, str]] = LAUNCHES
+) -> tuple[bool, list[str]]:
     """All launches at the same moment. Returns True, and what was wrong."""
-    root = folder / f"launches-{number}"
+    root = folder / f"launches-{name.replace(' ', '-')}-{number}"
+    if deployment(folder / "read", name).context.method.reads_publications_of:
+        shutil.copytree(prepared(folder, name), root)
     (root / "dagster").mkdir(parents=True)
     if number % 10 == 9:
         shutil.copy(SETTINGS, root / "dagster" / "dagster.yaml")
     else:
         (root / "dagster" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-    write_csv(root / "units.csv", households())
+    # Each writes the source files, so all are made before anything begins.
+    deployed = [_deployment(root, name, release) for release, _ in launches]
     in_child(lambda: _instance(root).dispose())
-    children = [Child(lambda name=name, how=how: _launch(root, name, how)) for name, how in launches]
+    children = [
+        Child(lambda here=here, how=how: _launch(here, how)) for here, (_, how) in zip(deployed, launches, strict=True)
+    ]
     for child in children:
         child.go()
     ended = [child.ended() for child in children]
     wrong = [f"a launch ended with {each.status}: {each.error}" for each in ended if each.status]
-    found = in_child(lambda: _found(root))
+    found = in_child(lambda: _found(deployed[0]))
     shutil.rmtree(root)
     if wrong or found.status:
         return True, [*wrong, found.error]
-    return True, _judged([each.answer for each in ended], found.answer)
+    expected = 2 if RELEASES[name].cap else len({release for release, _ in launches})
+    return True, _judged([each.answer for each in ended], found.answer, expected)
 
 
-def _judged(answers: Sequence[dict[str, Any]], found: dict[str, Any]) -> list[str]:
+def _judged(answers: Sequence[dict[str, Any]], found: dict[str, Any], expected: int) -> list[str]:
     wrong = []
     times = Counter(kind for kind, *_ in map(tuple, found["entries"]))
-    if times != {"reserve": 2, "settle": 2} or len({draw for *_, draw in found["entries"]}) != 2:
-        wrong.append(f"not exactly one charge for each of two draws: {found['entries']}")
-    if found["charged"] > CAP:
-        wrong.append(f"{found['charged']} is charged, over the cap of {CAP}")
+    if times != {"reserve": expected, "settle": expected} or len({draw for *_, draw in found["entries"]}) != expected:
+        wrong.append(f"not exactly one charge for each of {expected} draws: {found['entries']}")
+    if found["over"]:
+        wrong.append("more is charged than the cap")
     if found["problems"]:
         wrong.append(f"the ledger is not intact: {found['problems']}")
     winners = {release for _, release, _ in found["entries"]}

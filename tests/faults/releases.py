@@ -16,9 +16,11 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -29,19 +31,97 @@ import duckdb
 from matplotlib.figure import Figure
 
 from assets.charge import asset as charge_asset
+from assets.publication import package
 from assets.publication.asset import publish
+from assets.topdown import measurements
+from orchestration.launch import PUBLICATION_OF, STATES
 from resources import chain
 from resources.instances import close_waiting
-from tests.contract.kinds import KINDS, before_draw, to_publication
+from tests.contract.kinds import KINDS, Build, before_draw, to_publication, village
 from tests.deployments import Deployment
+from tests.safetab_deployments import safetab_deployment
+from tests.table_builder_deployments import AFTER, after_swap_deployment, hypercube_deployment
+from tests.topdown_deployments import THREE_LEVELS
+from tests.whole_repository import known
 
-RELEASES: Mapping[str, tuple[str, str]] = {
-    "swapping": ("swapping", "escrowed"),
-    "swapping, ephemeral key": ("swapping", "ephemeral"),
-    "phsafe": ("phsafe", "escrowed"),
-    "topdown": ("topdown", "escrowed"),
+
+@dataclass(frozen=True)
+class Disturbed:
+    """A release that is disturbed.
+
+    Attributes:
+        build: makes its deployment below a folder, as `Kind.build` does.
+        cap: a cap of the dataset under which two such releases fit and three do not; None if no loss is finite.
+        custody: of its key.
+    """
+
+    build: Build
+    cap: Any
+    custody: str = "escrowed"
+
+
+def _changed(kind: str, **changes: Any) -> Build:
+    """A kind of release with other fields of its declaration."""
+    return lambda root, guess=0, **further: KINDS[kind].build(root, guess, **(changes | further))
+
+
+def _cube(declared: Mapping[str, Any], of_dataset: Mapping[str, Any]) -> Build:
+    """The kind of the table builder with another hypercube, counted from a withheld swap if it names one."""
+    make = after_swap_deployment if "swapped" in declared else hypercube_deployment
+
+    def build(root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any) -> Deployment[Any]:
+        return make(root, declared, units=village(guess), dataset={**of_dataset, **(dataset or {})}, **changes)
+
+    return build
+
+
+def _of_households(
+    root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any
+) -> Deployment[Any]:
+    """A release by SafeTab-H, which reads the publication of one by SafeTab-P."""
+    given: dict[str, Any] = {"size": 150, "guess": guess, "dataset": dict(dataset or {})}
+    return safetab_deployment(root, releases="h", households=changes, **given)
+
+
+_BY = {"variables": ["county", "tenure"]}
+_CHANGES = {"largest_change": 3, "variance": 2, "threshold": 1}
+_SMALL_DELTA = {"cap": {"epsilon": 5, "delta": "1/1000000"}}
+_UNBOUNDED = {"unbounded_releases": "allowed"}
+
+HYPERCUBES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Any]] = {
+    "after a withheld swap": (AFTER, {}, 10),
+    "bounded noise": ({"name": "bounded", "epsilon": 1, "cap": 20, **_BY}, _SMALL_DELTA, _SMALL_DELTA["cap"]),
+    "gaussian noise": (
+        {"name": "gaussian", "rho": "1/2", "margins": "independent", **_BY},
+        {"cap": {"rho": 9}},
+        {"rho": 5},
+    ),
+    "p-table": ({"name": "judged", "p_table": _CHANGES, "margins": "independent", **_BY}, _UNBOUNDED, None),
+    "cell keys": ({"name": "keyed", "p_table": _CHANGES, "consistency": "cell", **_BY}, _UNBOUNDED, None),
+    "weights": ({"name": "rooms", "weight": {"column": "size", "grid": 1, "most": 9}, "epsilon": 1, **_BY}, {}, 5),
 }
-"""The releases that are disturbed: the kind of each, and its custody."""
+"""Hypercubes with the kinds of noise, consistency and margins that the one of `KINDS` does not have: what is declared
+of them and of their dataset, and the cap."""
+
+_CAPS: Mapping[str, Any] = {
+    "swapping": 10,
+    "phsafe": {"rho": 1},
+    "safetab": {"rho": 20},
+    "topdown": {"rho": 5},
+    "table builder": 10,
+    "pair swapping": None,
+    "laplace tables": 4,
+}
+
+RELEASES: Mapping[str, Disturbed] = {
+    **{name: Disturbed(kind.build, _CAPS[name]) for name, kind in KINDS.items()},
+    "swapping, ephemeral key": Disturbed(KINDS["swapping"].build, _CAPS["swapping"], "ephemeral"),
+    "safetab of households": Disturbed(_of_households, {"rho": 30}),
+    "topdown, replicates": Disturbed(_changed("topdown", replicates=2), _CAPS["topdown"]),
+    "topdown, partitions": Disturbed(_changed("topdown", **THREE_LEVELS, partitions="state"), _CAPS["topdown"]),
+    **{f"hypercube, {name}": Disturbed(_cube(cube, of), cap) for name, (cube, of, cap) in HYPERCUBES.items()},
+}
+"""The releases that are disturbed: every kind of the contract tests, and what differs within a kind."""
 
 PATIENCE = 900
 """Seconds after which a process that does not end is ended, and counted as wrong."""
@@ -71,11 +151,27 @@ class Ended:
         status: its exit status, or minus the signal that ended it.
         answer: what its work returned, or None.
         error: the type and message of the exception that ended its work, with all causes; empty if none did.
+        process: its id.
     """
 
     status: int
     answer: Any
     error: str
+    process: int
+
+
+class InTurn(Executor):
+    """Does what would be done in threads at once, so that the order of effects is the same each time."""
+
+    def __init__(self, threads: int = 1) -> None: ...
+
+    def submit(self, work: Callable[..., Any], /, *given: Any, **options: Any) -> Future[Any]:
+        future = Future[Any]()
+        try:
+            future.set_result(work(*given, **options))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
 
 
 _random_bytes = secrets.token_bytes
@@ -88,12 +184,15 @@ def fixed_key(count: int = 32) -> bytes:
 
 @contextmanager
 def repeatable() -> Iterator[None]:
-    """Stop all clocks, fix random keys, and draw no pictures, which take half of the time and no part in anything."""
+    """Stop all clocks, fix random keys, do one thing after the other, and draw no pictures, which take half of the time
+    and no part in anything."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(chain, "datetime", StoppedClock))
         stack.enter_context(patch.object(charge_asset, "charge_draw", _of_one_run))
         stack.enter_context(patch.object(secrets, "token_bytes", fixed_key))
         stack.enter_context(patch.object(time, "thread_time", float))
+        for module in (package, measurements):
+            stack.enter_context(patch.object(module, "ThreadPoolExecutor", InTurn))
         stack.enter_context(patch.object(Figure, "savefig", lambda *_, **__: None))
         yield
 
@@ -144,7 +243,7 @@ class Child:
         self._here.close()
         _, status = os.waitpid(self.process, 0)
         answer, error = json.loads(received) if received else (None, "")
-        return Ended(os.waitstatus_to_exitcode(status), answer, error)
+        return Ended(os.waitstatus_to_exitcode(status), answer, error, self.process)
 
 
 def in_child(work: Callable[[], Any]) -> Ended:
@@ -165,22 +264,30 @@ def _causes(error: BaseException) -> str:
 
 def deployment(root: Path, name: str, /, **changes: Any) -> Deployment[Any]:
     """One of `RELEASES` in a folder; `changes` are those of `Kind.build`."""
-    kind, custody = RELEASES[name]
-    return KINDS[kind].build(root, **({"custody": custody} | changes))
+    return RELEASES[name].build(root, **({"custody": RELEASES[name].custody} | changes))
 
 
 def prepared(folder: Path, name: str) -> Path:
-    """A folder in which all stages before the charge have run."""
+    """A folder in which all stages before the charge have run, and the releases that this one is made from."""
     start = folder / name.replace(" ", "-").replace(",", "") / "start"
     if not start.exists():
         start.parent.mkdir(parents=True, exist_ok=True)
-
-        def work() -> None:
-            here = deployment(start, name)
-            here.run(*before_draw(here.context.method)[:-1])
-
-        _require(in_child(work))
+        _require(in_child(lambda: prepare_charge(deployment(start, name))))
     return start
+
+
+def prepare_charge(here: Deployment[Any]) -> None:
+    """Run everything that comes before the charge."""
+    before = before_draw(here.context.method)[:-1]
+    here.run_assets(*sources(here), *(here.key(stage) for stage in before))
+
+
+def sources(here: Deployment[Any]) -> list[dg.AssetKey]:
+    """The assets of other releases that this one is made from."""
+    graph, release = here.definitions.resolve_asset_graph(), here.release
+    upstream = dg.AssetSelection.assets(here.key("publication")).upstream().resolve(graph)
+    own = {key for key in upstream if key.path[:-1] in ([release.dataset.name, release.name], [release.dataset.name])}
+    return sorted((upstream - own) & graph.materializable_asset_keys)
 
 
 def _require(ended: Ended) -> Any:
@@ -205,14 +312,19 @@ def every_stage(root: Path, name: str) -> None:
 
 
 def launch(here: Deployment[Any]) -> None:
-    """Every stage that a publication needs, from the source on, without Dagster."""
+    """Every stage that a publication needs, from the source on, without Dagster but for other releases."""
+    if of_others := sources(here):
+        here.run_assets(here.key("cef"), *of_others)
     _stages(here, to_publication(here.context.method))
 
 
 def _stages(here: Deployment[Any], stages: Sequence[str]) -> None:
-    assets = _assets(here)
+    assets, partitions = _assets(here), here.context.method.partitions
     for stage in dict.fromkeys(stages):
-        if stage != "publication":
+        if partitions and stage in partitions.stages:
+            for partition in sorted(here.instance.get_dynamic_partitions(partitions.name)):
+                _call(here, assets[here.key(stage)], partition)
+        elif stage != "publication":
             _call(here, assets[here.key(stage)])
     publish(here.context)
 
@@ -221,7 +333,7 @@ def _assets(here: Deployment[Any]) -> dict[dg.AssetKey, Any]:
     return {key: asset for asset in here.definitions.assets or [] for key in asset.keys}  # type: ignore[union-attr]
 
 
-def _call(here: Deployment[Any], asset: Any) -> None:
+def _call(here: Deployment[Any], asset: Any, partition: str | None = None) -> None:
     """Call the function of an asset as Dagster would, without what Dagster prepares for it."""
     context, function = here.context, asset.op.compute_fn.decorated_fn
     resources = {"warehouse": context.warehouse, "custody": context.custody, "ledger": context.ledger}
@@ -229,7 +341,7 @@ def _call(here: Deployment[Any], asset: Any) -> None:
     given: dict[str, Any] = {name: resource for name, resource in resources.items() if name in taken}
     if "config" in taken:
         given["config"] = taken["config"].annotation()
-    with dg.build_asset_context(resources=resources) as prepared:
+    with dg.build_asset_context(resources=resources, instance=here.instance, partition_key=partition) as prepared:
         if "context" in taken:
             given["context"] = prepared
         function(**given)
@@ -237,8 +349,46 @@ def _call(here: Deployment[Any], asset: Any) -> None:
 
 def whole_job(root: Path, name: str) -> None:
     """The release's job from the source to the publication, through Dagster, with every blocking check."""
-    here = deployment(root, name)
-    here.run(*to_publication(here.context.method))
+    run_job(deployment(root, name))
+
+
+def run_job(here: Deployment[Any], tags: Mapping[str, str] | None = None, *, raises: bool = True) -> list[Any]:
+    """Run the release's job, without what its publication does not need; with partitions, the jobs that follow it too.
+
+    Returns:
+        The result of every run. With `raises` False, a run that fails is the last one.
+    """
+    method, partitions = here.context.method, here.context.method.partitions
+    read = [[release.dataset.name, release.name] for release in method.reads_publications_of]
+    keys = [*(key for key in sources(here) if key.path[:-1] not in read), *map(here.key, to_publication(method))]
+    results: list[Any] = []
+
+    def run(job: str, stages: Sequence[dg.AssetKey], partition: str | None = None) -> None:
+        if not results or results[-1].success:
+            repository = here.definitions.get_repository_def()
+            with known(repository):
+                results.append(
+                    repository.get_job(job).execute_in_process(
+                        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+                        instance=here.instance,
+                        asset_selection=list(stages),
+                        partition_key=partition,
+                        tags=tags,
+                        raise_on_error=raises,
+                    )
+                )
+
+    schema = here.release.schema
+    if not partitions:
+        run(schema, keys)
+        return results
+    by_part = [here.key(stage) for stage in partitions.stages]
+    after = [key for key in keys[keys.index(by_part[-1]) :] if key not in by_part]
+    run(schema, [key for key in keys if key not in {*by_part, *after}])
+    for partition in sorted(here.instance.get_dynamic_partitions(partitions.name)):
+        run(f"{STATES}__{schema}", by_part, partition)
+    run(f"{PUBLICATION_OF}__{schema}", after)
+    return results
 
 
 Work = Callable[[Path, str], None]
@@ -303,7 +453,7 @@ def settled_state(root: Path, name: str) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """A release to be disturbed.
 
@@ -312,12 +462,14 @@ class Prepared:
         start: its folder before the charge.
         work: what is disturbed.
         undisturbed: its settled state when nothing disturbs the work.
+        before: its state at the start, in which another release may be published that it reads.
     """
 
     name: str
     start: Path
     work: Work
     undisturbed: Mapping[str, Any]
+    before: Mapping[str, Any] = field(default_factory=lambda: {"kinds": [], "charged": [], "published": {}})
 
     def copy(self, label: str) -> Path:
         """A fresh copy of the start."""
@@ -346,17 +498,18 @@ class Prepared:
 
     def _left(self, left: Mapping[str, Any]) -> list[str]:
         wrong = []
-        whole = self.undisturbed
-        if left["kinds"] not in ([], ["reserve"], ["reserve", "settle"]):
+        whole, before = self.undisturbed, self.before
+        entries = len(left["kinds"])
+        if left["kinds"] != whole["kinds"][:entries] or entries < len(before["kinds"]):
             wrong.append(f"the ledger has the entries {left['kinds']}")
         if left["problems"]:
             wrong.append(f"the ledger is not intact: {left['problems']}")
-        if left["charged"] and left["charged"] != whole["charged"]:
+        if left["charged"] not in (before["charged"], whole["charged"]):
             wrong.append("another price than that of one draw is charged")
         published, complete = _of_releases(left), _of_releases(whole)
-        if left["published"].items() - whole["published"].items() or published not in ({}, complete):
+        if left["published"].items() - whole["published"].items() or published not in (_of_releases(before), complete):
             wrong.append(f"a publication is visible that is not complete: {sorted(left['published'])}")
-        if published and "settle" not in left["kinds"]:
+        if published == complete and left["kinds"] != whole["kinds"]:
             wrong.append("a draw is published that is not settled")
         return wrong
 
@@ -382,16 +535,25 @@ def _differing(found: Any, whole: Any) -> str:
     return str(found)
 
 
+@cache
 def prepare(folder: Path, name: str, work: Work) -> Prepared:
     """Prepare a release, do the work once undisturbed, and keep what is there then."""
     start = prepared(folder, name)
     place = start.parent / f"undisturbed-{work.__name__}"
     shutil.copytree(start, place)
-    whole = _require(in_child(lambda: (work(place, name), settled_state(place, name))[1]))
+    before, _, whole = _require(
+        in_child(lambda: (state(place, name), work(place, name), settled_state(place, name)))  # type: ignore[func-returns-value]
+    )
     shutil.rmtree(place)
-    if whole["kinds"] != ["reserve", "settle"] or whole["problems"] or whole["keys"] or not whole["published"]:
+    added = whole["kinds"][len(before["kinds"]) :]
+    if (
+        added != ["reserve", "settle"]
+        or whole["problems"]
+        or whole["keys"]
+        or whole["published"] == before["published"]
+    ):
         raise RuntimeError(f"{name}: an undisturbed run is not whole: {whole}")
-    return Prepared(name, start, work, whole)
+    return Prepared(name, start, work, whole, before)
 
 
 def warm_up(folder: Path, names: tuple[str, ...]) -> None:
@@ -402,6 +564,6 @@ def warm_up(folder: Path, names: tuple[str, ...]) -> None:
         logging.disable(logging.CRITICAL)
         with repeatable():
             here = deployment(root, name)
-            here.run(*before_draw(here.context.method)[:-1])
+            prepare_charge(here)
             from_charge(root, name)
         here.definitions.get_repository_def()

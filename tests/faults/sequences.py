@@ -50,8 +50,8 @@ def killed_then(release: Prepared, effect: strace.Effect, change: str, label: st
             break
         found.append(done.answer)
     else:
-        (output,) = release.undisturbed["outputs"]
-        wrong += judge(*found, change, RELEASES[release.name][1], output)
+        output = release.undisturbed["outputs"][-1]
+        wrong += judge(*found, change, RELEASES[release.name].custody, output)
     shutil.rmtree(place)
     return ended.status == -signal.SIGKILL, wrong
 
@@ -69,6 +69,9 @@ def judge(
         output: the version of the first draw's output in a launch that nothing disturbs.
     """
     wrong = [f"the ledger is not intact: {each['problems']}" for each in (left, changed, undone) if each["problems"]]
+    wrong += [
+        "a release that this one reads was charged again" for each in (changed, undone) if each["read"] != left["read"]
+    ]
     first = set(left["reserved"])
     withdrawn = change.startswith("it is withdrawn")
     for state in (changed, undone):
@@ -139,11 +142,13 @@ def _undo(place: Path, name: str, change: str) -> dict[str, Any]:
 
 
 def _state(here: Deployment[Any]) -> dict[str, Any]:
-    entries = here.ledger
+    read = [release.name for release in here.context.method.reads_publications_of]
+    entries = [entry for entry in here.ledger if entry.release not in read]
     reserved = [entry for entry in entries if entry.kind == "reserve"]
     parameters = {entry.draw_id: entry.parse_details().draw["parameters"] for entry in reserved}
     return {
         "problems": list(here.context.ledger.verify()),
+        "read": [entry.draw_id for entry in here.ledger if entry not in entries],
         "reserved": [entry.draw_id for entry in reserved],
         "settled": {entry.draw_id: entry.output_version for entry in entries if entry.kind == "settle"},
         "finished": sorted(finished_draws(entries)),

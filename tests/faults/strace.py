@@ -78,7 +78,7 @@ def effects(root: Path, work: Callable[[], Any]) -> list[Effect]:
 
     Raises:
         RuntimeError: if the work fails, or another thread than the first has an effect there: strace counts the calls
-            of each thread separately.
+            of each thread separately. `releases.InTurn` keeps the threads of the project's own code from it.
     """
     with tempfile.NamedTemporaryFile("r") as log:
         ended = traced(work, "-y", "-s", "0", "-o", log.name)
@@ -88,7 +88,7 @@ def effects(root: Path, work: Callable[[], Any]) -> list[Effect]:
     if not lines:
         raise RuntimeError("strace saw no system call")
     found, counted = [], Counter[str]()
-    first = lines[0]["thread"]
+    first = str(ended.process)
     for line in lines:
         here = str(root) + "/" in line["arguments"] or f"{root}>" in line["arguments"]
         if line["thread"] != first:

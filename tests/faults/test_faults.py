@@ -1,18 +1,69 @@
 """What the harness takes for lost or wrong. `make faults` tries the faults and writes the figures that README shows."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from tests.faults import sequences, strace
+from mechanisms.table_builder.hypercube import Consistency, Hypercube, Margins, NoiseFamily
+from orchestration.components.release import ReleaseComponent
+from tests.deployments import Deployment
+from tests.faults import cluster, releases, sequences, strace
 from tests.faults.__main__ import FIGURES, row
-from tests.faults.releases import Prepared
+from tests.faults.releases import RELEASES, Prepared, deployment
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def components(base: type[ReleaseComponent] = ReleaseComponent) -> Iterator[type[ReleaseComponent]]:
+    """All components of the project that make a release."""
+    for each in base.__subclasses__():
+        yield from components(each)
+        if each.__module__.startswith("orchestration.") and getattr(each, "method_name", ""):
+            yield each
+
+
+def test_every_kind_of_release_is_disturbed(tmp_path: Path) -> None:
+    """Told apart from: a list of releases that stays as it is when a method, a noise, or a consistency is added."""
+    methods = [deployment(tmp_path / str(number), name).context.method for number, name in enumerate(RELEASES)]
+    names = {f"{type(method).__module__}:{type(method).__name__}" for method in methods}
+    assert {component.method_name for component in components()} <= names
+    assert len(names) >= 7
+    cubes = [method.release.design for method in methods if isinstance(method.release.design, Hypercube)]
+    of_queries = {(family, Consistency.QUERY) for family in NoiseFamily}
+    assert {(cube.noise, cube.consistency) for cube in cubes} == of_queries | {(NoiseFamily.P_TABLE, Consistency.CELL)}
+    assert {cube.margins for cube in cubes} == set(Margins)
+    declared = [method.release.declaration for method in methods]
+    for which in ("replicates", "partitions"):
+        assert any(getattr(each, which, None) for each in declared), which
+    assert any(getattr(method.release, "withheld", None) for method in methods)
+    assert any(method.reads_publications_of for method in methods)
+    assert set(cluster.KINDS) <= set(RELEASES)
+    assert {each.custody.value for each in declared} == {"escrowed", "ephemeral"}
+
+
+def test_a_kill_of_a_younger_kind_of_release_does_no_harm(tmp_path: Path) -> None:
+    """After the draw of a hypercube of withheld records. `python -m tests.faults` kills at every effect on disk."""
+    release = releases.prepare(tmp_path, "hypercube, after a withheld swap", releases.from_charge)
+    call, place = releases._call, release.copy("killed")
+
+    def kill_after_draw(here: Deployment[Any], asset: Any, partition: str | None = None) -> None:
+        call(here, asset, partition)
+        if asset.key == here.key(here.context.method.draw_stage):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with mock.patch.object(releases, "_call", kill_after_draw):
+        ended = releases.in_child(lambda: release.work(place, release.name))
+    assert ended.status == -signal.SIGKILL
+    assert release.problems(place) == []
+
 
 WHOLE: dict[str, Any] = {
     "kinds": ["reserve", "settle"],
@@ -64,6 +115,7 @@ LEFT: dict[str, Any] = {
     "ephemeral": ["a"],
     "keys": ["a"],
     "spilled": ["stirred-1"],
+    "read": [],
 }
 CHANGED = LEFT | {
     "reserved": ["a", "b"],
@@ -92,6 +144,7 @@ def judge(left: Any, changed: Any, undone: Any, change: str = "a record changes"
         ({}, {"failing": ["keys_deleted"]}, {}),
         ({}, {"keys": ["c"]}, {}),
         ({}, {"spilled": ["stirred-1"]}, {}),
+        ({}, {}, {"read": ["c"]}),
         ({}, {"problems": ["entry 1 was altered"]}, {}),
         ({}, {}, {"refused": "for another reason"}),
         ({}, {}, {"reserved": ["a", "b", "c"]}),
@@ -110,10 +163,10 @@ def test_what_is_wrong_after_a_sequence_is_noticed(left: Any, changed: Any, undo
     assert judge(left, changed, undone)
 
 
-@pytest.mark.skipif(not FIGURES.exists(), reason="the faults have not been tried at full size yet")
-def test_the_readme_shows_the_figures_of_the_last_run() -> None:
+@pytest.mark.parametrize("figures", [FIGURES, FIGURES.with_name("reliability_sample.json")], ids=lambda path: path.stem)
+def test_the_readme_shows_the_figures_of_the_last_run(figures: Path) -> None:
     readme = (ROOT / "README.md").read_text()
-    for section, found in json.loads(FIGURES.read_text()).items():
+    for section, found in json.loads(figures.read_text()).items():
         assert row(section, found) in readme
 
 

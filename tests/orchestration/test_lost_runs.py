@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from assets import stages
 from assets.conventions import WRITES, StageKind
@@ -210,6 +211,30 @@ def test_following_ends_when_there_is_neither_a_run_nor_a_retry_to_come(
     looks = len(clock)
     launch._follow(instance, "name", lambda step: None)
     assert len(clock) == looks
+
+
+def test_following_goes_on_while_the_database_of_the_instance_is_lost(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: a command that ends with the first query that fails, while its run goes on."""
+    monkeypatch.setattr(launch, "_locate", lambda *_: None)
+    monkeypatch.setattr(launch, "_BETWEEN_LOOKS", 0.0)
+    run_id = lost_run(instance)
+    instance.add_run_tags(run_id, {GIVEN_UP: run_id})
+    ask = instance.get_runs
+    left: list[Exception] = [OperationalError("SELECT", {}, Exception())] * 3
+
+    def get_runs(*given: Any) -> Any:
+        if left:
+            raise left.pop()
+        return ask(*given)
+
+    monkeypatch.setattr(instance, "get_runs", get_runs)
+    assert [run.run_id for run in launch._follow(instance, "name", lambda step: None)] == [run_id]
+    assert not left
+    left.append(ProgrammingError("SELECT", {}, Exception()))
+    with pytest.raises(ProgrammingError):
+        launch._follow(instance, "name", lambda step: None)
 
 
 def test_every_job_of_a_deployment_says_what_it_writes() -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from resources import statements
 from resources.statements import SQL_FOLDER, Table, Zone
-from resources.storage import BusyError
+from resources.storage import BusyError, DatabaseFile
 from resources.warehouse import Session, Warehouse, WarehouseError
 from tests.depth import deep_but, examples, quick_cases
 
@@ -310,6 +310,23 @@ def test_a_session_that_waited_too_long_says_for_what(warehouse, monkeypatch):
     ):
         pass
     assert waits == {0.05}
+
+
+def test_zones_are_opened_in_the_same_order_whichever_is_written(warehouse, monkeypatch):
+    """Told apart from: first what is read. Two processes then hold a file each, and wait for the other one's."""
+    make(warehouse, "SELECT 1 AS one")
+    make(warehouse, "SELECT 1 AS one", Table(Zone.PUBLIC, "race", "held"))
+    attach, opened = DatabaseFile.attach, []
+
+    def note(storage, connection, *, read_only):
+        opened.append(storage.zone)
+        attach(storage, connection, read_only=read_only)
+
+    monkeypatch.setattr(DatabaseFile, "attach", note)
+    for read, written in ((Zone.PUBLIC, Zone.CONFIDENTIAL), (Zone.CONFIDENTIAL, Zone.PUBLIC)):
+        with warehouse.session(reads=[read], writes=written):
+            pass
+    assert opened[:2] == opened[2:]
 
 
 def test_held_zones_stay_as_they_are_whoever_reads_them(warehouse, tmp_path, monkeypatch):

@@ -24,7 +24,6 @@ from assets.release.release import DeclarationError
 from assets.release.statement import Statement
 from assets.table_builder.asking import least_variance, read_publication, sub_table
 from assets.table_builder.cells import CountsError, add_up_cells, counts_recipe
-from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statement import hypercube_statement
@@ -34,7 +33,6 @@ from mechanisms.swapping.loss import theorem_1
 from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.judging import judge
 from orchestration import cli
-from orchestration.components.table_builder import TableBuilder
 from resources.statements import Zone
 from tests.contract.kinds import to_publication
 from tests.deployments import (
@@ -43,15 +41,12 @@ from tests.deployments import (
     SHOWN,
     UNITS,
     Deployment,
-    deploy,
     households,
     members,
     small_dataset,
-    small_release,
-    write_csv,
 )
 from tests.depth import deep_cases
-from tests.table_builder_deployments import TENURE, hypercube_deployment, hypercubes
+from tests.table_builder_deployments import AFTER, TENURE, after_swap_deployment, hypercube_deployment, hypercubes
 
 EXPORT = """\
 i;j;p;v;p_int_ub
@@ -589,19 +584,9 @@ def test_a_charge_is_twice_the_declared_budget(counted: Deployed) -> None:
     assert Fraction(str(release.specification.lines[0].loss)) == Fraction(4, 7)
 
 
-SWAP = {"name": "stirred", "withheld": True, "products": [], "saturated": False, "swap_rate": "1/2"}
-AFTER = {"name": "after", "swapped": "stirred", "variables": ["county", "tenure"], "epsilon": 1}
-
-
 def after_a_swap(root: Path, cube: Mapping[str, Any] = AFTER, count: int = 120, **swap: Any) -> Deployed:
     """A hypercube that is counted from the withheld records of a swap of the same dataset, with `count` households."""
-    root.mkdir(exist_ok=True)
-    write_csv(root / "units.csv", households(count))
-    declared = small_dataset(root)
-    swapping = small_release(declared, **(SWAP | swap))
-    given = {"name": "tables", "dataset": "village", "title": "Noisy tables", "hypercubes": [cube]}
-    (component,) = TableBuilder(TableBuilderDeclaration.model_validate(given)).releases([swapping])
-    return deploy(root, declared, component, swapping)
+    return after_swap_deployment(root, cube, units=households(count), swap=swap)
 
 
 @pytest.mark.deep

@@ -1,0 +1,216 @@
+"""Faults of a cluster: a server or a process is lost at a step of a release, and everybody waits.
+
+The cluster is that of `tests.deploy.cluster`: PostgreSQL, an S3 server, code location, daemon and webserver. Its
+PostgreSQL server has a small disk of its own, so that the disk can be full. Every case takes another seed of the
+synthetic census, and so is a draw of its own; a deployment on files publishes the same census beside it.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import dagster as dg
+
+from tests.deploy.cluster import (
+    Cluster,
+    begin_launch,
+    begun,
+    contents,
+    eventually,
+    process_of,
+    releases,
+    rows,
+    running_cluster,
+    start_all,
+    start_code,
+)
+
+KINDS: Mapping[str, str] = {
+    "swapping": "two_states/swapped",
+    "phsafe": "two_states/s_dhc",
+    "topdown": "two_states/redistricting",
+    "pair swapping": "two_states/pairs_2010",
+    "safetab": "detailed/persons",
+    "table builder": "two_states/hypercubes_race",
+}
+"""The releases of the project that are made in a cluster, by kind. Each is made from a synthetic census."""
+
+GONE = 20
+"""Seconds for which the S3 server is gone, and the disk full."""
+
+PATIENCE = 1200
+"""Seconds after which a launch that has not ended counts as wrong."""
+
+_SERVER_LOST = "This says nothing"
+"""Words of every failure of a step that lost a server (`assets.stages`)."""
+
+
+def _database_restarts(cluster: Cluster, disk: Path, worker: int) -> None:
+    cluster.database.run("-m", "immediate", "restart")
+    _start_database(cluster)
+
+
+def _storage_is_gone(cluster: Cluster, disk: Path, worker: int) -> None:
+    cluster.storage.restart(GONE)
+
+
+def _run_is_killed(cluster: Cluster, disk: Path, worker: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(worker, signal.SIGKILL)
+
+
+def _code_location_is_killed(cluster: Cluster, disk: Path, worker: int) -> None:
+    """With all its runs; it is started again as by the policy of its container."""
+    cluster.kill("code")
+    eventually(lambda: not Path(f"/proc/{worker}").exists())
+    start_code(cluster)
+
+
+def _disk_is_full(cluster: Cluster, disk: Path, worker: int) -> None:
+    """A server that stopped because of it is started again as by the policy of its container."""
+    ballast = disk / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 16))
+    time.sleep(GONE)
+    ballast.unlink()
+    _start_database(cluster)
+
+
+def _start_database(cluster: Cluster) -> None:
+    eventually(lambda: cluster.database.run("status") == 0 or cluster.database.run("start") == 0)
+
+
+FAULTS: Mapping[str, Callable[[Cluster, Path, int], None]] = {
+    "the database restarts": _database_restarts,
+    "the S3 server is gone": _storage_is_gone,
+    "the run is killed": _run_is_killed,
+    "the code location is killed": _code_location_is_killed,
+    "the catalog's disk is full": _disk_is_full,
+}
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of 400 MB in memory. Only root can make one."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m,mode=755", "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+class OneCluster:
+    """At most one running cluster: that of the kind of release that was asked for last."""
+
+    def __init__(self) -> None:
+        self._opened, self._name = ExitStack(), ""
+
+    def of(self, folder: Path, name: str) -> "Disturbed":
+        """The cluster with the release of a kind, in a folder of its own."""
+        if name != self._name:
+            self.close()
+            self._running = Disturbed(self._opened, Path(tempfile.mkdtemp(dir=folder)), KINDS[name])
+            self._name = name
+        return self._running
+
+    def close(self) -> None:
+        """End everything that runs."""
+        self._name = ""
+        self._opened.close()
+
+
+class Disturbed:
+    """A running cluster with one release, which is launched and disturbed again and again."""
+
+    def __init__(self, opened: ExitStack, root: Path, release: str) -> None:
+        self._release, self._launches, self._root = release, 0, root
+        self._disk = opened.enter_context(small_disk(root / "disk"))
+        database = self._disk / "database"
+        database.mkdir()
+        self._cluster = opened.enter_context(running_cluster(root / "cluster", release, 300, database))
+        self._declare(r"cap: .*", "cap: {epsilon: 1000000, delta: 1/1000}")
+        start_all(self._cluster)
+
+    def _declare(self, pattern: str, text: str) -> None:
+        """Replace a line of the dataset's declaration, or add it."""
+        dataset = self._release.split("/")[0]
+        path = self._cluster.project / "orchestration" / "defs" / dataset / "dataset" / "defs.yaml"
+        replaced, times = re.subn(rf"^  {pattern}$", f"  {text}", path.read_text(), flags=re.M)
+        path.write_text(replaced if times else f"{replaced.rstrip()}\n  {text}\n")
+
+    def steps(self) -> list[str]:
+        """The steps of an undisturbed launch, in order."""
+        _, wrong = self.attempt("", "")
+        if wrong:
+            raise RuntimeError(f"undisturbed: {'; '.join(wrong)}")
+        with self._cluster.instance() as instance:
+            logs = instance.all_logs(
+                releases(instance, self._release)[-1].run_id, of_type=dg.DagsterEventType.STEP_START
+            )
+            return [str(entry.dagster_event.step_key) for entry in logs if entry.dagster_event]
+
+    def attempt(self, fault: str, step: str) -> tuple[bool, list[str]]:
+        """Launch the release on another census, and let a fault happen once a step has begun, if one is named.
+
+        Returns whether it happened, and what was wrong.
+        """
+        self._launches += 1
+        self._declare("seed: .*", f"seed: {1000 + self._launches}")
+        cluster, release, took = self._cluster, self._release, False
+        log_path = self._root / f"launched-{self._launches}"
+        with cluster.instance() as instance, log_path.open("wb") as log:
+            earlier = len(releases(instance, release))
+            launched = begin_launch(cluster, log, release)
+            try:
+                if fault:
+                    run = eventually(lambda: begun(instance, earlier + 1, step, release))
+                    worker = process_of(instance, run)
+                    took = Path(f"/proc/{worker}").exists()
+                    FAULTS[fault](cluster, self._disk, worker)
+                on_files = cluster.on_files(release)
+                launched.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                return took, [f"the launch goes on after {PATIENCE} seconds: {log_path.read_text()[-500:]}"]
+            finally:
+                launched.kill()
+        # Connections of the instance above may be lost.
+        with cluster.instance() as instance:
+            wrong = self._runs(instance, earlier)
+        if launched.returncode:
+            wrong.append(f"the launch ended with {launched.returncode}: {log_path.read_text()[-500:]}")
+        kinds = "SELECT kind FROM stirred.entries ORDER BY sequence"
+        entries = [kind for (kind,) in rows(cluster, "owner", kinds)]
+        if entries != ["reserve", "settle"] * self._launches:
+            wrong.append(f"not exactly one charge for each of {self._launches} draws: {entries}")
+        found, expected = contents(cluster.published, release), contents(on_files, release)
+        if odd := sorted(str(path) for path in found.keys() | expected.keys() if found.get(path) != expected.get(path)):
+            wrong.append(f"published differs from a deployment on files: {', '.join(odd[:6])}")
+        return took, wrong
+
+    def _runs(self, instance: dg.DagsterInstance, earlier: int) -> list[str]:
+        runs = releases(instance, self._release)[earlier:]
+        wrong = []
+        if not runs or runs[-1].status is not dg.DagsterRunStatus.SUCCESS:
+            wrong.append(f"the runs ended with {[run.status.value for run in runs]}")
+        for run in runs:
+            for entry in instance.all_logs(run.run_id):
+                event = entry.dagster_event
+                if event and event.is_step_failure and _SERVER_LOST not in _describe(event):
+                    wrong.append(f"{event.step_key} failed: {_describe(event)[:300]}")
+                evaluated = event and event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
+                if event and evaluated and not event.asset_check_evaluation_data.passed:
+                    wrong.append(f"the gate {event.asset_check_evaluation_data.check_name} failed")
+        return wrong
+
+
+def _describe(failed: dg.DagsterEvent) -> str:
+    error, said = failed.step_failure_data.error, failed.step_failure_data.user_failure_data
+    return f"{said.description if said else ''} {error.message if error else ''}"
