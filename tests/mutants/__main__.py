@@ -1,7 +1,8 @@
-"""How many wrong programs the tests notice: `python -m tests.mutants draw|reach|kill`.
+"""How many wrong programs the tests notice: `python -m tests.mutants draw|show|reach|kill`.
 
 - `draw` writes `places.json`: mutants at places drawn with a fixed seed. The file is kept, and changed by hand when
   code moves, so that the same wrong programs are tried before and after a change of the tests.
+- `show` prints mutants as changes of lines, with ten lines on either side.
 - `reach` runs the tests once in a copy of the checkout and notes which tests reach which mutants.
 - `kill` tries each mutant on the quickest files of tests that reach it, up to a number of seconds. The mutants that
   survive are then tried together in whole, as one wrong program: what passes with all of them in place notices none of
@@ -20,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from difflib import unified_diff
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -38,9 +40,9 @@ Outcomes = dict[str, tuple[float, str]]
 
 
 def main() -> None:
-    """Parse the command line and run one of the three commands."""
+    """Parse the command line and run one of the commands."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("command", choices=["draw", "reach", "kill"])
+    parser.add_argument("command", choices=["draw", "show", "reach", "kill"])
     parser.add_argument("-m", dest="marked", default="", help="which tests, as in pytest")
     parser.add_argument("--seconds", type=float, default=40, help="of tests for each mutant alone, before all together")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of mutants; all by default")
@@ -49,10 +51,23 @@ def main() -> None:
         PLACES.write_text(json.dumps([asdict(mutant) for mutant in draw(ROOT, COUNT, SEED)], indent=1) + "\n")
         return
     mutants = [Mutant(**place) for place in json.loads(PLACES.read_text())]
-    if given.command == "reach":
+    numbers = given.only or range(len(mutants))
+    if given.command == "show":
+        show(mutants, numbers)
+    elif given.command == "reach":
         find_reach(mutants, given.marked)
     else:
-        kill(mutants, given.only or range(len(mutants)), given.seconds)
+        kill(mutants, numbers, given.seconds)
+
+
+def show(mutants: Sequence[Mutant], numbers: Iterable[int]) -> None:
+    """Print mutants, each as the difference that it makes."""
+    for number in numbers:
+        mutant = mutants[number]
+        source = (ROOT / mutant.path).read_text()
+        changed = mutant.mutate(source).splitlines()
+        print(f"{number} {mutant.path} {mutant.function}")
+        print(*list(unified_diff(source.splitlines(), changed, n=10, lineterm=""))[2:], sep="\n", end="\n\n")
 
 
 def find_reach(mutants: Sequence[Mutant], marked: str) -> None:

@@ -59,20 +59,23 @@ class Mutant:
     occurrence: int
 
     def apply(self, root: Path) -> None:
-        """Write the mutant to the checkout at `root`.
+        """Write the mutant to the checkout at `root`. Raises LookupError as `mutate`."""
+        file = root / self.path
+        file.write_text(self.mutate(file.read_text()))
+
+    def mutate(self, source: str) -> str:
+        """The source of the file with the mutant in it.
 
         Raises:
             LookupError: if the function or the place does not exist, for instance because the code was moved.
         """
-        file = root / self.path
-        source = file.read_text()
         function = dict(functions(ast.parse(source))).get(self.function)
         if function is None:
             raise LookupError(f"{self.path} has no function {self.function}")
         places = [node for node in places_in(function) if ast.get_source_segment(source, node) == self.old]
         if len(places) <= self.occurrence:
             raise LookupError(f"{self.path}: {self.function} has no {self.old!r}, occurrence {self.occurrence}")
-        file.write_text(replaced(source, places[self.occurrence], self.new))
+        return replaced(source, places[self.occurrence], self.new)
 
 
 def draw(root: Path, count: int, seed: int) -> list[Mutant]:

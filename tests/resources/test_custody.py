@@ -51,6 +51,8 @@ def test_the_first_use_makes_a_private_key_that_stays(custody, master):
     assert len(bytes.fromhex(master.read_text())) == 32
     kept = master.read_bytes()
     assert custody.version_key() == Custody(folder=custody.folder).version_key()
+    # A process that was just behind another one leaves the other's key, and nothing of its own.
+    custody._make()
     assert master.read_bytes() == kept
     assert {path.name for path in master.parent.iterdir()} == {"master.key", "ledger.anchor"}
 

@@ -438,6 +438,11 @@ def test_a_ledger_moves_to_the_server_whole_and_goes_on_only_there(database: Dat
     assert len(in_file.entries()) == 0
     with in_file.warehouse.session(reads=[Zone.LEDGER]) as session:
         assert session.rows("ledger/entries", table=session_table(), columns=["sequence"]) == [(1,), (2,), (3,)]
+    file = in_file.warehouse.path(Zone.LEDGER)
+    file.unlink()
+    with pytest.raises(LedgerError, match="moved to a server"):
+        reserve(in_file, "another")
+    assert not file.exists()
 
 
 def session_table() -> Any:

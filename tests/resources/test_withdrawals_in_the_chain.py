@@ -19,6 +19,8 @@ def test_a_withdrawal_continues_the_chain_and_says_who_and_what() -> None:
     chain.append(make_withdrawal(chain, chain[0], "release village/a", "Ann"))
     assert find_breaks(chain) == ()
     altered = Entry(**{**vars(chain[2]), "details": chain[2].details.replace("Ann", "Ben")})  # type: ignore[union-attr]
+    elsewhere = make_settlement([make_withdrawal([], chain[0], "another chain", "Ann")], chain[0], "1" * 64)
+    assert find_breaks([chain[0], elsewhere]) == ("entry 2 does not continue the entry before it",)
     assert find_breaks([*chain[:2], altered]) == ("entry 3 was altered: its hash does not match its fields",)
 
 

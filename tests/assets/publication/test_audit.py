@@ -59,6 +59,7 @@ def test_all_that_holds_is_said_on_the_page_and_the_draw_is_repeated(
     (draw,) = record["draws"]
     assert (draw["edition"], draw["entry"], draw["charged"], draw["state"]) == (1, 1, "ε = 1.5000", "drawn")
     assert draw["replay"] == "repeated, with the same output"
+    assert record["ledger"] == {"entries": 2, "head": published.ledger[-1].hash}
     gates = {finding["name"] for finding in record["findings"]}
     assert {"ledger_intact", "replay", "settled", "tables_as_made", "files_as_published"} <= gates
     written, page = write_report(record, tmp_path / "audit")
@@ -188,6 +189,9 @@ def test_releases_without_a_draw_are_open_and_withdrawn_ones_too(tmp_path: Path)
     record = audited(deployment)
     assert (record["verdict"], failing(record)) == ("could not be checked", set())
     assert record["draws"][0]["state"] == "withdrawn in entry 3"
+    charged = deployment.ledger[0].parse_specification()
+    deployment.context.ledger.reserve("village", "noisy", "0" * 64, charged, CustodyMode.ESCROWED, None)
+    assert failing(audited(deployment)) == set(), "what is charged and not drawn has no tables to check"
 
 
 @pytest.mark.deep

@@ -297,6 +297,9 @@ def test_files_are_durable_before_the_old_publication_is_replaced(
     before = events[: events.index("rename")]
     assert {*NEW, f".{target.name}.arriving"} <= set(before)
     assert target.parent.name in events[events.index("rename") :]
+    events.clear()
+    placement.place_file(target.with_name("key.pem"), b"public")
+    assert events == [".key.pem.arriving", target.parent.name]
 
 
 def test_anything_else_at_the_target_is_refused(target: Path) -> None:

@@ -185,8 +185,9 @@ def test_a_cap_may_be_in_any_output_premetric(written: Any, meant: Any) -> None:
     "written", [{}, {"rho": 0}, {"rho": 1, "delta": 0.5}, {"epsilon": 1}, {"epsilon": 1, "delta": 1}]
 )
 def test_a_cap_that_is_not_a_loss_is_refused(written: Any) -> None:
-    with pytest.raises(ValueError, match="cap"):
-        declare(cap=written)
+    longest = "a" * 60
+    with pytest.raises(ValueError, match=f"dataset {longest}: cap"):
+        declare(name=longest, cap=written)
 
 
 @given(st.decimals(min_value=0, max_value=1000, places=6))

@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mechanisms.pair_swapping import pairing
@@ -84,7 +84,15 @@ def test_the_risk_rises_with_the_place_in_which_a_household_is_unique(table: Hou
     assert risks(table).tolist() == brute_risks(table)
 
 
+THREE_BESIDE_ONE = Households(
+    *(np.array(codes, dtype=np.int32) for codes in ([0, 1, 2, 3], [0] * 4, [0, 1, 2, 3])),
+    Places(np.array([[0, 1, 2, 3], [0, 1, 1, 1], [0] * 4, [0] * 4], dtype=np.int32)),
+)
+"""A tract of three blocks, of which one household is left, beside one of a block, of which all are left."""
+
+
 @given(tables(), st.fractions(Fraction(1, 8), 1, max_denominator=8), st.integers(0, 2**32))
+@example(THREE_BESIDE_ONE, Fraction(1), 0)
 @settings(max_examples=examples(300), deadline=None)
 def test_every_rule_of_the_procedure_holds(table: Households, rate: Fraction, seed: int) -> None:
     words = words_of(len(table.block), seed)

@@ -22,7 +22,7 @@ from benchmarks.coverage import (
     make_noise,
 )
 from mechanisms.noise import Noise
-from mechanisms.phsafe.averages import FOOTHOLD, MOST_PERSONS, WITHIN, estimate_averages
+from mechanisms.phsafe.averages import FOOTHOLD, MOST_PERSONS, WITHIN, estimate_averages, log_on_ray
 from mechanisms.phsafe.estimation import LARGEST_COUNT, Estimates
 from tests.depth import examples, quick_cases
 
@@ -188,6 +188,13 @@ def test_the_estimate_is_the_posterior_mean(pair: tuple[int, int], least: int) -
     mean = posterior_mean(pair, variances, least, MOST_PERSONS)
     assert found.lower <= mean <= found.upper
     assert found.estimate == pytest.approx(mean, abs=HUNDREDTH)
+
+
+@pytest.mark.parametrize("ahead", [-30.0, -9.0, -1.0, 0.0, 0.5, 30.0])
+def test_the_weight_of_a_ray_is_its_share_of_the_density(ahead: float) -> None:
+    along = np.linspace(0, max(ahead, 0) + 9, 200_001)
+    share = np.trapezoid(along * np.exp(ahead * along - np.square(along) / 2 - max(ahead, 0) ** 2 / 2), along)
+    assert log_on_ray(ahead) == pytest.approx(np.log(share) + max(ahead, 0) ** 2 / 2, abs=1e-6)
 
 
 @pytest.mark.parametrize("pair", [(-2, -1), (-1, -2), (-1e-3, -1), (-5, -0.5)])

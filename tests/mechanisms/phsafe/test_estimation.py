@@ -101,6 +101,9 @@ def test_far_below_zero_the_posterior_is_followed_where_no_noise_reaches(deviati
     # Off by half a person for rounding, and by a thousandth for the geometric tail.
     assert abs(found.estimate - mean) <= 0.5 + mean / 500
     assert (found.lower, found.upper) == (0, np.flatnonzero(beyond <= 1 - CREDIBILITY[Interval.SHORTEST])[0])
+    equal, tail = Interval.EQUAL_TAILED, (1 - CREDIBILITY[Interval.EQUAL_TAILED]) / 2
+    found = estimate_counts(noisy, cells * variance, cells, interval=equal)
+    assert (found.lower, found.upper) == tuple(np.flatnonzero(beyond <= most)[0] for most in (1 - tail, tail))
 
 
 @pytest.mark.parametrize(("one", "cells"), SMALL)

@@ -292,7 +292,7 @@ def test_designs_that_release_the_same_have_the_same_record() -> None:
     for changed in (
         {"states": ("02",)},
         {"noise": Noise.LAPLACE},
-        {"stabilities": {PAIR: 8}},
+        {"stabilities": {PAIR: 1}},
         {"negative_counts": False},
         {"max_race_codes": 7},
         {"budgets": {PAIR: Fraction(2)}},

@@ -168,6 +168,7 @@ HALF = Fraction(1, 2)
         ({"margins": Margins.FITTED, "shares": {("a", "b"): HALF, (): HALF}}, "has no table by no variable"),
         ({"margins": Margins.FITTED, "shares": {("a",): HALF, ("b",): HALF}}, "by all variables is always measured"),
         ({"margins": Margins.FITTED, "shares": {("a", "b"): Fraction(2), ("a",): Fraction(-1)}}, "greater than 0"),
+        ({"margins": Margins.FITTED, "shares": {("a", "b"): Fraction(1), ("a",): Fraction(0)}}, "greater than 0"),
         ({"cap": 7, "noise": NoiseFamily.GAUSSIAN}, "cap: only discrete Laplace noise"),
         ({"cap": 0}, "cap: 0 is too small, or out of range"),
         ({"cap": 10**8}, "cap: 100000000 is too small, or out of range"),

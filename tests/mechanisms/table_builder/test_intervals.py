@@ -137,6 +137,7 @@ def test_bounds_of_fitted_cells_are_near_those_of_the_normal_distribution_where_
     fit = Fit(Hypercube(sizes, Fraction(1), margins=Margins.FITTED))
     sigma = math.sqrt(fit.variance({}))
     assert 1.62 < bound(fit.error(list(sizes.values()))) / sigma < 1.67
+    assert 1.62 < shortest_set(DiscreteGaussian(Fraction(900)), 400)[1] / (20 * 30) < 1.67
 
 
 def test_nothing_added_has_no_error() -> None:

@@ -43,6 +43,8 @@ TABLE = PTable((Row((0,), (1,)), THIRDS, SHUFFLED, KEYED), cycle=2)
 def test_a_table_with_a_wrong_row_is_refused(transitions: list[dict[int, Fraction]], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
         PTable.of(transitions)
+    with pytest.raises(ValueError, match="greater than 0"):
+        Row((0, 1), (1, 0))
 
 
 @pytest.mark.parametrize("cycle", [0, 3])

@@ -144,6 +144,19 @@ def test_a_program_that_projects_the_measurements_once_is_found_out() -> None:
     assert compute_objective(queries, projected.x) > (1 + 1e-4) * solve(queries, constraints).objective
 
 
+def test_a_violation_counts_in_ten_millionths_of_a_limit_above_ten_million() -> None:
+    limit, none, free = 3e8, np.empty(0), float("nan")
+    for count, parent, lower, upper, total in (
+        (limit - 3, none, limit, 1e12, free),
+        (limit + 3, none, 0.0, limit, free),
+        (limit - 3, none, 0.0, 1e12, limit),
+        (limit - 3, np.array([limit]), 0.0, 1e12, free),
+    ):
+        x, *bounds = (np.array([[value]]) for value in (count, lower, upper))
+        found = least_squares._violation(x, parent, np.array([0, 1]), *bounds, np.array([total]))
+        assert found == pytest.approx(0.1)
+
+
 def test_what_does_not_converge_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     queries, constraints = draw_siblings("Tract", 4, 60, 3, 900, seed=11, fixed=True).build_problem()
     monkeypatch.setattr(least_squares, "ITERATIONS", 3)
