@@ -39,14 +39,8 @@ class Rule(IntEnum):
 
 @dataclass(frozen=True)
 class Form:
-    """The form of a text.
-
-    Attributes:
-        rows: their number, malformed ones included.
-        offenders: the number of rows that violate a rule, by rule and column; the column is counted from 0, and None if
-            the rule is about a whole row.
-        breaks: whether a field contains a line break.
-    """
+    """The form of a text: the number of its rows, malformed ones included; the number of rows that violate a rule, by
+    rule and column, from 0, or None if the rule is about a whole row; and whether a field contains a line break."""
 
     rows: int
     offenders: Mapping[tuple[Rule, int | None], int]

@@ -64,7 +64,7 @@ class Level:
 
     @property
     def name(self) -> str:
-        """The level's name in declarations of budgets, such as `nation_A-G`."""
+        """The name in declarations of budgets, such as `nation_A-G`."""
         return f"{self.geography.value}_{self.iterations.value}"
 
 
@@ -83,12 +83,8 @@ class Iterated(StrEnum):
 
 @dataclass(frozen=True)
 class Run:
-    """One of PHSafe's independent queries (Algorithms 1 and 2).
-
-    Attributes:
-        counts: "persons" joined with their units under a truncation threshold, or "units".
-        cells: numbers of the basis cells. Every counted record is in exactly one.
-    """
+    """One of PHSafe's independent queries (Algorithms 1 and 2). It counts "persons", joined with their units under a
+    truncation threshold, or "units", each in exactly one of its basis cells, which `cells` numbers."""
 
     name: str
     counts: str
@@ -131,10 +127,7 @@ RUN = {run.name: run for run in RUNS}
 @dataclass(frozen=True)
 class MeasuredFile:
     """A file of measurements: those of a run, or sums of them. As post-processing, sums cost nothing (Section 6.4.1).
-
-    Attributes:
-        cells: by cell of the file, the cells of the run that are added up.
-    """
+    By cell of the file, `cells` has the cells of the run that are added up."""
 
     name: str
     run: str
@@ -155,22 +148,14 @@ NATION_ID = "1"
 
 @dataclass(frozen=True)
 class Part:
-    """Basis cells of one run that are added up."""
-
     run: str
     cells: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a finished table: a count, or an average.
-
-    Attributes:
-        number: in the table, from 1.
-        depth: of indentation, from 0.
-        per: an average's denominator; None for a count.
-        least: the least plausible value of the average: the least number of persons per household or family.
-    """
+    """A cell of a finished table: a count, or an average. Numbers in a table begin with 1, depths of indentation with
+    0. An average has a denominator, `per`, and the least plausible number of persons per household or family."""
 
     number: int
     label: str

@@ -27,12 +27,8 @@ from mechanisms.topdown.sets import nearest_counts, satisfies_sets
 
 @dataclass(frozen=True)
 class Measurement:
-    """Noisy answers of all siblings to one query.
-
-    Attributes:
-        variance: σ² of the noise.
-        answers: shape (children, marginal cells).
-    """
+    """Noisy answers of all siblings to one query, shape (children, marginal cells), with the variance σ² of the
+    noise."""
 
     query: str
     variance: Fraction
@@ -41,12 +37,8 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Siblings' histograms.
-
-    Attributes:
-        histograms: shape (children, cells), integers that meet all constraints.
-        solutions: the real-valued solutions, in order of the passes; empty if the constraints leave no choice.
-    """
+    """Siblings' histograms, shape (children, cells), integers that meet all constraints; and the real-valued solutions,
+    in order of the passes, empty if the constraints leave no choice."""
 
     histograms: NDArray[np.int64]
     solutions: tuple[Solution, ...]
@@ -56,12 +48,9 @@ class Estimate:
 class Families:
     """Several parents of one level, each with all its children.
 
-    Attributes:
-        parents: the name of each parent in errors about its children.
-        starts: shape (parents + 1,): parent p's children are those from `starts[p]` up to `starts[p + 1]`.
-        measurements, limits: of all children.
-        total_first: whether `total` has a separate pass.
-        histograms: shape (parents, cells): the parents' histograms; None if the only child is the root.
+    Parents are named as in errors about their children. Parent p's children are those from `starts[p]` up to
+    `starts[p + 1]`; measurements and limits are those of all children. The parents' histograms have the shape (parents,
+    cells), and are None if the only child is the root. With `total_first`, `total` has a separate pass.
     """
 
     schema: Schema
@@ -106,13 +95,8 @@ class Children:
 
 
 def divide_parents(starts: NDArray[np.int64], first: int, last: int, places: int) -> Iterator[tuple[int, int]]:
-    """Ranges of the parents from `first` up to `last` with at most `places` children together.
-
-    A parent with more children has a range of its own.
-
-    Args:
-        starts: shape (parents + 1,): parent p's children are those from `starts[p]` up to `starts[p + 1]`.
-    """
+    """Ranges of the parents from `first` up to `last` with at most `places` children together; a parent with more has a
+    range of its own. Parent p's children are those from `starts[p]` up to `starts[p + 1]`."""
     while first < last:
         end = int(np.searchsorted(starts, starts[first] + places, side="right")) - 1
         end = min(max(end, first + 1), last)
@@ -121,11 +105,8 @@ def divide_parents(starts: NDArray[np.int64], first: int, last: int, places: int
 
 
 def estimate_families(families: Families) -> Children:
-    """The histograms of all children, family by family. Families do not depend on each other.
-
-    Raises:
-        NotSolvedError, NotRoundedError: as `estimate`; the message names the parent.
-    """
+    """The histograms of all children, family by family. Families do not depend on each other. Raises NotSolvedError and
+    NotRoundedError as `estimate`; the message names the parent."""
     estimates = []
     for number, parent in enumerate(families.parents):
         family = families.between(number, number + 1)
@@ -157,20 +138,15 @@ def estimate(
     *,
     total_first: bool,
 ) -> Estimate:
-    """The histograms of a parent's children, or the root's.
+    """The histograms of the children of a parent with a histogram of shape (cells,), or the root's, an only child.
+    Limits are those of `feasibility.propagate`, and the parent is within its own.
 
     A separate pass of `total` determines the free totals, which are fixed while the other queries determine the rest.
     This is useful if `total` is measured much more precisely than the sums of other answers. If it is not, as in the
     blocks of the 2020 Census, one pass of all queries together estimates the totals better.
 
-    Args:
-        measurements: of the children, one for each query.
-        limits: of the children, from `feasibility.propagate`.
-        parent: shape (cells,): the parent's histogram, within its own limits; None for the root, an only child.
-
-    Raises:
-        NotSolvedError: if a real-valued solution could not be certified.
-        NotRoundedError: if there are no integers nearby.
+    Raises NotSolvedError if a real-valued solution could not be certified, and NotRoundedError if there are no integers
+    nearby.
     """
     if parent is not None and (len(limits.totals) == 1 or not parent.any()):
         return Estimate(np.tile(parent, (len(limits.totals), 1)), ())

@@ -41,14 +41,9 @@ _Row = tuple[_Path, _Cells]
 
 @dataclass(frozen=True)
 class TableCell:
-    """A cell of a table.
-
-    Attributes:
-        name: its standard name, such as `P0010001`.
-        path: the labels of the cells that contain it, from the table's total, and its own. A label of a cell with
-            parts ends in `:`.
-        counted: shape (cells of the histogram,): which histogram cells it is the sum of.
-    """
+    """A cell of a table, the sum of the histogram cells that are `counted`, shape (cells of the histogram,). It has a
+    standard name, such as `P0010001`, and the labels of the cells that contain it, from the table's total, and its own.
+    A label of a cell with parts ends in `:`."""
 
     name: str
     path: _Path
@@ -62,12 +57,8 @@ class TableCell:
 
 @dataclass(frozen=True)
 class RedistrictingTable:
-    """A table. Its cells are leaves, which are disjoint, and sums of leaves.
-
-    Attributes:
-        name: `P1` to `P5`, or `H1`.
-        cells: in the standard order; the first is the total.
-    """
+    """A table, `P1` to `P5` or `H1`. Its cells, in the standard order with the total first, are leaves, which are
+    disjoint, and sums of leaves."""
 
     name: str
     title: str
