@@ -89,12 +89,8 @@ def compute_average_coverage(
 
 @dataclass(frozen=True)
 class Quotient:
-    """A kind of average in the finished tables, with examples of true ones.
-
-    Attributes:
-        cells: the numbers of basis cells that are summed in the numerator and in the denominator.
-        least: the least plausible average.
-    """
+    """A kind of average in the finished tables, with the numbers of basis cells that are summed in the numerator and in
+    the denominator, the least plausible average, and examples of true ones."""
 
     name: str
     cells: tuple[int, int]
@@ -106,7 +102,6 @@ class Quotient:
         return Draws(one, self.cells[0]), Draws(one, self.cells[1])
 
     def make_estimator(self, draws: tuple[Draws, Draws], noise: Noise) -> Callable[[Integers, Integers], Estimates]:
-        """The post-processing of noisy numerators and denominators."""
         above, below = draws
         return lambda numerator, denominator: estimate_averages(
             numerator, above.variance, denominator, below.variance, self.least, noise=noise
@@ -185,10 +180,8 @@ def _print_averages(noise: Noise) -> list[list[float]]:
 def find_shortest_credible(
     numerator: Integers, denominator: Integers, variances: tuple[float, float], least: float, most: float
 ) -> Estimates:
-    """The shortest 90% credible interval under a flat prior on plausible pairs, for comparison.
-
-    It starts at one of 801 averages, evenly spaced in the angle. The estimate is its midpoint.
-    """
+    """The shortest 90% credible interval under a flat prior on plausible pairs, for comparison. It starts at one of 801
+    averages, evenly spaced in the angle. The estimate is its midpoint."""
     stretch = (variances[1] / variances[0]) ** 0.5
     edges = np.linspace(np.arctan(least * stretch), np.arctan(most * stretch), 801)
     above, below = numerator / variances[0] ** 0.5, denominator / variances[1] ** 0.5

@@ -118,12 +118,9 @@ def _run(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Run:
 
 
 def launch(home: str, module: str, job: str, environment: Mapping[str, str] | None = None) -> float:
-    """Run a job of a module by `dg launch` until it ends; return its seconds, including all imports.
-
-    Dagster's instance and the publications have their own folders in `home`.
-
-    Raises RuntimeError if it fails, with the end of Dagster's output.
-    """
+    """Run a job of a module by `dg launch` until it ends, with folders for Dagster's instance and the publications in
+    `home`; return its seconds, including all imports. Raises RuntimeError if it fails, with the end of Dagster's
+    output."""
     instance = Path(home) / "dagster"
     instance.mkdir(exist_ok=True)
     places = {"DAGSTER_HOME": str(instance), "STIRRED_HOME": home, "STIRRED_PUBLISHED": f"{home}/published"}

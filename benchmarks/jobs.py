@@ -63,11 +63,8 @@ _DATASET, _UNTIL_TRACTS = "census", ("US", "State", "County", "Tract")
 
 @dataclass(frozen=True)
 class Case:
-    """A deployment to measure: a kind of release, and the households of its census.
-
-    If it is `coarse`, redistricting data end with tracts, and detailed groups with states, so that few numbers are
-    measured of many records.
-    """
+    """A deployment to measure: a kind of release, and the households of its census. If it is `coarse`, redistricting
+    data end with tracts, and detailed groups with states, so that few numbers are measured of many records."""
 
     kind: str
     households: int

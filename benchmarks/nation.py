@@ -135,11 +135,8 @@ def measure_detailed_groups() -> list[Result]:
 
 
 def prepare(home: str, households: int) -> tuple[int, int]:
-    """Generate the CEF; return the numbers of persons and of tracts.
-
-    A tract of the synthetic census has three block groups. Here the third is a tract of its own, so that 10 million
-    persons live in over 5,000 tracts.
-    """
+    """Generate the CEF; return the numbers of persons and of tracts. A tract of the synthetic census has three block
+    groups. Here the third is a tract of its own, so that 10 million persons live in over 5,000 tracts."""
     dataset = Case(DETAILED, households).census
     units = dataset.cef_tables()[0]
     tracts = 0

@@ -54,10 +54,8 @@ _BETWEEN = 0.5
 
 
 def list_cases(kind: str) -> list[Case]:
-    """The cases of a kind: a small and a large census, and a large one with far fewer noisy numbers.
-
-    Without the last one, numbers grow as records do, and no fit can tell what either adds.
-    """
+    """The cases of a kind: a small and a large census, and a large one with far fewer noisy numbers. Without the last
+    one, numbers grow as records do, and no fit can tell what either adds."""
     if kind == "topdown":
         return [*(Case(kind, households) for households in TOPDOWN), Case(kind, COARSE, coarse=True)]
     coarse = [Case(kind, LARGE, coarse=True)] if kind in MEASURED_NUMBERS else []
@@ -65,12 +63,9 @@ def list_cases(kind: str) -> list[Case]:
 
 
 def run(case: Case) -> dict[str, Any]:
-    """Run the jobs of a case in an empty deployment.
-
-    Returns:
-        Of the last job: the records and noisy numbers that a plan expects; the seconds, and those of all cores; and
-        bytes of memory, of the databases with what is spilled, and of the publication, each at its peak.
-    """
+    """Run the jobs of a case in an empty deployment. Returns of the last job the records and noisy numbers that a plan
+    expects; the seconds, and those of all cores; and bytes of memory, of the databases with what is spilled, and of the
+    publication, each at its peak."""
     with temporary_home() as home:
         databases = Path(home) / "databases"
         for component in case.releases:

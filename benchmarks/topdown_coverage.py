@@ -181,12 +181,8 @@ def _measure_directly(
     exact: NDArray[np.int64],
     noise: Noise,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The noisy measurements of sums of cells at a level: those by the query that tells them best.
-
-    Returns:
-        The answers, shape (places, sums), and their standard deviations, shape (sums,): infinite where no query tells
-        a sum.
-    """
+    """The noisy measurements of sums of cells at a level, shape (places, sums), those by the query that tells them
+    best; and their standard deviations, shape (sums,): infinite where no query tells a sum."""
     best = np.full(len(counted), np.inf)
     answers = np.zeros((len(exact), len(counted)), dtype=np.int64)
     for measured in draw.design.measured_at(schema.name, level):

@@ -20,15 +20,11 @@ from orchestration.release_definitions import define_resources
 
 @cache
 def __getattr__(attribute: str) -> dg.Definitions:
-    """The definitions of a dataset. All declarations are read, as some rules are about all of them.
+    """The definitions of a dataset. All declarations are read, as some rules are about all of them. If a deployment
+    defines more than datasets and releases, such as a check of its own, all is loaded: it may be about any of them.
 
-    If a deployment defines more than datasets and releases, such as a check of its own, all is loaded: it may be about
-    any of them.
-
-    Raises:
-        AttributeError: if it is no attribute of a dataset.
-        DeclarationError: as `load_declarations`.
-        ValueError: if datasets of one population contradict each other.
+    Raises AttributeError if it is no attribute of a dataset, DeclarationError as `load_declarations`, and ValueError if
+    datasets of one population contradict each other.
     """
     if not attribute.startswith(OF_DATASET):
         raise AttributeError(f"module {__name__} has no attribute {attribute}")

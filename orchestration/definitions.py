@@ -30,11 +30,8 @@ from orchestration.release_definitions import define_resources
 
 
 def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
-    """Everything that a component tree declares, with the ledger and the resources.
-
-    Raises:
-        DeclarationError: as `load_declarations`.
-    """
+    """Everything that a component tree declares, with the ledger and the resources. Raises DeclarationError as
+    `load_declarations`."""
     datasets, releases = load_declarations(tree)
     published = deployment_folders()[1]
     audits = audit_job(declared_methods(tree, published), published, home / "audit")
@@ -61,10 +58,7 @@ def declared_methods(tree: dg.ComponentTree, published: Path) -> list[Method[Any
 
 def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseComponent]) -> dg.Definitions:
     """The ledger and the compositions of all populations, their checks, their job, and what keeps them up to date.
-
-    Raises:
-        ValueError: if datasets of one population contradict each other.
-    """
+    Raises ValueError if datasets of one population contradict each other."""
     charged = [component for component in releases if component.charges]
     charges = [component.key(CHARGE) for component in charged]
     draws = [component.key(component.method.draw_stage) for component in charged]

@@ -93,8 +93,7 @@ class Deployment:
 
     def _is_published(self, dataset: str, release: str, entries: list[Entry]) -> bool | None:
         """Whether there is a certificate that this deployment signed, of a draw that its ledger holds; None if its keys
-        cannot be read, so that it is not known.
-        """
+        cannot be read, so that it is not known."""
         folder = self.published / dataset / release
         if not entries or not (folder / CERTIFICATE).exists():
             return False

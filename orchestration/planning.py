@@ -62,11 +62,8 @@ class PlannedDeclaration:
 def plan_declaration(
     component: ReleaseComponent, dataset: DatasetDeclaration, published: Path, request: PlanRequest
 ) -> PlannedDeclaration:
-    """The plan of a release with other fields, wanted margins or a wanted total.
-
-    Raises DeclarationError if the planned declaration is not valid, or nothing meets what is asked. One sentence names
-    the release, the field and the rule.
-    """
+    """The plan of a release with other fields, wanted margins or a wanted total. Raises DeclarationError if the planned
+    declaration is not valid, or nothing meets what is asked. One sentence names the release, the field and the rule."""
 
     def refuse(reason: str) -> DeclarationError:
         return DeclarationError(f"release {component.named}: plan: {reason}")

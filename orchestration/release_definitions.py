@@ -29,12 +29,9 @@ from orchestration.planning import PlannedDeclaration, plan_declaration
 
 
 def define_resources(home: Path) -> dg.Definitions:
-    """The resources and the executor of a deployment, which no run can configure.
-
-    Dagster refuses a run that tries to, before anything runs: whoever deploys decides where keys and databases lie.
-    Stages exchange no values through Dagster, so the resource with which a run could have them stored in any folder is
-    replaced too.
-    """
+    """The resources and the executor of a deployment, which no run can configure: Dagster refuses a run that tries to,
+    because whoever deploys decides where keys and databases lie. Stages exchange no values through Dagster, so the
+    resource with which a run could have them stored in any folder is replaced too."""
     return dg.Definitions(resources=without_configuration(deployment_resources(home)), executor=dg.in_process_executor)
 
 
@@ -58,12 +55,9 @@ def define_release(component: ReleaseComponent, context: dg.ComponentLoadContext
 
 
 def define_stages(component: ReleaseComponent, method: Method[Any, Any, Any]) -> dg.Definitions:
-    """The assets and checks of a release: those of its mechanism, and those that all releases share.
-
-    Raises:
-        DeclarationError: if what it publishes could not be written, or its loss is infinite and the dataset does not
-            allow that.
-    """
+    """The assets and checks of a release: those of its mechanism, and those that all releases share. Raises
+    DeclarationError if what it publishes could not be written, or its loss is infinite and the dataset does not allow
+    that."""
     charges = component.declaration.charges
     method.release.require_allowed()
     if charges:

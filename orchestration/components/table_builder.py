@@ -92,7 +92,6 @@ class TableBuilder(DeclaresReleases):
         return answer(folders, by, where)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The definitions of every hypercube, and the jobs that make all of them and state their prices."""
         from orchestration.automation import define_job
 
         hypercubes, dataset = self.releases(), self.declaration.dataset

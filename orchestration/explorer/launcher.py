@@ -61,15 +61,10 @@ def explore(
 ) -> None:
     """Serve the explorer until it is interrupted.
 
-    Args:
-        datasets: the declared datasets, whose source files the explorer must not open.
-        replays: by draw id, when it was last replayed and with which result.
-        boundaries: a folder with GeoJSON files, if there is one.
-        announce: called with the address once the page can be opened.
-        hosts: names, besides those of this machine, under which a proxy serves the page.
-
-    Raises ExplorerError if a host has an impossible name, the port is taken, the folder of publications contains what
-    must not be opened, or the process ends.
+    The source files of the declared datasets are never opened. By draw id, `replays` says when it was last replayed and
+    with which result; `announce` is called with the address once the page can be opened; `hosts` are names, besides
+    those of this machine, under which a proxy serves the page. Raises ExplorerError if a host has an impossible name,
+    the port is taken, the folder of publications contains what must not be opened, or the process ends.
     """
     for host in hosts:
         if not _HOST.fullmatch(host):

@@ -62,11 +62,9 @@ class Field:
 
 @dataclass(frozen=True)
 class Product:
-    """A published table.
+    """A published table, of the release `dataset/release`. Questions are asked of its Parquet file.
 
     Attributes:
-        release: `dataset/release`.
-        file: the Parquet file, of which questions are asked.
         level: the column with the level of a place; "" if there is none.
         place, groups: the columns that identify the place and the group of a row.
         wide: the columns of numbers, if a row has the numbers of several groups side by side.
