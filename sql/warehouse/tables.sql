@@ -1,4 +1,3 @@
--- The tables and views of a schema.
 SELECT table_name AS name, false AS is_view
 FROM duckdb_tables()
 WHERE database_name = $zone AND schema_name = $schema
