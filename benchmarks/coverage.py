@@ -1,9 +1,8 @@
 """How often the 90% intervals of post-processing cover the truth: `python -m benchmarks.coverage`, about six minutes.
 
-This module computes the coverage over repeated draws at a given truth, and makes the charts and figures for
-`docs/mechanisms/phsafe-post-processing.md`. Nothing is simulated. For counts, it goes through every value of the noise,
-with its probability. For averages, it divides the noise of the numerator and of the denominator into equally likely
-parts, each represented by its median, and goes through all pairs.
+It makes the charts and figures for `docs/mechanisms/phsafe-post-processing.md`, without simulation. For counts, it goes
+through every value of the noise, with its probability. For averages, it divides the noise of numerator and denominator
+into equally likely parts, each represented by its median, and goes through all pairs.
 """
 
 from bisect import bisect_right

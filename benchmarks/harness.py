@@ -1,7 +1,4 @@
-"""Results, deployments in temporary folders, and steps and jobs in processes of their own, for all measurements.
-
-`__main__` lists the modules that measure.
-"""
+"""Results, deployments in temporary folders, and steps and jobs in processes of their own, for all measurements."""
 
 import multiprocessing
 import os

@@ -1,9 +1,9 @@
 """The slopes by which `stirred plan` expects time, memory and disk, from whole jobs of each kind at some sizes.
 
-`python -m benchmarks.slopes` measures all kinds, and `python -m benchmarks.slopes topdown safetab_p` only these; both
-write `assets/planning/slopes.json`. The machine should be idle. `--further 3900000` also measures larger censuses, by
-households, and keeps them in the fit. `--held-out 390000` measures other censuses, which change no slope, and shows
-them beside their expectation.
+`python -m benchmarks.slopes` measures all kinds, with names of kinds only these, and writes
+`assets/planning/slopes.json`. The machine should be idle. `--further 3900000` also measures larger censuses, by
+households, and keeps them in the fit. `--held-out 390000` shows other censuses beside their expectation, which change
+no slope.
 """
 
 import argparse

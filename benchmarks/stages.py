@@ -1,8 +1,6 @@
-"""The stages of PHSafe and TopDown on synthetic censuses, which are those of the assets, with production's parameters.
-
-PHSafe is measured from the CEF to settled measurements, TopDown in whole estimations, replicates, the steps for
-siblings, and accuracy. `nation` measures whole jobs, and `topdown_coverage` how often intervals contain the truth.
-"""
+"""The stages of PHSafe and TopDown on synthetic censuses, which are those of the assets, with production's parameters:
+PHSafe from the CEF to settled measurements, TopDown in whole estimations, replicates, the steps for siblings, and
+accuracy."""
 
 import os
 import time

@@ -1,8 +1,5 @@
-"""Problems of TopDown's shape, and their solution by a general convex solver.
-
-The measurements and tests of TopDown share this module: random siblings of production's shape, with true counts, noisy
-measurements and limits, and Clarabel's solution of the real-valued step.
-"""
+"""Problems of TopDown's shape, for measurements and tests: random siblings of production's shape, with true counts,
+noisy measurements and limits, and the solution of their real-valued step by a general convex solver, Clarabel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
-"""The grammar of delimited text (RFC 4180, in UTF-8), read byte by byte by a finite automaton.
-
-A lenient reader guesses what a malformed field was to contain. This module reports where the grammar is broken: by
-which rule, in which column, in how many rows. `delimited_kernels` has the automaton.
+"""The grammar of delimited text (RFC 4180, in UTF-8), read byte by byte by the finite automaton of `delimited_kernels`.
+A lenient reader guesses what a malformed field was to contain; this one reports which rule is broken, where, how often.
 
 The grammar: a field is either quoted as a whole, with each quote inside it doubled, or contains no quote, no separator
 and no line break. Blanks belong to the field. Every row has as many fields as the first one, and all rows end alike, in

@@ -1,7 +1,5 @@
-"""SHA-256 (FIPS 180-4) of many short texts, summed up, which a multiset hash is made of.
-
-Sixteen texts go through the same step at once, which takes a tenth of the time of a call for every text.
-"""
+"""SHA-256 (FIPS 180-4) of many short texts, summed up, which a multiset hash is made of. Sixteen texts go through the
+same step at once, which takes a tenth of the time of a call for every text."""
 
 import numpy as np
 from numba import njit

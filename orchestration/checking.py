@@ -1,9 +1,6 @@
-"""All declarations of a deployment, each checked on its own, so that a broken one does not hide the others.
-
-Loading the definitions, as Dagster does, stops at the first declaration that is refused. Here every file is read, every
-field is checked as on loading, and every release is put together with its dataset. Only a release whose dataset is
-refused, and what else is in the file of a refused declaration, waits until that is mended.
-"""
+"""All declarations of a deployment, each checked on its own, so that a broken one does not hide the others, as it does
+when Dagster loads the definitions. Only a release whose dataset is refused, and what else is in the file of a refused
+declaration, waits until that is mended."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
-"""The definitions of single datasets with their releases, each an attribute of this module: what a launch needs.
-
-A deployment with many datasets would otherwise load all of them for each launch. `definitions` has them together.
-"""
+"""The definitions of single datasets with their releases, each an attribute of this module, so that a launch need not
+load all datasets of a deployment. `definitions` has them together."""
 
 import gc
 from functools import cache

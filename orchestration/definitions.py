@@ -1,7 +1,5 @@
-"""The one `Definitions` object of the deployment.
-
-It combines everything declared under `defs/`, the ledger that all releases are charged to, and the resources.
-"""
+"""The one `Definitions` object: everything under `defs/`, the ledger that all releases are charged to, and the
+resources."""
 
 from collections.abc import Iterable
 from functools import cache

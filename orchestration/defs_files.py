@@ -1,8 +1,7 @@
 """The files `defs.yaml` before anything is loaded from them: refuses what YAML or Dagster would read as something else.
 
 A YAML parser takes the last of two equal keys in silence, so that one of two caps would be ignored, and it reads 010 as
-8 and 1:30 as 90. The components see only the result. The files themselves are therefore checked whenever the
-definitions are loaded.
+8 and 1:30 as 90. The components see only the result.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""The deployment that the environment names, as commands and `make` need it: declarations, ledger, keys, runs.
-
-What Dagster loads of it is in `definitions`.
-"""
+"""The deployment that the environment names, as commands and `make` need it: declarations, ledger, keys, runs."""
 
 from collections.abc import Sequence
 from functools import cached_property

@@ -1,8 +1,5 @@
-"""`make showcase`: publish the synthetic censuses by every mechanism, and open the explorer on them.
-
-It uses the deployment of `make demo`. A release that is published already is left as it is; one that was drawn already
-would be made again from the same randomness, and not charged again.
-"""
+"""`make showcase`: publish the synthetic censuses by every mechanism, and open the explorer on them. It uses the
+deployment of `make demo`, and leaves a release that is published already as it is."""
 
 import os
 import sys

@@ -1,7 +1,5 @@
 """Statistical post-processing of averages: persons per household or family, from a noisy numerator and denominator.
 
-This module estimates quotients of two measurements; `estimation` estimates counts.
-
 **What is plausible.** A denominator d is positive, and a numerator n lies between `least`·d and `most`·d. So an average
 n/d is between `least` and `most`, and never negative or infinite, whatever the noise. Divided by their standard
 deviations, numerator and denominator are a point in the plane. Each average is then a ray from the origin, and the
@@ -9,14 +7,11 @@ plausible averages fill a sector. The noisy pair can be any point of the plane.
 
 **The interval** consists of the averages whose rays come within z standard deviations of the noisy pair. With lines
 instead of rays it would be Fieller's confidence set (1954), which covers every true value equally often, however small
-the denominator, but may consist of two intervals. With rays, its part in the sector is one interval. There are two
-special cases. If the pair is as near to the origin as to any plausible ray, it carries no information, and the interval
-is the whole plausible range. If the interval would reach into the sector by less than `FOOTHOLD`, or not at all, it is
-extended that far into the sector, from the side on which the pair lies.
-
-A credible interval under a flat prior is not an alternative: where the denominator is below 1.5 standard deviations, a
-shortest interval covers common averages in 95% to 100% of draws, and an equal-tailed one never covers the least average
-(`docs/mechanisms/phsafe-post-processing.md`).
+the denominator, but may consist of two intervals. With rays, its part in the sector is one interval. If the pair is as
+near to the origin as to any plausible ray, it carries no information, and the interval is the whole plausible range. If
+the interval would reach into the sector by less than `FOOTHOLD`, or not at all, it is extended that far into the
+sector, from the side on which the pair lies. A credible interval would cover common averages in 95% to 100% of draws
+where denominators are small (`docs/mechanisms/phsafe-post-processing.md`).
 
 **The estimate** is the posterior mean of the average under a flat prior on all plausible pairs, or the nearer limit of
 the interval if the mean is outside it.

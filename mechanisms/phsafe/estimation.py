@@ -1,7 +1,5 @@
-"""Statistical post-processing of counts: an estimate and a 90% credible interval from a noisy count.
-
-This module estimates counts. `averages` estimates averages, and `sampling.quantiles` tabulates the noise of sums. All
-inputs are published: the noisy counts, the distribution of the noise, and its variance.
+"""Statistical post-processing of counts: an estimate and a 90% credible interval from a noisy count, the distribution
+of the noise, and its variance, all of which are published.
 
 **The posterior.** A true count y is an integer and not negative. Under a flat prior on 0, 1, 2, … the posterior given a
 noisy count m is P(y | m) ∝ P(noise = m − y), which for the discrete Gaussian is exp(−(m − y)²/2σ²). Its rounded mean is

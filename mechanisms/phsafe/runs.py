@@ -1,8 +1,7 @@
 """What PHSafe counts: population groups, levels of them, the nine runs with their basis cells, and the finished tables.
 
-This module defines the names and numbers that the runs, their output files and the eight tables of the S-DHC share. The
-SQL in `sql/phsafe` assigns records to cells; `design` gives the loss of a run; `estimation` and `averages` estimate the
-cells of tables, whose shells are those of Sexton et al., Tables 1 to 8.
+These are the names and numbers that the runs, their output files and the eight tables of the S-DHC share, whose shells
+are those of Sexton et al., Tables 1 to 8. The SQL in `sql/phsafe` assigns records to cells.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,8 @@
-"""The cells that are measured in each detail, for SafeTab-P and for SafeTab-H.
+"""The cells that are measured in each detail, for SafeTab-P and for SafeTab-H, and exact counts added up to them.
 
-A group's *detail* (SafeTab's stat level) is the number of thresholds that its size reaches. This module defines the
-cells of each detail, and adds exact counts of the finest cells up to them.
-
-SafeTab-P, details 0 to 3: the total, or sex by 4, 9 or 23 age groups. SafeTab-H: one table of household types in
-details 0 to 3, one of tenures in details 0 and 1. Source: SafeTab-P's and SafeTab-H's specifications, algorithm.
+A group's *detail* (SafeTab's stat level) is the number of thresholds that its size reaches. SafeTab-P, details 0 to 3:
+the total, or sex by 4, 9 or 23 age groups. SafeTab-H: one table of household types in details 0 to 3, one of tenures in
+details 0 and 1. Source: SafeTab-P's and SafeTab-H's specifications, algorithm.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
-"""Rigorous bounds of irrational numbers, in integers.
-
-At a precision p, two integers enclose a real number v: low / 2^p <= v <= high / 2^p. Every step rounds the lower bound
-down and the upper bound up. So the bounds hold at every precision, and a greater one only brings them closer.
-"""
+"""Rigorous bounds of irrational numbers, in integers: at a precision p, low / 2^p <= v <= high / 2^p encloses a real v.
+Every step rounds the lower bound down and the upper bound up. So the bounds hold at every precision, and a greater one
+only brings them closer."""
 
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Context, Decimal, localcontext

@@ -1,7 +1,4 @@
-"""The distributions of noise, and the noise of a draw: independent noise for every count of every query.
-
-A mechanism relates the scale or variance of its noise to its loss, and chooses the distribution of each query.
-"""
+"""The distributions of noise, and the noise of a draw: independent noise for every count of every query."""
 
 import math
 from collections.abc import Iterator, Mapping

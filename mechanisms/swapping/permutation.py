@@ -1,9 +1,8 @@
-"""The Permutation Swapping Algorithm on a contingency table.
+"""The Permutation Swapping Algorithm on a contingency table: Algorithm 1 of Bailie, Gong and Meng.
 
-Algorithm 1 of Bailie, Gong and Meng. It reads and returns counts of records by (stratum, holding value, swap value), as
-codes, so the result cannot depend on a record's identity or position. `permute` has one swap rate for all records.
-`stir` has rates by group of records, several rounds, and noise before the first, as derived in
-`docs/mechanisms/swapping-extensions.md`.
+It reads and returns counts of records by (stratum, holding value, swap value), as codes, so the result cannot depend on
+a record's identity or position. `permute` has one swap rate for all records; `stir` has rates by group of records,
+several rounds, and noise before the first, as derived in `docs/mechanisms/swapping-extensions.md`.
 """
 
 import math

@@ -1,8 +1,6 @@
-"""Randomized response on holding variables, before they are swapped.
-
-Each record keeps its value of a variable with a declared probability, and otherwise gets one of the other values of the
-declared domain, each equally likely. All probabilities are exact rational numbers.
-"""
+"""Randomized response on holding variables, before they are swapped: each record keeps its value of a variable with a
+declared probability, and otherwise gets one of the other values of the declared domain, each equally likely. All
+probabilities are exact rational numbers."""
 
 import math
 from collections.abc import Sequence

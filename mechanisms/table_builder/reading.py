@@ -1,7 +1,5 @@
-"""Reading p-tables that other tools have written, from the text of their files.
-
-Two forms are read: the export of sdcTools' R package `ptable` (`pt_export`), and the CSV of the Office for National
-Statistics (package `cell-key-perturbation`). `assets.table_builder.declaration` opens files.
+"""Reading p-tables that other tools have written, from the text of their files: the export of sdcTools' R package
+`ptable` (`pt_export`), and the CSV of the Office for National Statistics (package `cell-key-perturbation`).
 
 **Exactness.** The users of `pt_export` draw from upper ends of intervals rounded to 8 decimals. So the probabilities
 are the differences of these decimals, exactly. In the other form they are whole numbers of keys.

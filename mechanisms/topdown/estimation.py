@@ -1,10 +1,8 @@
-"""From noisy measurements to histograms: one parent and all its children at a time.
+"""From noisy measurements to histograms: one parent and all its children at a time, for one family or for several at
+once, as a worker process does. `assets.topdown.estimation` walks down the tree, in parallel and resumably.
 
-This module runs the steps for siblings, for one family or for several at once, as a worker process does. It leaves out
-cells that the parent does not have, may estimate totals first, estimates the histograms with these totals fixed, and
-rounds them. `assets.topdown.estimation` walks down the tree, in parallel and resumably.
-
-The real-valued step and the rounding keep to the bounds of groups and the totals. If there are also limits on several
+The steps for siblings leave out cells that the parent does not have, may estimate totals first, estimate the histograms
+with these totals fixed, and round them, within the bounds of groups and the totals. If there are also limits on several
 groups together, and the integers break one, `sets` chooses the counts of groups, and both steps are repeated with these
 counts fixed. This is always possible: within a group, any children's counts that add up to the parent's can be divided
 among the group's cells.

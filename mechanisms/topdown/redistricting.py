@@ -1,8 +1,5 @@
-"""The redistricting tables of P.L. 94-171: P1 to P5 and H1, cell by cell, as sums of histogram cells.
-
-`assets.topdown.tables` makes the tables from microdata. Source: the table shells of the 2020 Census State Redistricting
-Data (P.L. 94-171) Summary File.
-"""
+"""The redistricting tables P1 to P5 and H1, cell by cell, as sums of histogram cells. Source: the table shells of the
+2020 Census State Redistricting Data (P.L. 94-171) Summary File."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

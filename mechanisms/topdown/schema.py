@@ -1,8 +1,5 @@
-"""What TopDown counts: histograms over named attributes, and marginals of them.
-
-`allocation` or a release's declaration says which marginals are measured, and how precisely. Queries are never
-matrices: a marginal is an array that gives the marginal cell of each cell.
-"""
+"""What TopDown counts: histograms over named attributes, and marginals of them. Queries are never matrices: a marginal
+is an array that gives the marginal cell of each cell."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
 """Starts the explorer: chooses what it may open, runs its process, and opens a browser on it.
 
-The launcher itself is not confined. It gives the process only those variables of its environment that it needs, copies
-the replays that Dagster recorded, whose storage the process cannot open, and starts it again when a database was made
-or replaced, because a confined process can only open the files that were there when it began.
+The launcher itself is not confined. It gives the process only the variables that it needs, copies the replays from
+Dagster's storage, which the process cannot open, and starts it again when a database was made or replaced, because a
+confined process can only open the files that were there when it began.
 """
 
 import contextlib
