@@ -97,7 +97,6 @@ class Quotient:
     averages: tuple[float, ...]
 
     def make_draws(self, one: OneCell) -> tuple[Draws, Draws]:
-        """The noise of the numerator and of the denominator, given the noise of one basis cell."""
         return Draws(one, self.cells[0]), Draws(one, self.cells[1])
 
     def make_estimator(self, draws: tuple[Draws, Draws], noise: Noise) -> Callable[[Integers, Integers], Estimates]:
@@ -254,7 +253,6 @@ def _finish(figure: Figure, axes: Axes, words: str, limits: tuple[float, float])
 
 
 def main() -> None:
-    """Print the figures and draw the charts in `docs/pictures`."""
     for noise in Noise:
         _print_counts(noise)
     (PICTURES / "phsafe-coverage-counts.png").write_bytes(_draw_counts())

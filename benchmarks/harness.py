@@ -223,7 +223,6 @@ def write_cef(home: str, dataset: DatasetDeclaration, write: Callable[[Session],
 
 
 def make_stages(home: str, method: Method[Any, Any, Any], *names: str) -> None:
-    """Make stages of a release by the functions of their assets."""
     assets = {asset.key.path[-1]: asset for asset in method.own_assets()}
     for name in names:
         with dg.build_asset_context(resources=dict(deployment_resources(Path(home)))) as context:

@@ -172,5 +172,4 @@ def _define(case: Case) -> Iterator[dg.Definitions]:
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """The census of a case, its releases and their jobs."""
     return dg.Definitions.merge(*_define(Case(**json.loads(os.environ[CASE]))))

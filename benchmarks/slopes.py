@@ -20,15 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from assets.planning.expectation import (
-    SLOPES,
-    Machine,
-    expectation,
-    expected_size,
-    in_bytes,
-    in_time,
-    this_machine,
-)
+from assets.planning.expectation import SLOPES, Machine, expectation, expected_size, in_bytes, in_time, this_machine
 from benchmarks.harness import read_processor_seconds, sample, temporary_home, time_with_memory
 from benchmarks.jobs import RELEASES, Case
 

@@ -65,7 +65,7 @@ def measure_phsafe() -> list[harness.Result]:
     results, seconds, persons = [], [], []
     for households in PHSAFE_SIZES:
         with harness.temporary_home() as home:
-            persons.append(harness.run_step(generate, home, households).returned)
+            persons.append(harness.run_step(harness.write_census_cef, home, _declare_census(households)).returned)
             runs = [harness.run_step(run_phsafe, home, households, number) for number in range(RUNS)]
         seconds.append(median(run.seconds for run in runs))
         name, most = f"PHSafe, CEF to measurements, {persons[-1]:,} persons", 60.0 if results else 2.0
@@ -76,10 +76,6 @@ def measure_phsafe() -> list[harness.Result]:
         *results,
         harness.Result("PHSafe, CEF to measurements: growth of time, against persons", growth, expected, 1.25),
     ]
-
-
-def generate(home: str, households: int) -> int:
-    return harness.write_census_cef(home, _declare_census(households))
 
 
 def run_phsafe(home: str, households: int, run: int) -> None:

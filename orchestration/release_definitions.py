@@ -45,7 +45,6 @@ def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.Resou
 
 
 def define_release(component: ReleaseComponent, context: dg.ComponentLoadContext) -> dg.Definitions:
-    """The release's assets, checks and jobs, and its schedule and sensor if declared."""
     dataset = dataset_of(component.declaration, declared_datasets(context))
     release = component.release(dataset, deployment_folders(context.project_root)[1])
     method = component.method(replace(release, publisher=declared_publisher(context)))
@@ -75,7 +74,6 @@ def define_stages(component: ReleaseComponent, method: Method[Any, Any, Any]) ->
 
 
 def define_jobs(method: Method[Any, Any, Any], declaration: ReleaseDeclaration, root: Path) -> dg.Definitions:
-    """The release's jobs, and its schedule and sensor if declared."""
     release = method.release
     schedules = [release_schedule(release, declaration.schedule)] if declaration.schedule else []
     sensors = [source_sensor(release, f"{declaration!r} {release.dataset!r}", root)] if declaration.watch_source else []

@@ -22,7 +22,6 @@ RELEASES = {
 
 
 def main() -> None:
-    """Launch what is not published yet, one after the other, then serve the explorer."""
     home, published = deployment_folders()
     for release, method in RELEASES.items():
         # Releases that are declared together are published under names that begin alike.

@@ -39,10 +39,6 @@ def on_files(files: Any, *, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    return fill_in(markdown)
-
-
-def fill_in(markdown: str) -> str:
     """A page with its generated parts. Raises KeyError if the page names a part that there is not."""
     return PLACE.sub(lambda place: PARTS[place[1]](), markdown)
 

@@ -255,11 +255,11 @@ def require_truncation(run: Run, truncation: int | None) -> None:
 
 def find_level(run: Run, field_name: str, name: str) -> Level:
     """The level of a run by its name, or a `DesignError`."""
-    for level in run.levels:
-        if level.name == name:
-            return level
-    levels = ", ".join(level.name for level in run.levels)
-    raise DesignError(f"runs: {run.name}: {field_name}: there is no level {name}; levels of {run.name} are {levels}")
+    levels = {level.name: level for level in run.levels}
+    if name not in levels:
+        known = f"levels of {run.name} are {', '.join(levels)}"
+        raise DesignError(f"runs: {run.name}: {field_name}: there is no level {name}; {known}")
+    return levels[name]
 
 
 def design_run(

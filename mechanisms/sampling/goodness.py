@@ -137,5 +137,4 @@ def _cut_wide(
 
 
 def _normal(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Φ of the standard normal distribution."""
     return np.array([(1 + erf(value / sqrt(2))) / 2 for value in values.tolist()])

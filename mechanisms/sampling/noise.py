@@ -11,14 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.sampling import inversion, rejection
-from mechanisms.sampling.fixed_point import (
-    Bounds,
-    divide_up,
-    exponential,
-    round_bounds,
-    round_bounds_up,
-    shift_up,
-)
+from mechanisms.sampling.fixed_point import Bounds, divide_up, exponential, round_bounds, round_bounds_up, shift_up
 from mechanisms.sampling.stream import RandomStream, WordSource
 
 LARGEST_TABULATED_VARIANCE = 2**35

@@ -38,6 +38,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.sampling.quantiles import QUANTILE
 from mechanisms.swapping.loss import Stir, derangement_number
 
 Numbers = NDArray[Any]
@@ -58,9 +59,6 @@ large to be of use."""
 
 MOST_FACTOR = 10
 """With a greater |1 / c² - 1 / a|, the greatest possible variance is stated: its estimate would vary too much."""
-
-HALF_WIDTH = 1.6448536269514722
-"""Standard errors from the estimate to either end of an interval: the 95% quantile of the normal distribution."""
 
 
 @dataclass(frozen=True)
@@ -208,10 +206,10 @@ def estimates(parts: Contributions, moments: MomentsOfStrata) -> Estimates:
 
 def intervals(cells: Estimates) -> tuple[Numbers, Numbers, Numbers]:
     """The standard errors of estimates of cells, and the lower and upper ends of 90% intervals of the true counts: the
-    estimate ± `HALF_WIDTH` standard errors, wider by the greatest bias on either side, and cut to what the invariants
+    estimate ± `QUANTILE` standard errors, wider by the greatest bias on either side, and cut to what the invariants
     allow."""
     error = np.sqrt(np.maximum(cells.variance, 0))
-    half = HALF_WIDTH * error + cells.greatest_bias
+    half = QUANTILE * error + cells.greatest_bias
     lower, upper = (np.clip(cells.estimate + side * half, cells.fewest, cells.most) for side in (-1, 1))
     return error, lower, upper
 

@@ -62,14 +62,13 @@ class Families:
     def between(self, begin: int, end: int) -> "Families":
         """The parents from `begin` up to `end`, with their children."""
         first, last = (int(start) for start in self.starts[[begin, end]])
-        return Families(
-            self.schema,
-            self.parents[begin:end],
-            self.starts[begin : end + 1] - first,
-            tuple(replace(query, answers=query.answers[first:last]) for query in self.measurements),
-            self.limits.between(first, last),
-            self.total_first,
-            None if self.histograms is None else self.histograms[begin:end],
+        return replace(
+            self,
+            parents=self.parents[begin:end],
+            starts=self.starts[begin : end + 1] - first,
+            measurements=tuple(replace(query, answers=query.answers[first:last]) for query in self.measurements),
+            limits=self.limits.between(first, last),
+            histograms=None if self.histograms is None else self.histograms[begin:end],
         )
 
 

@@ -26,14 +26,8 @@ from orchestration.explorer.settings import REPLAYS, VARIABLE, Settings
 
 INHERITED = frozenset(
     {
-        *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH"),
-        *(
-            "STIRRED_DEPLOYMENT",
-            "STIRRED_LEDGER",
-            "STIRRED_PUBLISHED_URL",
-            "STIRRED_DASK",
-            "STIRRED_DECLARATION_VARIABLES",
-        ),
+        *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "STIRRED_DEPLOYMENT", "STIRRED_LEDGER"),
+        *("STIRRED_PUBLISHED_URL", "STIRRED_DASK", "STIRRED_DECLARATION_VARIABLES"),
     }
 )
 """The variables that the explorer's process has too, besides the folders that declarations use. None is a secret."""
