@@ -234,15 +234,10 @@ def _find_known_columns(few: TableSketch, many: TableSketch) -> NDArray[np.bool_
 
 @dataclass(frozen=True)
 class _Match:
-    """A set of columns beside the one of another table that has most combinations in common with it.
-
-    Attributes:
-        uniqueness: of the other set, as `TableSketch.uniqueness`; 1 if no set has any in common.
-        compared: how many combinations of the set with fewer the sketch of the other table would hold.
-        most: how many combinations of the other one that is.
-        common: how many both have.
-        equal: the records with each of those that as many records of both tables have.
-    """
+    """A set of columns beside the one of another table that has most combinations in common with it, whose `uniqueness`
+    is 1 if no set has any in common. Of the set with fewer combinations, the sketch of the other table would hold
+    `compared`, of the other one `most`; both have `common`. `equal` has the records with each of those that as many
+    records of both tables have."""
 
     uniqueness: float
     compared: int

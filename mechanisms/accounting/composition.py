@@ -61,11 +61,9 @@ def canonne_kamath_steinke_above(rho: Fraction, delta: Fraction, x: Fraction, di
 
 
 def _best_order_less_one(rho: Fraction, delta: Fraction) -> Decimal:
-    """The x at which ε(x) is least, to 20 digits or so.
-
-    ε'(x) = ρ - (L - ln(1 + x))/x² is 0 where ρx² + ln(1 + x) = L. The left side grows from 0, so exactly one x
-    solves this, and neither term exceeds L there. Near the minimum, an error in x changes ε only to second order.
-    """
+    """The x at which ε(x) is least, to 20 digits or so: ε'(x) = ρ - (L - ln(1 + x))/x² is 0 where ρx² + ln(1 + x) = L.
+    The left side grows from 0, so exactly one x solves this, and neither term exceeds L there. Near the minimum, an
+    error in x changes ε only to second order."""
     with localcontext(Context(prec=40)):
         concentrated, by_logarithm = as_decimal(rho), as_decimal(1 / delta - 1)
         log_inverse_delta = Decimal(delta.denominator).ln() - Decimal(delta.numerator).ln()

@@ -214,12 +214,9 @@ def margin_of_error(noise: Noise, stability: int, budget: Fraction) -> float:
 
 
 def budget_for_margin(noise: Noise, stability: int, margin: Fraction) -> Fraction:
-    """The budget that a 90% margin of error requires, in millionths.
-
-    ρ = (z²/2)·Δ²/m², to the nearest millionth (half to even), which reproduces every row of the production table. ε is
-    the least number of millionths for which the exact margin is not above m. Raises ValueError if the margin is not
-    positive, or ρ would round to 0.
-    """
+    """The budget that a 90% margin of error requires, in millionths: ρ = (z²/2)·Δ²/m², to the nearest millionth (half
+    to even), which reproduces every row of the production table, or the least ε for which the exact margin is not above
+    m. Raises ValueError if the margin is not positive, or ρ would round to 0."""
     if margin <= 0:
         raise ValueError("a margin of error must be greater than 0")
     if noise is Noise.LAPLACE:
@@ -269,11 +266,9 @@ def design_run(
     budgets: Mapping[str, Fraction],
     margins: Mapping[str, Fraction],
 ) -> RunDesign:
-    """The design of a run in which some levels have a budget and others a target for their 90% margin of error.
-
-    Raises DesignError if the run or a level does not exist, the truncation does not suit the run, a level has both a
-    budget and a target, or no budget meets a target.
-    """
+    """The design of a run in which some levels have a budget and others a target for their 90% margin of error. Raises
+    DesignError if the run or a level does not exist, the truncation does not suit the run, a level has both a budget
+    and a target, or no budget meets a target."""
     if name not in RUN:
         raise DesignError(f"runs: there is no run {name}; runs are {', '.join(RUN)}")
     run = RUN[name]

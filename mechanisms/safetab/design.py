@@ -88,14 +88,10 @@ class MeasuredLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(MeasuredLine):
-    """What SafeTab-P measures.
-
-    Attributes:
-        total_only: the noise of the total of a group whose iteration is `detailed_only`.
-        stage_1: the noise of the total that determines the detail.
-        stage_2: the noise of what is published of any other group: its total, or each cell of its detail.
-        cut_off: c. A total of detail 0 is published only if it is greater; None if all are.
-    """
+    """What SafeTab-P measures, with the noise of the total of a group whose iteration is `detailed_only`, of the total
+    that determines the detail (`stage_1`), and of what is published of any other group: its total, or each cell of its
+    detail (`stage_2`). A total of detail 0 is published only if it is greater than c, the `cut_off`; None if all
+    are."""
 
     total_only: Uncapped
     stage_1: Uncapped
@@ -273,13 +269,9 @@ class _Design(LinesDesign, Generic[L]):
 
 @dataclass(frozen=True, kw_only=True)
 class SafeTabPDesign(_Design[Measured]):
-    """Which population groups SafeTab-P measures, in which detail, with which noise.
-
-    Attributes:
-        stage_1_share: γ, the part of a budget that chooses the detail; strictly between 0 and 1.
-        zero_suppression_chance: below the state, the total of an empty group of detail 0 is suppressed with at least
-            this probability; 0 suppresses nothing.
-    """
+    """Which population groups SafeTab-P measures, in which detail, with which noise. γ, the `stage_1_share`, is the
+    part of a budget that chooses the detail, strictly between 0 and 1. Below the state, the total of an empty group of
+    detail 0 is suppressed with at least `zero_suppression_chance`; 0 suppresses nothing."""
 
     stage_1_share: Fraction = Fraction(1, 10)
     zero_suppression_chance: Fraction = Fraction(0)

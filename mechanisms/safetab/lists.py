@@ -88,15 +88,10 @@ class ListsError(ValueError):
 
 @dataclass(frozen=True)
 class Iteration:
-    """A race or ethnicity for which groups are counted.
-
-    Attributes:
-        code: four digits.
-        level: 0, 1 or 2.
-        alone: True for a race alone, False for a race alone or in any combination, None for an ethnicity.
-        detailed_only: counted for the nation and states only, and only as a total; None at level 0.
-        coarse_only: counted for regions below the state only; None at level 0.
-    """
+    """A race or ethnicity for which groups are counted, with a code of four digits and a level of 0, 1 or 2. `alone` is
+    True for a race alone, False for a race alone or in any combination, None for an ethnicity. At level 0, the others
+    are None: `detailed_only` is counted for the nation and states only, and only as a total; `coarse_only` for regions
+    below the state only."""
 
     code: str
     name: str

@@ -43,12 +43,10 @@ V = TypeVar("V")
 def budget_for_margin(
     noise: Noise, stability: int, margin: Fraction, stage_1_share: Fraction = Fraction(0), places: int = PLACES
 ) -> Fraction:
-    """The budget that a 95% margin of error m requires; γ is the `stage_1_share` of SafeTab-P.
-
-    ρ = z²Δ/(2m²(1 − γ)), rounded to the given decimals (half to even), which reproduces the production budgets. ε is
-    the least multiple of the last decimal for which the exact margin is not above m. Raises ValueError if the margin is
-    not positive, or ρ would round to 0.
-    """
+    """The budget that a 95% margin of error m requires; γ is the `stage_1_share` of SafeTab-P. ρ = z²Δ/(2m²(1 − γ)),
+    rounded to the given decimals (half to even), which reproduces the production budgets. ε is the least multiple of
+    the last decimal for which the exact margin is not above m. Raises ValueError if the margin is not positive, or ρ
+    would round to 0."""
     if margin <= 0:
         raise ValueError("a margin of error must be greater than 0")
     unit = Fraction(1, 10**places)

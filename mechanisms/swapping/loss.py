@@ -123,12 +123,9 @@ class StirLoss:
 
 def loss_of_stir(stir: Stir, records: NDArray[np.int64], counts: NDArray[np.bool_]) -> StirLoss:
     """The exact loss: the greatest over strata of ln((n + 1) / o_min) and ln o_max, where n is the number of records of
-    the stratum, o = p / (1 - p), and o_min and o_max are over its records.
-
-    Args:
-        records: shape (groups,), the number of records in each group.
-        counts: shape (strata,), whether the stratum can hold two distinct records. Exempt strata do not count.
-    """
+    the stratum, o = p / (1 - p), and o_min and o_max are over its records. By group, of shape (groups,), there are so
+    many records; `counts`, of shape (strata,), says whether a stratum can hold two distinct records. Exempt strata do
+    not count."""
     if not len(stir.stratum):
         return StirLoss(0, 0, 0, None, None, PureLoss())
     order = sorted(range(len(stir.rates)), key=stir.rates.__getitem__)

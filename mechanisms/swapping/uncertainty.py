@@ -63,10 +63,8 @@ MOST_FACTOR = 10
 
 @dataclass(frozen=True)
 class Moments:
-    """The first and second moments of swapped counts in a stratum, as the module's docstring defines them.
-
-    `kept` is c, `entering` is p̃ / (n - 1), `square` is a, `fourth` is b, and `spread` is e.
-    """
+    """The first and second moments of swapped counts in a stratum, as the module's docstring defines them: c,
+    p̃ / (n - 1), a, b and e."""
 
     kept: Fraction | float
     entering: Fraction | float

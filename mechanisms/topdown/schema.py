@@ -86,13 +86,10 @@ class Counts:
 
 @dataclass(frozen=True)
 class Schema:
-    """A histogram: every combination of the attributes' codes is a cell, the last attribute changing fastest.
-
-    Attributes:
-        bounded: the attribute whose counts have bounds in every geographic unit; None if there is none.
-        impossible: combinations of codes that no record has, as codes by attribute.
-        rounding: the queries that are rounded in turn, before the cells. Each refines the one before.
-    """
+    """A histogram: every combination of the attributes' codes is a cell, the last attribute changing fastest. The
+    counts of the attribute `bounded`, if any, have bounds in every geographic unit. No record has the `impossible`
+    combinations, as codes by attribute. The queries of `rounding` are rounded in turn, before the cells. Each refines
+    the one before."""
 
     name: str
     attributes: tuple[Attribute, ...]
