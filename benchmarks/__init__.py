@@ -1,4 +1,1 @@
-"""Speed and memory, measured against peers and limits as ratios within one run.
-
-Correctness is tested in `tests`.
-"""
+"""Speed and memory, measured against peers and limits as ratios within one run."""

@@ -1,8 +1,8 @@
 """Processes against Dagster's own: the command `stirred`, and the whole `ma1940` release.
 
 The release is made by `dg launch` for its duration, and by `stirred launch` for its processor time; so is an empty job
-of as many assets by Dagster's commands. Each run includes the imports and has its own Dagster instance on disk. The
-set-up has compiled the kernels, and one run that does not count goes first.
+of as many assets by Dagster's commands. Each run imports everything and has a Dagster instance of its own on disk; one
+that does not count goes first.
 """
 
 import os

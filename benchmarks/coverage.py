@@ -1,9 +1,8 @@
 """How often the 90% intervals of post-processing cover the truth: `python -m benchmarks.coverage`, about six minutes.
 
-This module computes the coverage over repeated draws at a given truth, and makes the charts and figures for
-`docs/mechanisms/phsafe-post-processing.md`. Nothing is simulated. For counts, it goes through every value of the noise,
-with its probability. For averages, it divides the noise of the numerator and of the denominator into equally likely
-parts, each represented by its median, and goes through all pairs.
+It makes the charts and figures for `docs/mechanisms/phsafe-post-processing.md`, without simulation. For counts, it goes
+through every value of the noise, with its probability. For averages, it divides the noise of numerator and denominator
+into equally likely parts, each represented by its median, and goes through all pairs.
 """
 
 from bisect import bisect_right
@@ -89,12 +88,8 @@ def compute_average_coverage(
 
 @dataclass(frozen=True)
 class Quotient:
-    """A kind of average in the finished tables, with examples of true ones.
-
-    Attributes:
-        cells: the numbers of basis cells that are summed in the numerator and in the denominator.
-        least: the least plausible average.
-    """
+    """A kind of average in the finished tables, with the numbers of basis cells that are summed in the numerator and in
+    the denominator, the least plausible average, and examples of true ones."""
 
     name: str
     cells: tuple[int, int]
@@ -102,11 +97,9 @@ class Quotient:
     averages: tuple[float, ...]
 
     def make_draws(self, one: OneCell) -> tuple[Draws, Draws]:
-        """The noise of the numerator and of the denominator, given the noise of one basis cell."""
         return Draws(one, self.cells[0]), Draws(one, self.cells[1])
 
     def make_estimator(self, draws: tuple[Draws, Draws], noise: Noise) -> Callable[[Integers, Integers], Estimates]:
-        """The post-processing of noisy numerators and denominators."""
         above, below = draws
         return lambda numerator, denominator: estimate_averages(
             numerator, above.variance, denominator, below.variance, self.least, noise=noise
@@ -185,10 +178,8 @@ def _print_averages(noise: Noise) -> list[list[float]]:
 def find_shortest_credible(
     numerator: Integers, denominator: Integers, variances: tuple[float, float], least: float, most: float
 ) -> Estimates:
-    """The shortest 90% credible interval under a flat prior on plausible pairs, for comparison.
-
-    It starts at one of 801 averages, evenly spaced in the angle. The estimate is its midpoint.
-    """
+    """The shortest 90% credible interval under a flat prior on plausible pairs, for comparison. It starts at one of 801
+    averages, evenly spaced in the angle. The estimate is its midpoint."""
     stretch = (variances[1] / variances[0]) ** 0.5
     edges = np.linspace(np.arctan(least * stretch), np.arctan(most * stretch), 801)
     above, below = numerator / variances[0] ** 0.5, denominator / variances[1] ** 0.5
@@ -262,7 +253,6 @@ def _finish(figure: Figure, axes: Axes, words: str, limits: tuple[float, float])
 
 
 def main() -> None:
-    """Print the figures and draw the charts in `docs/pictures`."""
     for noise in Noise:
         _print_counts(noise)
     (PICTURES / "phsafe-coverage-counts.png").write_bytes(_draw_counts())

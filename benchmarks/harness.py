@@ -1,7 +1,4 @@
-"""Results, deployments in temporary folders, and steps and jobs in processes of their own, for all measurements.
-
-`__main__` lists the modules that measure.
-"""
+"""Results, deployments in temporary folders, and steps and jobs in processes of their own, for all measurements."""
 
 import multiprocessing
 import os
@@ -118,12 +115,9 @@ def _run(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Run:
 
 
 def launch(home: str, module: str, job: str, environment: Mapping[str, str] | None = None) -> float:
-    """Run a job of a module by `dg launch` until it ends; return its seconds, including all imports.
-
-    Dagster's instance and the publications have their own folders in `home`.
-
-    Raises RuntimeError if it fails, with the end of Dagster's output.
-    """
+    """Run a job of a module by `dg launch` until it ends, with folders for Dagster's instance and the publications in
+    `home`; return its seconds, including all imports. Raises RuntimeError if it fails, with the end of Dagster's
+    output."""
     instance = Path(home) / "dagster"
     instance.mkdir(exist_ok=True)
     places = {"DAGSTER_HOME": str(instance), "STIRRED_HOME": home, "STIRRED_PUBLISHED": f"{home}/published"}
@@ -229,7 +223,6 @@ def write_cef(home: str, dataset: DatasetDeclaration, write: Callable[[Session],
 
 
 def make_stages(home: str, method: Method[Any, Any, Any], *names: str) -> None:
-    """Make stages of a release by the functions of their assets."""
     assets = {asset.key.path[-1]: asset for asset in method.own_assets()}
     for name in names:
         with dg.build_asset_context(resources=dict(deployment_resources(Path(home)))) as context:

@@ -17,8 +17,7 @@ import yaml
 from assets.cef.asset import build_cef
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.release.method import PUBLICATION
-from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
-from assets.topdown.declaration import PRODUCTION_ALLOCATIONS, PRODUCTION_SPINE, TopDownDeclaration
+from assets.topdown.declaration import PRODUCTION_ALLOCATIONS, PRODUCTION_SPINE
 from benchmarks.harness import launch
 from mechanisms.safetab.design import Key, format_label
 from mechanisms.safetab.lists import RegionType
@@ -57,17 +56,21 @@ STATES = {
 }
 """By kind, the states of its census; of all others, two."""
 
+_OF_NATION: dict[str, list[tuple[Any, dict[str, Any]]]] = {
+    EIGHT_STATES: [(TopDown, {"name": "redistricting"})],
+    DETAILED: [
+        (SafeTabP, {"name": "ddhc_a", "states": STATES[DETAILED]}),
+        (SafeTabH, {"name": "ddhc_b", "detail": "ddhc_a"}),
+    ],
+}
 _TWO_STATES = ["10", "44"]
 _DATASET, _UNTIL_TRACTS = "census", ("US", "State", "County", "Tract")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A deployment to measure: a kind of release, and the households of its census.
-
-    If it is `coarse`, redistricting data end with tracts, and detailed groups with states, so that few numbers are
-    measured of many records.
-    """
+    """A deployment to measure: a kind of release, and the households of its census. If it is `coarse`, redistricting
+    data end with tracts, and detailed groups with states, so that few numbers are measured of many records."""
 
     kind: str
     households: int
@@ -83,20 +86,12 @@ class Case:
     @property
     def releases(self) -> list[ReleaseComponent]:
         """The releases; of `slopes`, the last one is measured."""
-        described = {"dataset": _DATASET, "title": "Synthetic census"}
-        if self.kind == EIGHT_STATES:
-            releases = [TopDown(TopDownDeclaration.model_validate({"name": "redistricting", **described}))]
-        elif self.kind == DETAILED:
-            persons, households = {"name": "ddhc_a", "states": STATES[DETAILED]}, {"name": "ddhc_b", "detail": "ddhc_a"}
-            releases = [
-                SafeTabP(SafeTabPDeclaration.model_validate(persons | described)),
-                SafeTabH(SafeTabHDeclaration.model_validate(households | described)),
-            ]
-        else:
-            releases = [self._declare(name) for name in RELEASES[self.kind]]
-        return releases_of(releases)
+        declared = _OF_NATION.get(self.kind) or [self._read_declaration(name) for name in RELEASES[self.kind]]
+        described = {"title": "Synthetic census", "dataset": _DATASET}
+        return releases_of([kind(kind.declared_by.model_validate(described | fields)) for kind, fields in declared])
 
-    def _declare(self, name: str) -> Any:
+    def _read_declaration(self, name: str) -> tuple[Any, dict[str, Any]]:
+        """The component and the fields of a release of the demonstration, for the census of the case."""
         declaration = yaml.safe_load((PROJECT / "orchestration" / "defs" / name / "defs.yaml").read_text("utf-8"))
         fields = declaration["attributes"] | {"dataset": _DATASET}
         if "states" in fields:
@@ -105,8 +100,7 @@ class Case:
         fields |= {"publishes_unique_records": "accepted"} if "publishes_unique_records" in fields else {}
         kind = declaration["type"].rpartition(".")[2]
         fields |= _COARSE[kind]() if self.coarse else {}
-        component = getattr(components, kind)
-        return component(component.declared_by.model_validate(fields))
+        return getattr(components, kind), fields
 
     def launch(self, home: str, release: ReleaseComponent, environment: Mapping[str, str] | None = None) -> float:
         """Run the job of a release; return its seconds, including all imports."""
@@ -175,5 +169,4 @@ def _define(case: Case) -> Iterator[dg.Definitions]:
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """The census of a case, its releases and their jobs."""
     return dg.Definitions.merge(*_define(Case(**json.loads(os.environ[CASE]))))

@@ -1,8 +1,8 @@
 """Whole jobs on synthetic censuses, started by `dg launch`: redistricting data at three sizes, and detailed groups.
 
-A job makes every stage from the CEF to the publication, with every gate before and at the publication.
-`python -m benchmarks.nation` measures the redistricting data of eight states. With `tenth`, it measures a tenth of the
-nation, which takes too long for `make bench`, and states what the nation would take if time grew in proportion.
+A job makes every stage from the CEF to the publication, with every gate. `python -m benchmarks.nation` measures the
+redistricting data of eight states; with `tenth`, a tenth of the nation, which takes too long for `make bench`, with the
+figures of the nation if time grew in proportion.
 
 The groups of SafeTab in a tract are nearly all empty, and all are measured; a nation of 85,000 tracts has 180 million
 of them at the level of detailed iterations and of regional ones.
@@ -135,11 +135,8 @@ def measure_detailed_groups() -> list[Result]:
 
 
 def prepare(home: str, households: int) -> tuple[int, int]:
-    """Generate the CEF; return the numbers of persons and of tracts.
-
-    A tract of the synthetic census has three block groups. Here the third is a tract of its own, so that 10 million
-    persons live in over 5,000 tracts.
-    """
+    """Generate the CEF; return the numbers of persons and of tracts. A tract of the synthetic census has three block
+    groups. Here the third is a tract of its own, so that 10 million persons live in over 5,000 tracts."""
     dataset = Case(DETAILED, households).census
     units = dataset.cef_tables()[0]
     tracts = 0

@@ -25,10 +25,8 @@ Draw: TypeAlias = Callable[[int, RandomStream], object]
 
 
 def measure() -> list[Result]:
-    """Nanoseconds per draw, from the run with the median ratio of five alternating runs; and seconds per table.
-
-    The limit is the largest ratio of our time to the peer's, such as 1/500 for OpenDP's discrete Gaussian.
-    """
+    """Nanoseconds per draw, from the run with the median ratio of five alternating runs; and seconds per table. The
+    limit is the largest ratio of our time to the peer's, such as 1/500 for OpenDP's discrete Gaussian."""
     integers = opendp.vector_domain(opendp.atom_domain(T="i64"))
     opendp.enable_features("contrib")
     gaussian, laplace = DiscreteGaussian(Fraction(92_416)), DiscreteLaplace(Fraction(24))

@@ -1,9 +1,9 @@
 """The slopes by which `stirred plan` expects time, memory and disk, from whole jobs of each kind at some sizes.
 
-`python -m benchmarks.slopes` measures all kinds, and `python -m benchmarks.slopes topdown safetab_p` only these; both
-write `assets/planning/slopes.json`. The machine should be idle. `--further 3900000` also measures larger censuses, by
-households, and keeps them in the fit. `--held-out 390000` measures other censuses, which change no slope, and shows
-them beside their expectation.
+`python -m benchmarks.slopes` measures all kinds, with names of kinds only these, and writes
+`assets/planning/slopes.json`. The machine should be idle. `--further 3900000` also measures larger censuses, by
+households, and keeps them in the fit. `--held-out 390000` shows other censuses beside their expectation, which change
+no slope.
 """
 
 import argparse
@@ -20,15 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from assets.planning.expectation import (
-    SLOPES,
-    Machine,
-    expectation,
-    expected_size,
-    in_bytes,
-    in_time,
-    this_machine,
-)
+from assets.planning.expectation import SLOPES, Machine, expectation, expected_size, in_bytes, in_time, this_machine
 from benchmarks.harness import read_processor_seconds, sample, temporary_home, time_with_memory
 from benchmarks.jobs import RELEASES, Case
 
@@ -54,10 +46,8 @@ _BETWEEN = 0.5
 
 
 def list_cases(kind: str) -> list[Case]:
-    """The cases of a kind: a small and a large census, and a large one with far fewer noisy numbers.
-
-    Without the last one, numbers grow as records do, and no fit can tell what either adds.
-    """
+    """The cases of a kind: a small and a large census, and a large one with far fewer noisy numbers. Without the last
+    one, numbers grow as records do, and no fit can tell what either adds."""
     if kind == "topdown":
         return [*(Case(kind, households) for households in TOPDOWN), Case(kind, COARSE, coarse=True)]
     coarse = [Case(kind, LARGE, coarse=True)] if kind in MEASURED_NUMBERS else []
@@ -65,12 +55,9 @@ def list_cases(kind: str) -> list[Case]:
 
 
 def run(case: Case) -> dict[str, Any]:
-    """Run the jobs of a case in an empty deployment.
-
-    Returns:
-        Of the last job: the records and noisy numbers that a plan expects; the seconds, and those of all cores; and
-        bytes of memory, of the databases with what is spilled, and of the publication, each at its peak.
-    """
+    """Run the jobs of a case in an empty deployment. Returns of the last job the records and noisy numbers that a plan
+    expects; the seconds, and those of all cores; and bytes of memory, of the databases with what is spilled, and of the
+    publication, each at its peak."""
     with temporary_home() as home:
         databases = Path(home) / "databases"
         for component in case.releases:

@@ -1,8 +1,6 @@
-"""The stages of PHSafe and TopDown on synthetic censuses, which are those of the assets, with production's parameters.
-
-PHSafe is measured from the CEF to settled measurements, TopDown in whole estimations, replicates, the steps for
-siblings, and accuracy. `nation` measures whole jobs, and `topdown_coverage` how often intervals contain the truth.
-"""
+"""The stages of PHSafe and TopDown on synthetic censuses, which are those of the assets, with production's parameters:
+PHSafe from the CEF to settled measurements, TopDown in whole estimations, replicates, the steps for siblings, and
+accuracy."""
 
 import os
 import time
@@ -67,7 +65,7 @@ def measure_phsafe() -> list[harness.Result]:
     results, seconds, persons = [], [], []
     for households in PHSAFE_SIZES:
         with harness.temporary_home() as home:
-            persons.append(harness.run_step(generate, home, households).returned)
+            persons.append(harness.run_step(harness.write_census_cef, home, _declare_census(households)).returned)
             runs = [harness.run_step(run_phsafe, home, households, number) for number in range(RUNS)]
         seconds.append(median(run.seconds for run in runs))
         name, most = f"PHSafe, CEF to measurements, {persons[-1]:,} persons", 60.0 if results else 2.0
@@ -78,10 +76,6 @@ def measure_phsafe() -> list[harness.Result]:
         *results,
         harness.Result("PHSafe, CEF to measurements: growth of time, against persons", growth, expected, 1.25),
     ]
-
-
-def generate(home: str, households: int) -> int:
-    return harness.write_census_cef(home, _declare_census(households))
 
 
 def run_phsafe(home: str, households: int, run: int) -> None:
@@ -102,11 +96,8 @@ def _declare_census(households: int) -> SyntheticCensusDeclaration:
 
 
 def measure_estimation() -> list[harness.Result]:
-    """Seconds of draw and estimation, peak memory of all processes together, and the growth of the time per block.
-
-    The growth is the ratio of the estimation time per block at the largest size to that at the smallest: 1 if time is
-    linear in the number of blocks. The charge is made but not measured.
-    """
+    """Seconds of draw and estimation, peak memory of all processes together, and the growth of the estimation time per
+    block from the smallest to the largest size: 1 if time is linear in the number of blocks."""
     results, milliseconds = [], {}
     for households in SIZES:
         with harness.temporary_home() as home:
@@ -128,10 +119,8 @@ def measure_estimation() -> list[harness.Result]:
 
 def measure_replicates() -> list[harness.Result]:
     """Seconds for each replicate, against the seconds of the estimation, and the peak memory of all processes together.
-
     The estimation reads stored measurements; a replicate also draws its noise, and is stored. Both have the same census
-    and as many processes.
-    """
+    and as many processes."""
     with harness.temporary_home() as home:
         blocks, persons, _ = harness.run_step(prepare, home, LARGEST).returned
         harness.run_step(draw, home, LARGEST)
@@ -199,11 +188,9 @@ def declare_release(home: str, households: int, **fields: Any) -> TopDownRelease
 
 
 def measure_steps() -> list[harness.Result]:
-    """Processor seconds for a dozen block groups of 28 blocks and about 45 cells, of production's shape.
-
-    Totals are fixed as in production's last pass. The set-up of Clarabel's problem is not timed. Both solutions must
-    reach the same objective.
-    """
+    """Processor seconds for a dozen block groups of 28 blocks and about 45 cells, of production's shape. Totals are
+    fixed as in production's last pass. The set-up of Clarabel's problem is not timed. Both solutions must reach the
+    same objective."""
     problems = _draw_block_groups(fixed=True)
     solve(*problems[0].build_problem())
     ours = other = 0.0
@@ -246,10 +233,8 @@ def _estimate_siblings(siblings: Siblings) -> None:
 
 
 def measure_improvement() -> list[harness.Result]:
-    """Mean absolute errors of the estimates against those of the raw measurements, both over all places and draws.
-
-    The demonstration's release is made as declared, with fixed keys, so that every run gives the same result.
-    """
+    """Mean absolute errors of the estimates against those of the raw measurements, both over all places and draws. The
+    demonstration's release is made as declared, with fixed keys, so that every run gives the same result."""
     errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     tree = dg.ComponentTree.for_project(PROJECT)
     datasets = {dataset.declaration.name: dataset.declaration for dataset in tree.get_all_components(Dataset)}

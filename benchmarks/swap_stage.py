@@ -3,12 +3,10 @@
 The stage is that of the asset `swapped`: from the table of the CEF to the stored and settled swapped data, including
 randomness and ledger. Its peer is DuckDB's random order of the same table.
 
-Every run of an extension alternates with one of the plain swap on the same households. A withheld swap writes its
+Extensions and the 2010 procedure alternate with the plain swap on the same households. A withheld swap writes its
 records out as values, and counts its margins only while it swaps, so it is compared with the plain swap from its
-invariants to the swapped values.
-
-The 2010 procedure alternates with the plain swap too. Both go from stored confidential records to a stored result: the
-targeted procedure from coded households, with their risks, to the block of each after the exchange.
+invariants to the swapped values; the 2010 procedure, from stored confidential records to a stored result: from coded
+households, with their risks, to the block of each after the exchange.
 """
 
 from collections.abc import Callable

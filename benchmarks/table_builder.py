@@ -1,8 +1,8 @@
 """Hypercubes against DuckDB's own GROUP BY CUBE, and a table perturbed by keys against the package of the ONS.
 
-Of a hypercube of four variables with all its margins, the stages of a release from the CEF to its settled noisy
-measurements are measured, with their versions, charge and ledger, but without the hash of the CEF, which is that of
-every kind of release. DuckDB's statement writes the exact counts of the same tables.
+The stages of a release of four variables with all margins are measured, from the CEF to its settled noisy measurements,
+with versions, charge and ledger, but without the hash of the CEF. DuckDB's statement writes the exact counts of the
+same tables.
 
 The perturbed table begins with a million records that carry a record key from 0 to 255, and ends with the perturbed
 count of every cell and the mark of the suppressed ones. The package of the Office for National Statistics has the

@@ -1,9 +1,9 @@
 """How often TopDown's 90% intervals contain the truth: `python -m benchmarks.topdown_coverage`, about five minutes.
 
-Two synthetic censuses are published ten times each, and each publication has its replicates. Every published interval
-is compared with the true count. The output is the tables of `docs/mechanisms/topdown-uncertainty.md`, in Markdown.
-Noise has fixed keys, so that every run gives the same figures. Nothing is stored: noise and estimation run in memory,
-by the code of the replicates, which gives the estimates of a release if it is given the exact counts (a test shows it).
+Two synthetic censuses are published ten times each, with replicates, and every published interval is compared with the
+true count. The output is the tables of `docs/mechanisms/topdown-uncertainty.md`, in Markdown. Noise has fixed keys, so
+that every run gives the same figures. Noise and estimation run in memory, by the code of the replicates, which gives
+the estimates of a release if it is given the exact counts (a test shows it).
 """
 
 from collections import defaultdict
@@ -181,12 +181,8 @@ def _measure_directly(
     exact: NDArray[np.int64],
     noise: Noise,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The noisy measurements of sums of cells at a level: those by the query that tells them best.
-
-    Returns:
-        The answers, shape (places, sums), and their standard deviations, shape (sums,): infinite where no query tells
-        a sum.
-    """
+    """The noisy measurements of sums of cells at a level, shape (places, sums), those by the query that tells them
+    best; and their standard deviations, shape (sums,): infinite where no query tells a sum."""
     best = np.full(len(counted), np.inf)
     answers = np.zeros((len(exact), len(counted)), dtype=np.int64)
     for measured in draw.design.measured_at(schema.name, level):

@@ -1,8 +1,5 @@
-"""Problems of TopDown's shape, and their solution by a general convex solver.
-
-The measurements and tests of TopDown share this module: random siblings of production's shape, with true counts, noisy
-measurements and limits, and Clarabel's solution of the real-valued step.
-"""
+"""Problems of TopDown's shape, for measurements and tests: random siblings of production's shape, with true counts,
+noisy measurements and limits, and the solution of their real-valued step by a general convex solver, Clarabel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,11 +66,9 @@ def measure(
 def draw_siblings(
     level: str, children: int, cells: int, kinds: int, population: int, *, seed: int, fixed: bool, scale: float = 1
 ) -> Siblings:
-    """Siblings at a level of production, with that level's queries and noise, at random by `seed`.
-
-    At most `cells` cells have people; they are as unequal as races and blocks. `kinds` is the number of types of group
-    quarters, including households. If `fixed`, the totals of the children are.
-    """
+    """Siblings at a level of production, with that level's queries and noise, at random by `seed`. At most `cells`
+    cells have people; they are as unequal as races and blocks. `kinds` is the number of types of group quarters,
+    including households. If `fixed`, the totals of the children are."""
     random = np.random.default_rng(seed)
     types = np.concatenate(([0], random.choice(np.arange(1, 8), size=kinds - 1, replace=False)))
     allowed = np.flatnonzero(PERSONS.possible & np.isin(PERSONS.groups.cells, types))

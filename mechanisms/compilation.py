@@ -2,9 +2,7 @@
 
 The argument types of a kernel follow from the function that calls it, so this module calls that function with a small
 input. Numba caches the machine code next to the module, or in `NUMBA_CACHE_DIR`, for this processor and this version of
-the module's file. Processes that start later load it.
-
-If a kernel calls a kernel of another module, Numba does not notice when the other one changes: delete the cached code
+the module's file. It does not notice a change of a kernel in another module that a kernel calls: delete the cached code
 and compile again, as `make` does.
 """
 
@@ -26,7 +24,6 @@ from mechanisms.topdown.rounding import cheapest_flow
 
 
 def compile_kernels() -> None:
-    """Run every kernel once."""
     stream = RandomStream(bytes(32), "compilation")
     bin_draws(DiscreteGaussian(Fraction(1)).sample(2, stream), DiscreteGaussian(Fraction(1)))
     zeros, codes, ones = np.zeros(2, dtype=np.int32), np.arange(2, dtype=np.int32), np.ones(2, dtype=np.int64)

@@ -1,7 +1,5 @@
-"""The grammar of delimited text (RFC 4180, in UTF-8), read byte by byte by a finite automaton.
-
-A lenient reader guesses what a malformed field was to contain. This module reports where the grammar is broken: by
-which rule, in which column, in how many rows. `delimited_kernels` has the automaton.
+"""The grammar of delimited text (RFC 4180, in UTF-8), read byte by byte by the finite automaton of `delimited_kernels`.
+A lenient reader guesses what a malformed field was to contain; this one reports which rule is broken, where, how often.
 
 The grammar: a field is either quoted as a whole, with each quote inside it doubled, or contains no quote, no separator
 and no line break. Blanks belong to the field. Every row has as many fields as the first one, and all rows end alike, in
@@ -39,14 +37,8 @@ class Rule(IntEnum):
 
 @dataclass(frozen=True)
 class Form:
-    """The form of a text.
-
-    Attributes:
-        rows: their number, malformed ones included.
-        offenders: the number of rows that violate a rule, by rule and column; the column is counted from 0, and None if
-            the rule is about a whole row.
-        breaks: whether a field contains a line break.
-    """
+    """The form of a text: the number of its rows, malformed ones included; the number of rows that violate a rule, by
+    rule and column, from 0, or None if the rule is about a whole row; and whether a field contains a line break."""
 
     rows: int
     offenders: Mapping[tuple[Rule, int | None], int]

@@ -52,15 +52,8 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class TableSketch:
-    """The sketch of a table.
-
-    Attributes:
-        records: the number of its records.
-        columns: the number of columns that were looked at.
-        limit: the most combinations of a set.
-        hashes: for each set of `list_sets`, the smallest hashes of its combinations, ascending.
-        counts: for each set, how many records have these combinations.
-    """
+    """The sketch of a table: its records, the columns that were looked at, the most combinations of a set, and for each
+    set of `list_sets` the smallest hashes of its combinations, ascending, with the number of records that have each."""
 
     records: int
     columns: int
@@ -81,10 +74,8 @@ class TableSketch:
 
     @cached_property
     def uniqueness(self) -> NDArray[np.float64]:
-        """For each set, the share of records with a combination of their own (Good and Turing).
-
-        As much of another sample of the same distribution would have none of these combinations.
-        """
+        """For each set, the share of records with a combination of their own: as much of another sample of the same
+        distribution would have none of these combinations (Good and Turing)."""
         return np.array([(counts == 1).sum() / max(1, counts.sum()) for counts in self.counts])
 
     @cached_property
@@ -215,12 +206,10 @@ def from_bytes(content: bytes) -> tuple[TableSketch, ...]:
 
 
 def compute_overlap(one: Sequence[TableSketch], other: Sequence[TableSketch]) -> float:
-    """The share of people that two datasets have in common, judged by the tables that have most in common.
-
-    Of the smaller table, it is the share of records with combinations of values that tell records apart and occur in
-    the larger one too; or the share of combinations that as many records of both tables have. 0 if too little can be
-    compared.
-    """
+    """The share of people that two datasets have in common, judged by the tables that have most in common; 0 if too
+    little can be compared. Of the smaller table, it is the share of records with combinations of values that tell
+    records apart and occur in the larger one too; or the share of combinations that as many records of both tables
+    have."""
     return max((_compare(left, right) for left in one for right in other), default=0.0)
 
 
@@ -245,15 +234,10 @@ def _find_known_columns(few: TableSketch, many: TableSketch) -> NDArray[np.bool_
 
 @dataclass(frozen=True)
 class _Match:
-    """A set of columns beside the one of another table that has most combinations in common with it.
-
-    Attributes:
-        uniqueness: of the other set, as `TableSketch.uniqueness`; 1 if no set has any in common.
-        compared: how many combinations of the set with fewer the sketch of the other table would hold.
-        most: how many combinations of the other one that is.
-        common: how many both have.
-        equal: the records with each of those that as many records of both tables have.
-    """
+    """A set of columns beside the one of another table that has most combinations in common with it, whose `uniqueness`
+    is 1 if no set has any in common. Of the set with fewer combinations, the sketch of the other table would hold
+    `compared`, of the other one `most`; both have `common`. `equal` has the records with each of those that as many
+    records of both tables have."""
 
     uniqueness: float
     compared: int
@@ -306,9 +290,7 @@ def _match_sets(
 
 def _compare_pairs(few: TableSketch, many: TableSketch, known: NDArray[np.bool_]) -> float | None:
     """The share of records of a table that are in the other one, by pairs of columns; None if too few are compared.
-
-    What chance would give is left out: files number their records alike, so that some records 7 have the same value.
-    """
+    What chance would give is left out: files number their records alike, so that some records 7 have the same value."""
     common, compared, combinations_compared = np.zeros(few.columns), np.zeros(few.columns), 0
     for chosen, match in _match_sets(few, many, known, range(2, 3), unique=True):
         if match.uniqueness >= _UNIQUE:

@@ -1,7 +1,5 @@
-"""SHA-256 (FIPS 180-4) of many short texts, summed up, which a multiset hash is made of.
-
-Sixteen texts go through the same step at once, which takes a tenth of the time of a call for every text.
-"""
+"""SHA-256 (FIPS 180-4) of many short texts, summed up, which a multiset hash is made of. Sixteen texts go through the
+same step at once, which takes a tenth of the time of a call for every text."""
 
 import numpy as np
 from numba import njit
@@ -30,13 +28,9 @@ _CONSTANTS = np.array([
 
 
 def sum_of_digests(prefix: bytes, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> tuple[int, int]:
-    """The sums over all texts of the first and of the second eight bytes of SHA-256(prefix + text), as big-endian.
-
-    Args:
-        prefix: a multiple of `BLOCK` bytes.
-        data: the texts, one after the other.
-        offsets: where the texts begin, and the last one ends, shape (texts + 1,).
-    """
+    """The sums over all texts of the first and of the second eight bytes of SHA-256(prefix + text), as big-endian. A
+    prefix has a multiple of `BLOCK` bytes. The data are the texts, one after the other; offsets, of shape (texts + 1,),
+    are where they begin, and the last one ends."""
     if len(prefix) % BLOCK:
         raise ValueError(f"a prefix is a multiple of {BLOCK} bytes")
     begun = np.ascontiguousarray(np.broadcast_to(_START[:, None], (8, _LANES)))

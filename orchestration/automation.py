@@ -35,13 +35,8 @@ _RETRIES = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": 
 def define_job(
     name: str, selection: dg.AssetSelection, description: str, *, writes: str | None, tags: Mapping[str, str] = {}
 ) -> Any:
-    """A job of assets. Every one is made here, so that none leaves out what it writes.
-
-    Args:
-        writes: the dataset, or whatever else runs of several jobs write, which wait for each other in a cluster; None
-            if they need not wait.
-        tags: further tags of its runs.
-    """
+    """A job of assets. Every one is made here, so that none leaves out what it writes: the dataset, or whatever else
+    runs of several jobs write, which wait for each other in a cluster; None if they need not wait."""
     of_writers = {WRITES: writes} if writes else {}
     return dg.define_asset_job(name, selection, description=description, tags={**of_writers, **tags})
 
@@ -51,9 +46,7 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
 
     With partitions, it makes everything up to the stage that keeps their keys. The job `states__<dataset>__<release>`
     makes one partition, and `publication__<dataset>__<release>` the rest. A sensor launches them one after the other.
-
-    No job makes other releases whose publications this one reads, because each is charged by itself. Schedules and
-    sensors refer to the job by its name, the release's schema.
+    No job makes other releases whose publications this one reads, because each is charged by itself.
     """
     release, partitions = method.release, method.partitions
     own = dg.AssetSelection.key_prefixes([release.dataset.name, release.name])
@@ -118,11 +111,9 @@ def _partition_jobs(release: Release, partitions: Partitions, rest: dg.AssetSele
 def _launch_next(
     instance: dg.DagsterInstance, release: Release, partitions: Partitions
 ) -> dg.SensorResult | dg.SkipReason:
-    """What is to be launched after the last run of the release's job.
-
-    Run keys contain the id of that run, so nothing is launched twice. A partition that failed is launched by hand, in
-    the UI; the publication follows when all are made.
-    """
+    """What is to be launched after the last run of the release's job. Run keys contain the id of that run, so nothing
+    is launched twice. A partition that failed is launched by hand, in the UI; the publication follows when all are
+    made."""
     begun = instance.fetch_materializations(release.key(partitions.keys_from), limit=1).records
     run = instance.get_run_by_id(begun[0].run_id) if begun else None
     if run is None or run.job_name != release.schema:
@@ -177,10 +168,9 @@ def release_schedule(release: Release, cron: str) -> dg.ScheduleDefinition:
 
 
 def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefinition:
-    """Launch the release's job once its source files have changed and then stayed the same for one tick.
-
-    Waiting for one tick avoids reading a file while it is still being copied. The files' sizes and modification times
-    reveal something about their contents, so the cursor holds only a keyed hash of them.
+    """Launch the release's job once its source files have changed and then stayed the same for one tick, so that no
+    file is read while it is still being copied. The files' sizes and modification times reveal something about their
+    contents, so the cursor holds only a keyed hash of them.
 
     If the job's last run failed, for example because it was not authorized or did not fit under the cap, the sensor
     launches it again when `declared`, the text of the declarations of release and dataset, has changed since. An
@@ -225,13 +215,9 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
 
 
 class _Cursor(BaseModel, frozen=True):
-    """What the sensor remembers between ticks.
-
-    Attributes:
-        launched: the keyed state of the source when the job was last launched.
-        seen: the keyed state at the last tick.
-        declarations: a digest of the declarations when the job was last launched, or found not to need it.
-    """
+    """What the sensor remembers between ticks: the keyed state of the source when the job was last launched and at the
+    last tick, the launches, and a digest of the declarations when the job was last launched, or found not to need
+    it."""
 
     launched: str
     seen: str
@@ -239,5 +225,4 @@ class _Cursor(BaseModel, frozen=True):
     declarations: str = ""
 
     def after_tick(self, seen: str, **changes: Any) -> str:
-        """The cursor after a tick at which the source had a state, as text."""
         return self.model_copy(update={"seen": seen} | changes).model_dump_json()

@@ -1,9 +1,6 @@
-"""All declarations of a deployment, each checked on its own, so that a broken one does not hide the others.
-
-Loading the definitions, as Dagster does, stops at the first declaration that is refused. Here every file is read, every
-field is checked as on loading, and every release is put together with its dataset. Only a release whose dataset is
-refused, and what else is in the file of a refused declaration, waits until that is mended.
-"""
+"""All declarations of a deployment, each checked on its own, so that a broken one does not hide the others, as it does
+when Dagster loads the definitions. Only a release whose dataset is refused, and what else is in the file of a refused
+declaration, waits until that is mended."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,11 +30,9 @@ _NO_CELLS = frozenset({"path", "geography_path", "source", "pattern", "title", "
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a declaration: the dataset or release, the field and the rule, in one sentence.
-
-    The file is relative to the folder of declarations, and empty for what concerns several; the first line is 1. A
-    warning refuses nothing.
-    """
+    """What is wrong with a declaration: the dataset or release, the field and the rule, in one sentence. The file is
+    relative to the folder of declarations, and empty for what concerns several; the first line is 1. A warning refuses
+    nothing."""
 
     file: str
     line: int
@@ -58,10 +53,8 @@ class _Document:
 
 
 def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Problem]:
-    """The problems of all declarations below `defs/`, in the order of the files.
-
-    If all can be loaded, there are only warnings, of what spreadsheets would take for formulas.
-    """
+    """The problems of all declarations below `defs/`, in the order of the files. If all can be loaded, there are only
+    warnings, of what spreadsheets would take for formulas."""
     folder = tree.defs_module_path
     files = sorted(path.relative_to(folder).as_posix() for path in list_files(folder))
     documents: list[_Document] = []
@@ -141,10 +134,8 @@ def _list_texts(node: yaml.Node | None, fields: str) -> Iterator[tuple[str, yaml
 
 
 def _read(path: Path, file: str, documents: list[_Document]) -> Iterator[Problem]:
-    """The problems of one file; adds its documents to `documents`.
-
-    Each document is resolved by itself. The tree would load all files, and stop at the first that is broken.
-    """
+    """The problems of one file; adds its documents to `documents`. Each is resolved by itself. The tree would load all
+    files, and stop at the first that is broken."""
     try:
         text = path.read_text(encoding="utf-8")
         require_unambiguous_text(text, file)

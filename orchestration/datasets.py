@@ -1,7 +1,5 @@
-"""The definitions of single datasets with their releases, each an attribute of this module: what a launch needs.
-
-A deployment with many datasets would otherwise load all of them for each launch. `definitions` has them together.
-"""
+"""The definitions of single datasets with their releases, each an attribute of this module, so that a launch need not
+load all datasets of a deployment. `definitions` has them together."""
 
 import gc
 from functools import cache
@@ -20,15 +18,11 @@ from orchestration.release_definitions import define_resources
 
 @cache
 def __getattr__(attribute: str) -> dg.Definitions:
-    """The definitions of a dataset. All declarations are read, as some rules are about all of them.
+    """The definitions of a dataset. All declarations are read, as some rules are about all of them. If a deployment
+    defines more than datasets and releases, such as a check of its own, all is loaded: it may be about any of them.
 
-    If a deployment defines more than datasets and releases, such as a check of its own, all is loaded: it may be about
-    any of them.
-
-    Raises:
-        AttributeError: if it is no attribute of a dataset.
-        DeclarationError: as `load_declarations`.
-        ValueError: if datasets of one population contradict each other.
+    Raises AttributeError if it is no attribute of a dataset, DeclarationError as `load_declarations`, and ValueError if
+    datasets of one population contradict each other.
     """
     if not attribute.startswith(OF_DATASET):
         raise AttributeError(f"module {__name__} has no attribute {attribute}")

@@ -18,11 +18,8 @@ def component_tree() -> dg.ComponentTree:
 
 
 def load_declarations(tree: dg.ComponentTree) -> tuple[list[DatasetDeclaration], list[ReleaseComponent]]:
-    """All datasets and releases that a component tree declares.
-
-    Raises:
-        DeclarationError: if a file of declarations has a key twice, or a name is declared twice.
-    """
+    """All datasets and releases that a component tree declares. Raises DeclarationError if a file of declarations has a
+    key twice, or a name is declared twice."""
     require_unambiguous(tree.defs_module_path)
     datasets = [component.declaration for component in tree.get_all_components(Dataset)]
     declared = tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]

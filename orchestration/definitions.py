@@ -1,7 +1,5 @@
-"""The one `Definitions` object of the deployment.
-
-It combines everything declared under `defs/`, the ledger that all releases are charged to, and the resources.
-"""
+"""The one `Definitions` object: everything under `defs/`, the ledger that all releases are charged to, and the
+resources."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -11,18 +9,12 @@ from typing import Any
 import dagster as dg
 
 from assets.conventions import WRITES
-from assets.ledger.asset import (
-    build_composition,
-    build_composition_checks,
-    build_ledger,
-    build_ledger_checks,
-)
+from assets.ledger.asset import build_composition, build_composition_checks, build_ledger, build_ledger_checks
 from assets.ledger.population import group_populations
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE, Method
 from orchestration.automation import define_job
-from orchestration.components.dataset import Dataset
-from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of, releases_of
+from orchestration.components.release import ReleaseComponent, dataset_of
 from orchestration.declarations import component_tree, load_declarations
 from orchestration.environment import deployment_folders, is_cluster
 from orchestration.jobs import audit_automation, audit_job, lost_runs, retention_automation, withdraw_job
@@ -30,11 +22,8 @@ from orchestration.release_definitions import define_resources
 
 
 def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
-    """Everything that a component tree declares, with the ledger and the resources.
-
-    Raises:
-        DeclarationError: as `load_declarations`.
-    """
+    """Everything that a component tree declares, with the ledger and the resources. Raises DeclarationError as
+    `load_declarations`."""
     datasets, releases = load_declarations(tree)
     published = deployment_folders()[1]
     audits = audit_job(declared_methods(tree, published), published, home / "audit")
@@ -42,7 +31,7 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
         tree.build_defs(),
         budget(datasets, releases),
         *([retention_automation(), dg.Definitions(sensors=[lost_runs])] if is_cluster() else []),
-        audit_automation(audits, (each.publishing_job for each in releases)),
+        audit_automation(audits, (release.publishing_job for release in releases)),
         dg.Definitions(jobs=[withdraw_job(published), audits]),
         define_resources(home),
     )
@@ -50,21 +39,15 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
 
 def declared_methods(tree: dg.ComponentTree, published: Path) -> list[Method[Any, Any, Any]]:
     """How each declared release that is charged is made."""
-    datasets = {each.declaration.name: each.declaration for each in tree.get_all_components(Dataset)}
-    releases = releases_of(tree.get_all_components(DeclaresReleases))  # type: ignore[type-abstract]
-    return [
-        each.method(each.release(dataset_of(each.declaration, datasets), published))
-        for each in releases
-        if each.charges
-    ]
+    datasets, releases = load_declarations(tree)
+    by_name = {dataset.name: dataset for dataset in datasets}
+    charged = (release for release in releases if release.charges)
+    return [release.method(release.release(dataset_of(release.declaration, by_name), published)) for release in charged]
 
 
 def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseComponent]) -> dg.Definitions:
     """The ledger and the compositions of all populations, their checks, their job, and what keeps them up to date.
-
-    Raises:
-        ValueError: if datasets of one population contradict each other.
-    """
+    Raises ValueError if datasets of one population contradict each other."""
     charged = [component for component in releases if component.charges]
     charges = [component.key(CHARGE) for component in charged]
     draws = [component.key(component.method.draw_stage) for component in charged]

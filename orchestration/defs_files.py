@@ -1,8 +1,7 @@
 """The files `defs.yaml` before anything is loaded from them: refuses what YAML or Dagster would read as something else.
 
 A YAML parser takes the last of two equal keys in silence, so that one of two caps would be ignored, and it reads 010 as
-8 and 1:30 as 90. The components see only the result. The files themselves are therefore checked whenever the
-definitions are loaded.
+8 and 1:30 as 90. The components see only the result.
 """
 
 from collections.abc import Iterator
@@ -29,13 +28,10 @@ _DEEPEST = 50
 
 
 def require_unambiguous(folder: Path) -> None:
-    """Check all files of declarations in a folder and below it.
-
-    Raises:
-        DeclarationError: if a file declares nothing, a mapping has a key twice, a number is not decimal, lists and
-            mappings are nested without end, a template would be filled in by Dagster, there is `post_processing`, or a
-            file cannot be read as YAML; the message names the file, the line and the key or the number.
-    """
+    """Check all files of declarations in a folder and below it. Raises DeclarationError if a file declares nothing, a
+    mapping has a key twice, a number is not decimal, lists and mappings are nested without end, a template would be
+    filled in by Dagster, there is `post_processing`, or a file cannot be read as YAML; the message names the file, the
+    line and the key or the number."""
     for path in list_files(folder):
         try:
             text = path.read_text(encoding="utf-8")
@@ -51,16 +47,12 @@ def read_documents(folder: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def list_files(folder: Path) -> list[Path]:
-    """The files of declarations in a folder and below it."""
     return sorted(path for name in NAMES for path in folder.rglob(name))
 
 
 def require_unambiguous_text(text: str, file: str) -> None:
-    """Check the text of one file, which contains one YAML document or several.
-
-    Raises:
-        DeclarationError: as `require_unambiguous`.
-    """
+    """Check the text of one file, which contains one YAML document or several. Raises DeclarationError as
+    `require_unambiguous`."""
     try:
         try:
             # It reads tabs where Dagster's parser refuses them.
@@ -89,9 +81,7 @@ def _require_unambiguous(text: str, file: str, loader_type: type[yaml.SafeLoader
 
 def _refuse_filled_in(document: yaml.Node, file: str) -> None:
     """Refuse templates where Dagster fills them in, with any variable: all but the attributes of our own components.
-
-    `post_processing` is refused as a whole, because it changes what assets say of themselves, such as their zone.
-    """
+    `post_processing` is refused as a whole, because it changes what assets say of themselves, such as their zone."""
     fields = document.value if isinstance(document, yaml.MappingNode) else []
     # Our own components take templates literally, but in paths.
     ours = any(key.value == "type" and str(value.value).startswith(f"{COMPONENTS}.") for key, value in fields)

@@ -1,8 +1,5 @@
-"""`make demo`: run the built-in release and show what came out of it.
-
-The run is launched as by `stirred launch`; this module prints its results to the terminal. It shows the original table
-next to the swapped one, because the original counts of 1940 Massachusetts are public.
-"""
+"""`make demo`: launch the built-in release as `stirred launch` does, and print what came out of it, with the original
+table next to the swapped one: the original counts of 1940 Massachusetts are public."""
 
 import csv
 import json

@@ -1,7 +1,4 @@
-"""The deployment that the environment names, as commands and `make` need it: declarations, ledger, keys, runs.
-
-What Dagster loads of it is in `definitions`.
-"""
+"""The deployment that the environment names, as commands and `make` need it: declarations, ledger, keys, runs."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -93,8 +90,7 @@ class Deployment:
 
     def _is_published(self, dataset: str, release: str, entries: list[Entry]) -> bool | None:
         """Whether there is a certificate that this deployment signed, of a draw that its ledger holds; None if its keys
-        cannot be read, so that it is not known.
-        """
+        cannot be read, so that it is not known."""
         folder = self.published / dataset / release
         if not entries or not (folder / CERTIFICATE).exists():
             return False

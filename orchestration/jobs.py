@@ -1,10 +1,7 @@
 """The jobs of the whole deployment: `withdraw`, `audit` and, in a cluster, `delete_replaced`, and what launches them.
 
-In a cluster, the sensor `lost_runs` sees to it that a lost run is launched again.
-
-Jobs, schedules and sensors of single releases are in `automation`.
-
-This module turns plain functions into jobs. The commands `stirred withdraw` and `stirred audit` do the same.
+In a cluster, the sensor `lost_runs` sees to it that a lost run is launched again. Jobs, schedules and sensors of single
+releases are in `automation`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -136,11 +133,9 @@ def retention_automation() -> dg.Definitions:
     description="Has the queue launch runs again whose process was lost, if it has overlooked them.",
 )
 def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-    """Report the failure of a lost run once more if it should have been launched again, and was not.
-
-    Dagster's daemon overlooks a run whose failure it reads before the run's status says so, and gives one up if the
-    code location does not answer. To a second report it reacts as to the first, and it launches a run again only once.
-    """
+    """Report the failure of a lost run once more if it should have been launched again, and was not. Dagster's daemon
+    overlooks a run whose failure it reads before the run's status says so, and gives one up if the code location does
+    not answer. To a second report it reacts as to the first, and it launches a run again only once."""
     instance, reported = context.instance, 0
     failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_after=datetime.now(UTC) - LOST_LATELY)
     for record in instance.get_run_records(failed):

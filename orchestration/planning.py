@@ -39,11 +39,6 @@ class PlannedDeclaration:
     plan: Plan
 
     @property
-    def attributes(self) -> dict[str, Any]:
-        """The attributes of the file, as plain values; only those that are given."""
-        return list_given_fields(self.component.attributes)
-
-    @property
     def text(self) -> str:
         fields = "".join(
             # Collections of single values are written on one line, everything else on lines of its own.
@@ -54,7 +49,7 @@ class PlannedDeclaration:
                 default_flow_style=None if isinstance(value, Mapping | list) else False,
                 width=_WIDTH,
             )
-            for name, value in self.attributes.items()
+            for name, value in list_given_fields(self.component.attributes).items()
         )
         return f"type: {self.component.type_name}\nattributes:\n{indent(fields, '  ')}"
 
@@ -62,11 +57,8 @@ class PlannedDeclaration:
 def plan_declaration(
     component: ReleaseComponent, dataset: DatasetDeclaration, published: Path, request: PlanRequest
 ) -> PlannedDeclaration:
-    """The plan of a release with other fields, wanted margins or a wanted total.
-
-    Raises DeclarationError if the planned declaration is not valid, or nothing meets what is asked. One sentence names
-    the release, the field and the rule.
-    """
+    """The plan of a release with other fields, wanted margins or a wanted total. Raises DeclarationError if the planned
+    declaration is not valid, or nothing meets what is asked. One sentence names the release, the field and the rule."""
 
     def refuse(reason: str) -> DeclarationError:
         return DeclarationError(f"release {component.named}: plan: {reason}")

@@ -40,12 +40,8 @@ _SIZE = re.compile(r"size|persons|members|pop", re.IGNORECASE)
 
 @dataclass
 class Proposal:
-    """A declaration to be written.
-
-    Attributes:
-        columns: for each column: table, name, type, role, domain.
-        warnings: what a person must look at, as sentences.
-    """
+    """A declaration to be written, with its columns (table, name, type, role, domain), and with what a person must look
+    at, as sentences."""
 
     text: str
     columns: list[tuple[str, str, str, str, str]] = field(default_factory=list)
@@ -63,17 +59,10 @@ def propose_dataset(
     key: str | None = None,
     unit: str | None = None,
 ) -> Proposal:
-    """Propose the declaration of a dataset.
-
-    Args:
-        units: the file with one record for each unit, as it is to be declared, and what it contains.
-        persons: the same for the file of persons, if there is one.
-        cap: the cap, as YAML.
-        key: the column that identifies a unit; by default, the one that looks like it.
-        unit: the column of persons that identifies their unit; by default, the one with the key's name.
-
-    Raises DeclarationError if no column identifies the units that persons are in, or the declaration would be refused.
-    """
+    """Propose the declaration of a dataset, from the file with one record for each unit, and maybe one of persons, each
+    as it is to be declared and with what it contains. The cap is given as YAML. By default, the key is the column of
+    units that looks like one, and `unit` the column of persons of the same name. Raises DeclarationError if no column
+    identifies the units that persons are in, or the declaration would be refused."""
     proposal = Proposal("")
     path, profile = units
     key = _find_key(name, "units", profile, key, required=persons is not None)
@@ -208,9 +197,7 @@ def widen(lowest: int, highest: int) -> tuple[int, int]:
 
 def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
     """Propose a release by permutation swapping: the geography of units is swapped, and few-valued variables published.
-
-    Raises DeclarationError if the dataset declares no geography, or no variable with few values.
-    """
+    Raises DeclarationError if the dataset declares no geography, or no variable with few values."""
     columns = dataset.units.variables
     usable = {column: declared for column, declared in columns.items() if column.casefold() not in COLUMNS_OF_SWAPPED}
     places = [column for column, declared in usable.items() if declared.role is Role.GEOGRAPHY]
@@ -248,9 +235,7 @@ attributes:
 
 def propose_tables(dataset: DatasetDeclaration, name: str) -> Proposal:
     """Propose a release by the table builder: counts by the geography and two variables, of persons if there are any.
-
-    Raises DeclarationError if no variable has a list of few values.
-    """
+    Raises DeclarationError if no variable has a list of few values."""
     counted, of_persons = ("persons", dataset.persons.variables) if dataset.persons else ("units", {})
     columns = {**dataset.units.variables, **of_persons}
     usable = [

@@ -29,12 +29,9 @@ from orchestration.planning import PlannedDeclaration, plan_declaration
 
 
 def define_resources(home: Path) -> dg.Definitions:
-    """The resources and the executor of a deployment, which no run can configure.
-
-    Dagster refuses a run that tries to, before anything runs: whoever deploys decides where keys and databases lie.
-    Stages exchange no values through Dagster, so the resource with which a run could have them stored in any folder is
-    replaced too.
-    """
+    """The resources and the executor of a deployment, which no run can configure: Dagster refuses a run that tries to,
+    because whoever deploys decides where keys and databases lie. Stages exchange no values through Dagster, so the
+    resource with which a run could have them stored in any folder is replaced too."""
     return dg.Definitions(resources=without_configuration(deployment_resources(home)), executor=dg.in_process_executor)
 
 
@@ -48,7 +45,6 @@ def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.Resou
 
 
 def define_release(component: ReleaseComponent, context: dg.ComponentLoadContext) -> dg.Definitions:
-    """The release's assets, checks and jobs, and its schedule and sensor if declared."""
     dataset = dataset_of(component.declaration, declared_datasets(context))
     release = component.release(dataset, deployment_folders(context.project_root)[1])
     method = component.method(replace(release, publisher=declared_publisher(context)))
@@ -58,12 +54,9 @@ def define_release(component: ReleaseComponent, context: dg.ComponentLoadContext
 
 
 def define_stages(component: ReleaseComponent, method: Method[Any, Any, Any]) -> dg.Definitions:
-    """The assets and checks of a release: those of its mechanism, and those that all releases share.
-
-    Raises:
-        DeclarationError: if what it publishes could not be written, or its loss is infinite and the dataset does not
-            allow that.
-    """
+    """The assets and checks of a release: those of its mechanism, and those that all releases share. Raises
+    DeclarationError if what it publishes could not be written, or its loss is infinite and the dataset does not allow
+    that."""
     charges = component.declaration.charges
     method.release.require_allowed()
     if charges:
@@ -81,7 +74,6 @@ def define_stages(component: ReleaseComponent, method: Method[Any, Any, Any]) ->
 
 
 def define_jobs(method: Method[Any, Any, Any], declaration: ReleaseDeclaration, root: Path) -> dg.Definitions:
-    """The release's jobs, and its schedule and sensor if declared."""
     release = method.release
     schedules = [release_schedule(release, declaration.schedule)] if declaration.schedule else []
     sensors = [source_sensor(release, f"{declaration!r} {release.dataset!r}", root)] if declaration.watch_source else []

@@ -1,8 +1,5 @@
-"""`make showcase`: publish the synthetic censuses by every mechanism, and open the explorer on them.
-
-It uses the deployment of `make demo`. A release that is published already is left as it is; one that was drawn already
-would be made again from the same randomness, and not charged again.
-"""
+"""`make showcase`: publish the synthetic censuses by every mechanism, and open the explorer on them. It uses the
+deployment of `make demo`, and leaves a release that is published already as it is."""
 
 import os
 import sys
@@ -25,7 +22,6 @@ RELEASES = {
 
 
 def main() -> None:
-    """Launch what is not published yet, one after the other, then serve the explorer."""
     home, published = deployment_folders()
     for release, method in RELEASES.items():
         # Releases that are declared together are published under names that begin alike.

@@ -1,7 +1,4 @@
-"""The fields of every component, in Markdown: made from the models that check a declaration when it is loaded.
-
-The Markdown that all generated parts share is at the end.
-"""
+"""The fields of every component, in Markdown: made from the models that check a declaration when it is loaded."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum

@@ -1,8 +1,7 @@
 """The generated parts of pages, and the hooks by which MkDocs fills them in while it builds the site.
 
-A line that holds nothing but `{{ made: NAME }}` stands for a part. The section of each command of `stirred`, with its
-arguments and options, is made here from the command itself. `CONTRIBUTING.md` and `CHANGELOG.md`, which people look for
-in the project's folder, become pages of the site too.
+A line that holds nothing but `{{ made: NAME }}` stands for a part. The section of each command of `stirred` is made
+here from the command itself. `CONTRIBUTING.md` and `CHANGELOG.md` become pages of the site too.
 """
 
 import re
@@ -40,10 +39,6 @@ def on_files(files: Any, *, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    return fill_in(markdown)
-
-
-def fill_in(markdown: str) -> str:
     """A page with its generated parts. Raises KeyError if the page names a part that there is not."""
     return PLACE.sub(lambda place: PARTS[place[1]](), markdown)
 

@@ -1,7 +1,5 @@
 """The pictures of the documentation that follow from the code: `make pictures` draws those that are not up to date.
 
-`layers.png` shows which part of the code imports which, and `<mechanism>-lineage.png` how the data of one release flow.
-`differencing.png` shows two tables that the table builder's code draws.
 A picture is computed as a list of shapes first, and its file carries that list, so that a test finds a stale file
 without comparing pixels. Charts of results are drawn where the results are computed.
 """

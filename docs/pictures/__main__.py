@@ -30,7 +30,6 @@ def make_drawings() -> dict[str, Drawing]:
 
 
 def main() -> None:
-    """Draw the missing and stale pictures, and print their names."""
     for name, drawing in make_drawings().items():
         path = FOLDER / name
         if not path.exists() or read_shapes(path) != drawing.text():

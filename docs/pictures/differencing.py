@@ -42,7 +42,6 @@ def draw_two_tables(table: PTable, consistency: str) -> tuple[NDArray[np.int64],
 
 
 def draw_differencing() -> Drawing:
-    """Both tables and their difference, under cell consistency and under query consistency."""
     table = make(PARAMETERS).table
     drawing = Drawing(_TOP + _ROW * len(GROUPS) + 48)
     drawing.write_head(

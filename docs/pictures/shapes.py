@@ -1,8 +1,5 @@
-"""Shapes on a canvas, and PNG files of them that carry the shapes as text.
-
-`layers`, `lineage` and `differencing` compute them. Lengths are pixels at a width of 900; a file has half as
-many again in each direction.
-"""
+"""Shapes on a canvas, and PNG files of them that carry the shapes as text. Lengths are pixels at a width of 900; a file
+has half as many again in each direction."""
 
 import json
 from dataclasses import asdict, dataclass, field

@@ -1,18 +1,15 @@
 """The total loss of several releases on one data set, in each output premetric in which there is one.
 
-All losses are for the same unit; `specification` determines which releases protect which unit.
+All losses are for the same unit; `specification` determines which releases protect which unit. Pure DP implies zCDP,
+and both imply approximate DP at any δ; the converses are false. A total in one of the three therefore accepts the
+losses that imply it and rejects the others with the reason. An infinite loss has no finite total.
 
-Pure DP implies zCDP, and both imply approximate DP at any δ; the converses are false. A total in one of the three
-therefore accepts the losses that imply it and rejects the others with the reason. An infinite loss has no finite total.
-
-ρ-zCDP is converted into (ε, δ) by two bounds on ε, both rounded up, so that a published ε is never too small. With
-L = ln(1/δ) and x = α - 1:
+ρ-zCDP is converted into (ε, δ) by two bounds on ε, both rounded up, so that a published ε is never too small, where
+L = ln(1/δ) and x = α - 1. Every x gives a valid bound, so only the evaluation needs directed rounding, not the search.
 
 - Bun and Steinke (2016), Proposition 1.3: ε = ρ + 2√(ρL).
-- Canonne, Kamath and Steinke (2020), Section 2.3: the least over x > 0 of
-  ε(x) = ρ(1 + x) + (L - ln(1 + x))/x + ln(x/(1 + x)).
-
-Every x gives a valid bound, so only the evaluation needs directed rounding. The search for x does not.
+- Canonne, Kamath and Steinke (2020), Section 2.3: ε(x) = ρ(1 + x) + (L - ln(1 + x))/x + ln(x/(1 + x)), least over
+  x > 0.
 """
 
 from collections.abc import Iterable
@@ -41,10 +38,7 @@ def bun_steinke(loss: ConcentratedLoss, delta: Fraction, places: int = PLACES) -
 
 
 def canonne_kamath_steinke(loss: ConcentratedLoss, delta: Fraction, places: int = PLACES) -> Decimal:
-    """ε for δ by Canonne, Kamath and Steinke, rounded up; never above that of Bun and Steinke.
-
-    The certificate of the 2020 Census calls it the zCDP-implied ε. Where the bound is negative, ε is 0.
-    """
+    """ε for δ by Canonne, Kamath and Steinke, rounded up and at least 0: the zCDP-implied ε of the 2020 certificate."""
     require_delta(delta)
     if loss.rho == 0:
         return round_up(loss.rho, places)
@@ -67,11 +61,9 @@ def canonne_kamath_steinke_above(rho: Fraction, delta: Fraction, x: Fraction, di
 
 
 def _best_order_less_one(rho: Fraction, delta: Fraction) -> Decimal:
-    """The x at which ε(x) is least, to 20 digits or so.
-
-    ε'(x) = ρ - (L - ln(1 + x))/x² is 0 where ρx² + ln(1 + x) = L. The left side grows from 0, so exactly one x
-    solves this, and neither term exceeds L there. Near the minimum, an error in x changes ε only to second order.
-    """
+    """The x at which ε(x) is least, to 20 digits or so: ε'(x) = ρ - (L - ln(1 + x))/x² is 0 where ρx² + ln(1 + x) = L.
+    The left side grows from 0, so exactly one x solves this, and neither term exceeds L there. Near the minimum, an
+    error in x changes ε only to second order."""
     with localcontext(Context(prec=40)):
         concentrated, by_logarithm = as_decimal(rho), as_decimal(1 / delta - 1)
         log_inverse_delta = Decimal(delta.denominator).ln() - Decimal(delta.numerator).ln()
@@ -126,10 +118,8 @@ def compose_pure(losses: Iterable[Loss]) -> PureLoss:
 
 
 def compose_concentrated(losses: Iterable[Loss]) -> ConcentratedLoss:
-    """ρ of all releases together. Each pure ε counts as ε²/2, which adds up to less than (ε₁ + ε₂ + …)²/2.
-
-    Raises DoesNotCompose if a loss is in approximate DP, or infinite.
-    """
+    """ρ of all releases together. Each pure ε counts as ε²/2, which adds up to less than (ε₁ + ε₂ + …)²/2. Raises
+    DoesNotCompose if a loss is in approximate DP, or infinite."""
     parts = _require_included(losses, ConcentratedLoss())
     converted = [ConcentratedLoss.of_pure(loss) if isinstance(loss, PureLoss) else loss for loss in parts]
     return reduce(add, converted, ConcentratedLoss())
@@ -138,11 +128,8 @@ def compose_concentrated(losses: Iterable[Loss]) -> ConcentratedLoss:
 @dataclass(frozen=True)
 class Conversion:
     """The part of a total in approximate DP that is converted from zCDP. Every other ε is added to it unchanged.
-
-    Attributes:
-        epsilon: the ε of the converted ρ, at the δ that the releases' own δs leave.
-        takes_pure: whether pure losses are converted too, each as ε²/2.
-    """
+    `epsilon` holds at the δ that the releases' own δs leave. With `takes_pure`, pure losses are converted too, as
+    ε²/2."""
 
     loss: ConcentratedLoss
     epsilon: PureLoss
@@ -173,12 +160,9 @@ def convert(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> Co
 def compose_approximate(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> ApproximateLoss:
     """ε of all releases together for a given δ; a converted ε is rounded up to some decimal places.
 
-    The δs of releases in approximate DP are subtracted from the given δ. The rest is used for the conversion from
-    zCDP, by Canonne, Kamath and Steinke. Pure losses either add their ε to the result, which suits a few large ones, or
-    are converted as ε²/2.
-
-    Raises:
-        DoesNotCompose: if the releases' own δs use up the given δ, or a loss is infinite.
+    The given δ, less the δs of releases in approximate DP, is used for the conversion from zCDP, by Canonne, Kamath and
+    Steinke. Pure losses either add their ε, which suits a few large ones, or are converted as ε²/2. Raises
+    DoesNotCompose if the releases' own δs use up the given δ, or a loss is infinite.
     """
     parts = list(losses)
     converted = convert(parts, delta, places)
@@ -190,9 +174,7 @@ def compose_approximate(losses: Iterable[Loss], delta: Fraction, places: int = P
 
 def compose_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
     """The total of losses in the output premetric of a limit, at the limit's δ if it has one; ∞ under a limit of ∞.
-
-    Raises DoesNotCompose if a loss implies none in that premetric.
-    """
+    Raises DoesNotCompose if a loss implies none in that premetric."""
     if isinstance(limit, PureLoss):
         return compose_pure(losses)
     if isinstance(limit, ConcentratedLoss):

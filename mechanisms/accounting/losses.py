@@ -1,9 +1,7 @@
 """Protection losses as exact values: pure DP (ε), zCDP (ρ), approximate DP (ε, δ), and none that is finite (ε = ∞).
 
-`composition` adds losses of several kinds, and computes an ε for a ρ and a δ.
-
 Swapping's ε is the logarithm of a rational number and a cap is rational, so ε is stored as a rational number plus the
-logarithm of one. Sums are then exact, and every comparison is decided.
+logarithm of one. Sums are then exact, and every comparison is decided. `composition` adds losses of several kinds.
 """
 
 from dataclasses import dataclass
@@ -85,10 +83,8 @@ class PureLoss:
 
 @dataclass(frozen=True)
 class ConcentratedLoss:
-    """ρ >= 0, a loss in the normalized Rényi metric: D_α(P ‖ Q) <= ρα for every α > 1.
-
-    Bun and Steinke (2016), Definition 1.1. Bailie, Gong and Meng write ρ² for it.
-    """
+    """ρ >= 0, a loss in the normalized Rényi metric: D_α(P ‖ Q) <= ρα for every α > 1 (Bun and Steinke, 2016,
+    Definition 1.1). Bailie, Gong and Meng write ρ² for it."""
 
     symbol: ClassVar[str] = "ρ"
     output_premetric: ClassVar[str] = "normalized Rényi metric (zCDP)"
@@ -155,11 +151,9 @@ class ApproximateLoss:
         return self.epsilon <= other.epsilon and self.delta <= other.delta
 
     def of_group(self, size: int) -> "ApproximateLoss":
-        """Group privacy: ε becomes kε and δ becomes δ(1 + e^ε + … + e^((k-1)ε)), rounded up, for a size k.
-
-        By induction: each further unit multiplies the δ so far by e^ε and adds δ. If δ grows to 1 or more, which
-        guarantees nothing, it raises ValueError.
-        """
+        """Group privacy: ε becomes kε and δ becomes δ(1 + e^ε + … + e^((k-1)ε)), rounded up, for a size k: each further
+        unit multiplies the δ so far by e^ε and adds δ. Raises ValueError if δ grows to 1 or more, which guarantees
+        nothing."""
         if size < 1:
             raise ValueError(f"a group has at least one unit, not {size}")
         rational, argument = self.epsilon.rational, self.epsilon.argument
@@ -242,11 +236,8 @@ def _evaluate(rational: Fraction, argument: Fraction, precision: int) -> tuple[D
 
 
 def _sign(rational: Fraction, argument: Fraction) -> int:
-    """The exact sign of rational + ln(argument).
-
-    The logarithm of a positive rational number other than 1 is irrational (Lindemann), so the sum is 0 only if both
-    parts are 0. In all other cases, enough digits decide.
-    """
+    """The exact sign of rational + ln(argument). The logarithm of a positive rational number other than 1 is irrational
+    (Lindemann), so the sum is 0 only if both parts are 0. In all other cases, enough digits decide."""
     if argument == 1:
         return (rational > 0) - (rational < 0)
     precision = 30

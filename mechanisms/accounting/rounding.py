@@ -1,7 +1,6 @@
 """Directed rounding: rational bounds of irrational numbers, and decimals that are not below a given number.
 
-Decimal's ln and exp are correctly rounded to nearest, so the true value lies between the two decimals next to the
-result.
+Decimal's ln and exp are rounded to nearest, so the true value lies between the decimals next to the result.
 """
 
 import math

@@ -36,9 +36,8 @@ class Flavor:
         domain: who is eligible for protection: the data sets considered.
         multiverse: the invariants in words. Data sets are compared only if they agree on all of them.
         unit: the granularity of the input premetric (Hamming distance): "household", "person" or "person record".
-        changes_per_person: the most units that a change of one person's characteristics can change, or None if the
-            unit is the person, or if there is no bound, as for person records. A move from one unit to another is not
-            such a change.
+        changes_per_person: the most units that a change of one person's characteristics, which is no move, can change;
+            None if the unit is the person, or if there is no bound, as for person records.
         neighbors: "bounded" if the loss is for a change of one unit, "unbounded" if for adding or removing one.
     """
 
@@ -119,12 +118,8 @@ class Specification:
 
 @dataclass(frozen=True)
 class Total:
-    """The composition of specifications for one unit and one output premetric.
-
-    Attributes:
-        multiverse: all invariants involved; the total holds within the universes that share every one.
-        left_out: one sentence for each reason why specifications are not included.
-    """
+    """The composition of specifications for one unit and one output premetric. It holds within the universes that share
+    every invariant of `multiverse`; `left_out` has a sentence for each reason why specifications are not included."""
 
     unit: str
     output_premetric: str
@@ -137,11 +132,10 @@ class Total:
 def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) -> tuple[Total, ...]:
     """Total losses of one dataset's releases for a change of one unit, by unit and output premetric.
 
-    In a total for persons, a guarantee for another unit counts as a group of `changes_per_person` units. A total
-    includes all losses that imply one in its output premetric, and lists what it leaves out and why. There is a total
-    in each output premetric in which some release is stated, and one in (ε, δ) next to each one in zCDP. If a loss is
-    infinite, there is a total of ∞, which counts every release; no other total counts that loss. The releases' own δs
-    are added to the δ for the conversion.
+    In a total for persons, a guarantee for another unit counts as a group of `changes_per_person` units. Each output
+    premetric in which some release is stated has a total of the losses that imply one there, which lists what it leaves
+    out; next to one in zCDP is one in (ε, δ). The releases' own δs are added to the δ for the conversion. If a loss is
+    infinite, there is a total of ∞, which counts every release; no other total counts that loss.
     """
     composed = list(specifications)
     units = {specification.flavor.unit for specification in composed}

@@ -1,4 +1,1 @@
-"""Targeted swapping of pairs, as in the 2010 census: no finite ε bounds it, so it is for comparison only.
-
-`design` has the parameters and the specification, and `pairing` the procedure.
-"""
+"""Targeted swapping of pairs, as in the 2010 census: no finite ε bounds it, so it is for comparison only."""

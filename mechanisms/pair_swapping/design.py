@@ -22,15 +22,10 @@ WEIGHTS = (1, 2, 4, 8, 16)
 class PairSwappingDesign:
     """How households are selected and what they exchange.
 
-    Variables are stored in alphabetical order, so that designs with the same meaning are equal.
-
-    Attributes:
-        key: the key variables: a household that is alone with its values in a place has a higher risk.
-        swap_rate: the share of each state's households that is selected.
-        place: the variables that partners exchange.
-
-    Raises:
-        DesignError: if there is no key variable, or one is named twice, or the swap rate is not above 0 and at most 1.
+    By the key variables, households that are alone with their values in a place have a higher risk; `swap_rate` is the
+    share of each state's households that is selected, and `place` has the variables that partners exchange. Variables
+    are stored in alphabetical order, so that designs with the same meaning are equal. Raises DesignError if there is no
+    key variable, or one is named twice, or the swap rate is not above 0 and at most 1.
     """
 
     unit: str

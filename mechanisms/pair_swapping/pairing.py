@@ -38,11 +38,8 @@ _SPARE_BITS = 5
 class Places:
     """The places of each block. Codes of a level ascend with those of the blocks in it, so every level is nested.
 
-    Attributes:
-        above: shape (4, blocks): the code of the block group, the tract, the county and the state of each block.
-
-    Raises:
-        ValueError: if the codes of a level do not ascend, or two blocks share a place but not a wider one.
+    `above`, of shape (4, blocks), has the codes of the block group, the tract, the county and the state of each block.
+    Raises ValueError if the codes of a level do not ascend, or two blocks share a place but not a wider one.
     """
 
     above: Codes
@@ -61,12 +58,9 @@ class Places:
 class Households:
     """The households that may be swapped, in ascending order of block.
 
-    Attributes:
-        block, group, key: shape (households,): the codes of the block, of what partners share (state, adults, minors
-            and tenure), and of the values of the key variables.
-
-    Raises:
-        ValueError: if blocks do not ascend, a code is out of range, or a group is in two states.
+    Block, group (what partners share: state, adults, minors and tenure) and key (the values of the key variables) are
+    codes of shape (households,). Raises ValueError if blocks do not ascend, a code is out of range, or a group is in
+    two states.
     """
 
     block: Codes
@@ -95,13 +89,8 @@ class Households:
 
 @dataclass(frozen=True)
 class Swapped:
-    """The result of a draw.
-
-    Attributes:
-        partner: shape (households,): the position of the household with which each one exchanges its place, or
-            `NOBODY`.
-        selected: shape (households,).
-    """
+    """The result of a draw, of shape (households,): the position of the household with which each one exchanges its
+    place, or `NOBODY`, and whether it was selected."""
 
     partner: Codes
     selected: NDArray[np.bool_]
@@ -111,11 +100,8 @@ class Swapped:
 
 
 def risks(households: Households) -> Risks:
-    """The risk of every household, 1 to 5: the wider the place in which nobody else has its key values, the higher.
-
-    1: somebody in its block has the same key values; 2: it is unique in its block; 3: in its block group; 4: in its
-    tract; 5: in its county.
-    """
+    """The risk of every household, from 1, if somebody in its block has its key values, over 2 to 4, if it is unique in
+    its block, block group or tract but in no wider place, to 5, if it is unique in its county."""
     by_key = _sorted_by(households.key, np.arange(len(households.key), dtype=np.int32))
     risk = np.empty(len(by_key), dtype=np.int8)
     _risks(by_key, households.key, households.block, households.places.above, risk)
@@ -123,17 +109,15 @@ def risks(households: Households) -> Risks:
 
 
 def swap_pairs(households: Households, swap_rate: Fraction, stream: RandomStream) -> Swapped:
-    """One draw of the procedure.
+    """One draw of the procedure, the same for the same stream and households. The words break ties at random.
 
     1. In every state, ⌊swap rate × households⌋ are selected: those with the smallest word / weight of the risk, so that
        a higher risk makes selection more probable (sequential Poisson sampling; Ohlsson, 1998).
     2. The selected households of each group are paired with each other, as many as possible whose blocks differ: first
-       within block groups, then within tracts, counties and the state. Where some are left out, it is those with the
-       lowest risk of those that could be.
+       within block groups, then within tracts, counties and the state. Those left out have the lowest risk of those
+       that could be.
     3. Each selected household that is left is paired with one of its group, in another block, that was not selected:
        the nearest, and of these the one with the highest risk. If there is none, it is not swapped.
-
-    Ties are broken by the words, and so at random. The same stream and households give the same result.
     """
     return pairs_of_words(households, swap_rate, stream.words(len(households.block)))
 

@@ -1,7 +1,5 @@
 """Statistical post-processing of averages: persons per household or family, from a noisy numerator and denominator.
 
-This module estimates quotients of two measurements; `estimation` estimates counts.
-
 **What is plausible.** A denominator d is positive, and a numerator n lies between `least`·d and `most`·d. So an average
 n/d is between `least` and `most`, and never negative or infinite, whatever the noise. Divided by their standard
 deviations, numerator and denominator are a point in the plane. Each average is then a ray from the origin, and the
@@ -9,14 +7,11 @@ plausible averages fill a sector. The noisy pair can be any point of the plane.
 
 **The interval** consists of the averages whose rays come within z standard deviations of the noisy pair. With lines
 instead of rays it would be Fieller's confidence set (1954), which covers every true value equally often, however small
-the denominator, but may consist of two intervals. With rays, its part in the sector is one interval. There are two
-special cases. If the pair is as near to the origin as to any plausible ray, it carries no information, and the interval
-is the whole plausible range. If the interval would reach into the sector by less than `FOOTHOLD`, or not at all, it is
-extended that far into the sector, from the side on which the pair lies.
-
-A credible interval under a flat prior is not an alternative: where the denominator is below 1.5 standard deviations, a
-shortest interval covers common averages in 95% to 100% of draws, and an equal-tailed one never covers the least average
-(`docs/mechanisms/phsafe-post-processing.md`).
+the denominator, but may consist of two intervals. With rays, its part in the sector is one interval. If the pair is as
+near to the origin as to any plausible ray, it carries no information, and the interval is the whole plausible range. If
+the interval would reach into the sector by less than `FOOTHOLD`, or not at all, it is extended that far into the
+sector, from the side on which the pair lies. A credible interval would cover common averages in 95% to 100% of draws
+where denominators are small (`docs/mechanisms/phsafe-post-processing.md`).
 
 **The estimate** is the posterior mean of the average under a flat prior on all plausible pairs, or the nearer limit of
 the interval if the mean is outside it.
@@ -35,11 +30,9 @@ MOST_PERSONS = 10.0
 """The greatest plausible average: the most persons that the production system keeps of a household (Table 10)."""
 
 WITHIN = {Noise.GAUSSIAN: 1.6, Noise.LAPLACE: 1.5}
-"""z: how many standard deviations from the noisy pair a ray may pass.
-
-Chosen, with `FOOTHOLD`, so that coverage is 86% to 96% everywhere. With 1.645, coverage would be 90% instead of 89%
-where denominators are large, and nearly 96% for families where denominators are near 0.
-"""
+"""z: how many standard deviations from the noisy pair a ray may pass. With `FOOTHOLD`, coverage is 86% to 96%
+everywhere; with 1.645, it would be 90% instead of 89% for large denominators, and nearly 96% for small ones of
+families."""
 
 FOOTHOLD = 0.3
 """The least arc length, in standard deviations, by which an interval reaches into the plausible sector."""
@@ -65,7 +58,8 @@ def estimate_averages(
 ) -> Estimates:
     """The average numerator / denominator, with an interval that covers it in about 90% of draws.
 
-    The estimate is rounded to hundredths; the limits are rounded outwards to hundredths.
+    The estimate is rounded to hundredths; the limits are rounded outwards to hundredths. Raises ValueError if a noisy
+    count is not finite, a variance is out of range, or 0 <= least <= most < infinity does not hold.
 
     Args:
         numerator: noisy counts of persons, or sums of them.
@@ -77,10 +71,6 @@ def estimate_averages(
 
     Returns:
         float64 arrays of the shape that the arguments broadcast to, with least <= lower <= estimate <= upper <= most.
-
-    Raises:
-        ValueError: if a noisy count is not finite, a variance is out of range, or 0 <= least <= most < infinity does
-            not hold.
     """
     given = (numerator, numerator_variance, denominator, denominator_variance, least, most)
     above, above_variance, below, below_variance, low, high = np.broadcast_arrays(
@@ -141,12 +131,10 @@ def _whole(hundredths: Floats, low: Floats, high: Floats) -> Floats:
 
 
 def _posterior_mean(distance: Floats, turn: Floats, half: Floats, middle: Floats, stretch: Floats) -> Floats:
-    """The mean of the average over the sector, by quadrature over the rays that matter.
-
-    A ray's weight is its share of the normal density around the noisy pair. If the pair is more than `_WELL_KNOWN`
-    standard deviations from the tip and ahead of it, the nearest ray differs from the mean by far less than a
-    hundredth. If it is as far behind the tip, the mean no longer changes with the distance.
-    """
+    """The mean of the average over the sector, by quadrature over the rays that matter, each weighted with its share of
+    the normal density around the noisy pair. If the pair is more than `_WELL_KNOWN` standard deviations ahead of the
+    tip, the nearest ray differs from the mean by far less than a hundredth; as far behind it, the mean no longer
+    changes."""
     nearest = np.clip(turn, -half, half)
     known = np.minimum(distance, _WELL_KNOWN)
     outside = np.minimum(_outside(turn, half), np.pi / 2)
@@ -164,10 +152,8 @@ def _posterior_mean(distance: Floats, turn: Floats, half: Floats, middle: Floats
 
 @vectorize(cache=True)
 def log_on_ray(ahead: float) -> float:
-    """log ∫ r·exp(a·r − r²/2) dr over r > 0: a ray's share of a normal density centered at a distance a along the ray.
-
-    It equals log(1 + a·√(2π)·Φ(a)·exp(a²/2)). For a far below 0, the series of Mills' ratio is used.
-    """
+    """log ∫ r·exp(a·r − r²/2) dr over r > 0: a ray's share of a normal density centered at a distance a along the ray,
+    which is log(1 + a·√(2π)·Φ(a)·exp(a²/2)). For a far below 0, the series of Mills' ratio is used."""
     if ahead < _FAR_BEHIND:
         square = ahead * ahead
         return math.log((1 - 3 / square + 15 / square**2 - 105 / square**3) / square)

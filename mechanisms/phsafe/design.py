@@ -72,12 +72,8 @@ class Released(NamedTuple):
 
 @dataclass(frozen=True)
 class RunDesign:
-    """The declared parameters of one run.
-
-    Attributes:
-        truncation: τ, persons kept of each unit; None for a run that counts units.
-        budgets: by name of level, ρ or ε for unbounded neighbors. A level that has 0 or is left out is not released.
-    """
+    """The declared parameters of one run: τ, the persons kept of each unit, or None for a run that counts units; and by
+    name of level, ρ or ε for unbounded neighbors. A level that has 0 or is left out is not released."""
 
     truncation: int | None = None
     budgets: Mapping[str, Fraction] = field(default_factory=dict)
@@ -87,14 +83,10 @@ class RunDesign:
 class PHSafeDesign(LinesDesign):
     """Which population groups are released, with which noise.
 
-    Attributes:
-        states: FIPS codes of the states, or the one of Puerto Rico alone.
-        runs: by name, the parameters of each run. A run left out is not released.
-
-    Raises:
-        DesignError: for a state that is unknown, given twice, or given with Puerto Rico; a run or level that does not
-            exist; a truncation that is missing, unsuitable or out of range; a budget out of range; a level of the
-            nation for Puerto Rico; or if nothing is released.
+    States are FIPS codes, or the one of Puerto Rico alone. A run left out is not released. Raises DesignError for a
+    state that is unknown, given twice, or given with Puerto Rico; a run or level that does not exist; a truncation that
+    is missing, unsuitable or out of range; a budget out of range; a level of the nation for Puerto Rico; or if nothing
+    is released.
     """
 
     runs: Mapping[str, RunDesign]
@@ -222,14 +214,9 @@ def margin_of_error(noise: Noise, stability: int, budget: Fraction) -> float:
 
 
 def budget_for_margin(noise: Noise, stability: int, margin: Fraction) -> Fraction:
-    """The budget that a 90% margin of error requires, in millionths.
-
-    ρ = (z²/2)·Δ²/m², to the nearest millionth (half to even), which reproduces every row of the production table.
-    ε is the least number of millionths for which the exact margin is not above m.
-
-    Raises:
-        ValueError: if the margin is not positive, or ρ would round to 0.
-    """
+    """The budget that a 90% margin of error requires, in millionths: ρ = (z²/2)·Δ²/m², to the nearest millionth (half
+    to even), which reproduces every row of the production table, or the least ε for which the exact margin is not above
+    m. Raises ValueError if the margin is not positive, or ρ would round to 0."""
     if margin <= 0:
         raise ValueError("a margin of error must be greater than 0")
     if noise is Noise.LAPLACE:
@@ -265,11 +252,11 @@ def require_truncation(run: Run, truncation: int | None) -> None:
 
 def find_level(run: Run, field_name: str, name: str) -> Level:
     """The level of a run by its name, or a `DesignError`."""
-    for level in run.levels:
-        if level.name == name:
-            return level
-    levels = ", ".join(level.name for level in run.levels)
-    raise DesignError(f"runs: {run.name}: {field_name}: there is no level {name}; levels of {run.name} are {levels}")
+    levels = {level.name: level for level in run.levels}
+    if name not in levels:
+        known = f"levels of {run.name} are {', '.join(levels)}"
+        raise DesignError(f"runs: {run.name}: {field_name}: there is no level {name}; {known}")
+    return levels[name]
 
 
 def design_run(
@@ -279,12 +266,9 @@ def design_run(
     budgets: Mapping[str, Fraction],
     margins: Mapping[str, Fraction],
 ) -> RunDesign:
-    """The design of a run in which some levels have a budget and others a target for their 90% margin of error.
-
-    Raises:
-        DesignError: if the run or a level does not exist, the truncation does not suit the run, a level has both a
-            budget and a target, or no budget meets a target.
-    """
+    """The design of a run in which some levels have a budget and others a target for their 90% margin of error. Raises
+    DesignError if the run or a level does not exist, the truncation does not suit the run, a level has both a budget
+    and a target, or no budget meets a target."""
     if name not in RUN:
         raise DesignError(f"runs: there is no run {name}; runs are {', '.join(RUN)}")
     run = RUN[name]
@@ -315,11 +299,8 @@ def production_margin(run: Run, level: Level) -> int:
 
 
 def production(states: Sequence[str], noise: Noise = Noise.GAUSSIAN) -> PHSafeDesign:
-    """The design of the 2020 Census for some states, or for Puerto Rico without the levels of the nation.
-
-    With discrete Gaussian noise, every budget is that of Table 10. With discrete Laplace noise, the budgets are those
-    that the same truncation and the same margins require in pure DP.
-    """
+    """The design of the 2020 Census for some states, or for Puerto Rico without the levels of the nation. Gaussian
+    budgets are those of Table 10; Laplace budgets are those that the same truncation and margins require."""
     left_out = {Geography.NATION} if PUERTO_RICO in states else set()
     return PHSafeDesign(
         tuple(states),

@@ -1,7 +1,5 @@
-"""Statistical post-processing of counts: an estimate and a 90% credible interval from a noisy count.
-
-This module estimates counts. `averages` estimates averages, and `sampling.quantiles` tabulates the noise of sums. All
-inputs are published: the noisy counts, the distribution of the noise, and its variance.
+"""Statistical post-processing of counts: an estimate and a 90% credible interval from a noisy count, the distribution
+of the noise, and its variance, all of which are published.
 
 **The posterior.** A true count y is an integer and not negative. Under a flat prior on 0, 1, 2, … the posterior given a
 noisy count m is P(y | m) ∝ P(noise = m − y), which for the discrete Gaussian is exp(−(m − y)²/2σ²). Its rounded mean is
@@ -47,19 +45,14 @@ class Interval(StrEnum):
 
 
 CREDIBILITY = {Interval.SHORTEST: 0.902, Interval.EQUAL_TAILED: 0.9}
-"""The least posterior probability of an interval.
-
-With exactly 0.9, the shortest interval would cover a true count of 2.66σ in 85.9% of draws. With 0.902, coverage is at
-least 86.1% everywhere, for the margins of error of the 2020 Census.
-"""
+"""The least posterior probability of an interval. For the margins of error of the 2020 Census, coverage is then at
+least 86.1%; with exactly 0.9, the shortest interval would cover a true count of 2.66σ in 85.9% of draws."""
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """Rounded posterior means with their intervals, lower <= estimate <= upper, all of one shape.
-
-    Counts are int64, averages float64 in whole hundredths.
-    """
+    """Rounded posterior means with their intervals, lower <= estimate <= upper, all of one shape: counts as int64,
+    averages as float64 in whole hundredths."""
 
     estimate: NDArray
     lower: NDArray
@@ -76,7 +69,9 @@ def estimate_counts(
     """The rounded posterior mean and the 90% credible interval of true counts.
 
     If σ is above 2^14, results are rounded to multiples of ⌈σ/2^14⌉. For noisy counts more than 37σ below 0, which
-    practically never occur, the posterior is taken to be geometric.
+    practically never occur, the posterior is taken to be geometric. Raises TypeError if noisy counts or numbers of
+    cells are not integers, and ValueError if a variance or a noisy count is out of range, or a number of cells is not
+    positive.
 
     Args:
         noisy: noisy counts or sums of them, int64, possibly negative, within ± `LARGEST_COUNT`.
@@ -86,10 +81,6 @@ def estimate_counts(
 
     Returns:
         int64 arrays of the shape that the arguments broadcast to, none negative.
-
-    Raises:
-        TypeError: if noisy counts or numbers of cells are not integers.
-        ValueError: if a variance or a noisy count is out of range, or a number of cells is not positive.
     """
     counts, variances, summands = np.broadcast_arrays(np.asarray(noisy), np.asarray(variance, float), np.asarray(cells))
     variances = require_in_range(variances)

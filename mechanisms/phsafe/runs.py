@@ -1,8 +1,7 @@
 """What PHSafe counts: population groups, levels of them, the nine runs with their basis cells, and the finished tables.
 
-This module defines the names and numbers that the runs, their output files and the eight tables of the S-DHC share. The
-SQL in `sql/phsafe` assigns records to cells; `design` gives the loss of a run; `estimation` and `averages` estimate the
-cells of tables, whose shells are those of Sexton et al., Tables 1 to 8.
+These are the names and numbers that the runs, their output files and the eight tables of the S-DHC share, whose shells
+are those of Sexton et al., Tables 1 to 8. The SQL in `sql/phsafe` assigns records to cells.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +63,7 @@ class Level:
 
     @property
     def name(self) -> str:
-        """The level's name in declarations of budgets, such as `nation_A-G`."""
+        """The name in declarations of budgets, such as `nation_A-G`."""
         return f"{self.geography.value}_{self.iterations.value}"
 
 
@@ -83,12 +82,8 @@ class Iterated(StrEnum):
 
 @dataclass(frozen=True)
 class Run:
-    """One of PHSafe's independent queries (Algorithms 1 and 2).
-
-    Attributes:
-        counts: "persons" joined with their units under a truncation threshold, or "units".
-        cells: numbers of the basis cells. Every counted record is in exactly one.
-    """
+    """One of PHSafe's independent queries (Algorithms 1 and 2). It counts "persons", joined with their units under a
+    truncation threshold, or "units", each in exactly one of its basis cells, which `cells` numbers."""
 
     name: str
     counts: str
@@ -131,10 +126,7 @@ RUN = {run.name: run for run in RUNS}
 @dataclass(frozen=True)
 class MeasuredFile:
     """A file of measurements: those of a run, or sums of them. As post-processing, sums cost nothing (Section 6.4.1).
-
-    Attributes:
-        cells: by cell of the file, the cells of the run that are added up.
-    """
+    By cell of the file, `cells` has the cells of the run that are added up."""
 
     name: str
     run: str
@@ -155,22 +147,14 @@ NATION_ID = "1"
 
 @dataclass(frozen=True)
 class Part:
-    """Basis cells of one run that are added up."""
-
     run: str
     cells: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a finished table: a count, or an average.
-
-    Attributes:
-        number: in the table, from 1.
-        depth: of indentation, from 0.
-        per: an average's denominator; None for a count.
-        least: the least plausible value of the average: the least number of persons per household or family.
-    """
+    """A cell of a finished table: a count, or an average. Numbers in a table begin with 1, depths of indentation with
+    0. An average has a denominator, `per`, and the least plausible number of persons per household or family."""
 
     number: int
     label: str

@@ -39,13 +39,9 @@ class GroupNoise(Noise):
 
 @dataclass(frozen=True)
 class Kept:
-    """The groups of a block that are published in one detail, in the order of the block.
-
-    Attributes:
-        regions: shape (groups,): places of their regions in the block.
-        iterations: shape (groups,): places of their iterations in the universe.
-        cells: shape (groups, `details.cells(detail)`): the noisy counts.
-    """
+    """The groups of a block that are published in one detail, in the order of the block: the places of their regions in
+    the block and of their iterations in the universe, shape (groups,), and the noisy counts, shape (groups,
+    `details.cells(detail)`)."""
 
     detail: int
     regions: Counts
@@ -66,12 +62,9 @@ def draw_block(
     Args:
         region_ids: of the regions. Consecutive blocks of a region type and level continue the same streams.
         iterations: the universe of the region type and level, in the order of codes.
-        totals: the exact totals of all groups, shape (regions, iterations). They are not changed.
+        totals: the exact totals of all groups, shape (regions, iterations), or else ValueError. They are not changed.
         exact_cells: gives the exact finest counts, shape (groups, 46), of the groups that have a detail above 0: from
             their places among the block's regions and iterations, each of shape (groups,).
-
-    Raises:
-        ValueError: if the totals have another shape.
     """
     if totals.shape != (len(region_ids), len(iterations)):
         raise ValueError("a block's totals have one row for each region and one column for each iteration")
@@ -111,9 +104,7 @@ def draw_block(
 
 
 def _places(groups: Counts, columns: Counts) -> Counts:
-    """Places of groups among regions and iterations, shape (2, groups).
-
-    Before, they are places in an array of all regions and of the iterations at `columns`, read row by row.
-    """
+    """Places of groups among regions and iterations, shape (2, groups). Before, they are places in an array of all
+    regions and of the iterations at `columns`, read row by row."""
     regions, among = np.divmod(groups, max(1, len(columns)))
     return np.stack([regions, columns[among]])

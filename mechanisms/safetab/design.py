@@ -57,20 +57,14 @@ _PR = STATES[PUERTO_RICO]
 
 
 def format_label(key: Key) -> str:
-    """The name of a line, such as `TRACT 2` or `TRACT 2 T3`."""
     return " ".join(str(part) for part in key)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredLine:
-    """What is measured of the groups of a region type and level: one line of the draw.
-
-    Attributes:
-        budget: ρ or ε for unbounded neighbors.
-        stability: Δ, the most of these groups that a record can be in.
-        thresholds: the least totals of details 1, 2 and 3, or of detail 1 (T4).
-        negative_counts: whether negative measurements stay; otherwise they become 0.
-    """
+    """What is measured of the groups of a region type and level, one line of the draw: with ρ or ε for unbounded
+    neighbors, Δ (the most of these groups that a record can be in), the least totals of details 1, 2 and 3, or of
+    detail 1 (T4), and whether negative measurements stay; otherwise they become 0."""
 
     region_type: RegionType
     level: int
@@ -89,20 +83,15 @@ class MeasuredLine:
 
     @property
     def region_and_level(self) -> dict[str, Any]:
-        """Values of the columns `region_type` and `level`."""
         return {"region_type": self.region_type.value, "level": self.level}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(MeasuredLine):
-    """What SafeTab-P measures.
-
-    Attributes:
-        total_only: the noise of the total of a group whose iteration is `detailed_only`.
-        stage_1: the noise of the total that determines the detail.
-        stage_2: the noise of what is published of any other group: its total, or each cell of its detail.
-        cut_off: c. A total of detail 0 is published only if it is greater; None if all are.
-    """
+    """What SafeTab-P measures, with the noise of the total of a group whose iteration is `detailed_only`, of the total
+    that determines the detail (`stage_1`), and of what is published of any other group: its total, or each cell of its
+    detail (`stage_2`). A total of detail 0 is published only if it is greater than c, the `cut_off`; None if all
+    are."""
 
     total_only: Uncapped
     stage_1: Uncapped
@@ -111,8 +100,7 @@ class Measured(MeasuredLine):
 
     def query(self, part: str) -> str:
         """The name of a stream: of `total only`, of `stage 1`, or of `total`, the totals of stage 2, from which every
-        group takes one number, whatever its detail. With `cells`, a group's region and iteration follow.
-        """
+        group takes one number, whatever its detail. With `cells`, a group's region and iteration follow."""
         return f"{self.label} {part}"
 
     @property
@@ -124,12 +112,7 @@ class Measured(MeasuredLine):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredTable(MeasuredLine):
-    """What SafeTab-H measures for T3 or T4.
-
-    Attributes:
-        family: `T3` or `T4`.
-        noise: of every basis cell.
-    """
+    """What SafeTab-H measures for the family `T3` or `T4`, with the noise of every basis cell."""
 
     family: str
     noise: Uncapped
@@ -158,12 +141,10 @@ class _Design(LinesDesign, Generic[L]):
         stabilities: Δ of each region type and level that is measured.
         budgets: by line, ρ or ε for unbounded neighbors. Lines that have 0 or are left out are not measured.
         thresholds: by line, the least totals of details 1, 2 and 3, or of detail 1 (T4), not decreasing.
-        negative_counts: whether negative measurements stay; otherwise they become 0.
         max_race_codes: how many race codes of a record are used, from the first.
 
-    Raises:
-        DesignError: for a state that is unknown or given twice; a number out of range; a budget for a region type of
-            which there are no regions; thresholds or a stability that are missing; or if nothing is measured.
+    Raises DesignError for a state that is unknown or given twice; a number out of range; a budget for a region type of
+    which there are no regions; thresholds or a stability that are missing; or if nothing is measured.
     """
 
     stabilities: Mapping[Pair, int]
@@ -288,13 +269,9 @@ class _Design(LinesDesign, Generic[L]):
 
 @dataclass(frozen=True, kw_only=True)
 class SafeTabPDesign(_Design[Measured]):
-    """Which population groups SafeTab-P measures, in which detail, with which noise.
-
-    Attributes:
-        stage_1_share: γ, the part of a budget that chooses the detail; strictly between 0 and 1.
-        zero_suppression_chance: below the state, the total of an empty group of detail 0 is suppressed with at least
-            this probability; 0 suppresses nothing.
-    """
+    """Which population groups SafeTab-P measures, in which detail, with which noise. γ, the `stage_1_share`, is the
+    part of a budget that chooses the detail, strictly between 0 and 1. Below the state, the total of an empty group of
+    detail 0 is suppressed with at least `zero_suppression_chance`; 0 suppresses nothing."""
 
     stage_1_share: Fraction = Fraction(1, 10)
     zero_suppression_chance: Fraction = Fraction(0)
@@ -328,9 +305,7 @@ class SafeTabPDesign(_Design[Measured]):
 @dataclass(frozen=True, kw_only=True)
 class SafeTabHDesign(_Design[MeasuredTable]):
     """Which tables of households SafeTab-H measures for the groups that SafeTab-P has published, with which noise.
-
-    Thresholds are totals of T1.
-    """
+    Thresholds are totals of T1."""
 
     unit = "household"
     changes_per_unit = 1

@@ -1,10 +1,8 @@
-"""The cells that are measured in each detail, for SafeTab-P and for SafeTab-H.
+"""The cells that are measured in each detail, for SafeTab-P and for SafeTab-H, and exact counts added up to them.
 
-A group's *detail* (SafeTab's stat level) is the number of thresholds that its size reaches. This module defines the
-cells of each detail, and adds exact counts of the finest cells up to them.
-
-SafeTab-P, details 0 to 3: the total, or sex by 4, 9 or 23 age groups. SafeTab-H: one table of household types in
-details 0 to 3, one of tenures in details 0 and 1. Source: SafeTab-P's and SafeTab-H's specifications, algorithm.
+A group's *detail* (SafeTab's stat level) is the number of thresholds that its size reaches. SafeTab-P, details 0 to 3:
+the total, or sex by 4, 9 or 23 age groups. SafeTab-H: one table of household types in details 0 to 3, one of tenures in
+details 0 and 1. Source: SafeTab-P's and SafeTab-H's specifications, algorithm.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,10 +47,7 @@ def find_details(totals: Counts, thresholds: Sequence[int]) -> Counts:
 
 
 def fold(detail: int, counts: Counts) -> Counts:
-    """Counts of a detail's cells, for each sex its age groups, from those of the 46 finest.
-
-    The last axis has 46 counts, and in the result `cells(detail)`.
-    """
+    """Counts of a detail's cells, for each sex its age groups, from those of the 46 finest; cells are the last axis."""
     if not detail:
         return counts.sum(axis=-1, keepdims=True)
     first = [age for age, _ in AGES[3]]
@@ -69,13 +64,9 @@ HOUSEHOLD_CELLS = HOUSEHOLD_TYPES * TENURES
 
 @dataclass(frozen=True)
 class HouseholdTable:
-    """A table of SafeTab-H.
-
-    Attributes:
-        detail: the number of thresholds that a group must reach.
-        basis: the measured cells: by data cell, the codes of HOUSEHOLD_TYPE or TEN that it holds.
-        margins: the cells that are added up: by data cell, the basis cells in it.
-    """
+    """A table of SafeTab-H. Its `detail` is the number of thresholds that a group must reach; `basis` has the measured
+    cells, each with the codes of HOUSEHOLD_TYPE or TEN that it holds, and `margins` those that are sums of basis
+    cells."""
 
     name: str
     detail: int

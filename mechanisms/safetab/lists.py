@@ -1,15 +1,12 @@
 """Which population groups there are: types of regions, and the lists of race and ethnicity codes and iterations.
 
-Which regions there are follows from the blocks of the dataset.
-
-An *iteration* is a race or ethnicity for which groups are counted. Level 0 are the major groups, which are never
-tabulated; level 1 are regional groups, level 2 detailed ones. The *universe* of a region type and level is the set of
-iterations that have groups there.
+Which regions there are follows from the blocks of the dataset. An *iteration* is a race or ethnicity for which groups
+are counted. Level 0 are the major groups, which are never tabulated; level 1 are regional groups, level 2 detailed
+ones. The *universe* of a region type and level is the set of iterations that have groups there.
 
 A person with the distinct race codes C and the ethnicity code s is in these iterations of a universe: every iteration
 alone to which all codes of C map, every iteration in any combination to which one of them maps, and every ethnicity
-iteration to which s maps. The intersection is taken within the universe.
-Source: SafeTab-P's specification, iterations and validation.
+iteration to which s maps. Source: SafeTab-P's specification, iterations and validation.
 """
 
 from collections import Counter, defaultdict
@@ -50,7 +47,6 @@ class RegionType(StrEnum):
 
     @property
     def shared_name(self) -> str:
-        """The name without the run: STATE for both STATE and PR-STATE."""
         return self.removeprefix(PUERTO_RICO_ONLY)
 
     @property
@@ -92,15 +88,10 @@ class ListsError(ValueError):
 
 @dataclass(frozen=True)
 class Iteration:
-    """A race or ethnicity for which groups are counted.
-
-    Attributes:
-        code: four digits.
-        level: 0, 1 or 2.
-        alone: True for a race alone, False for a race alone or in any combination, None for an ethnicity.
-        detailed_only: counted for the nation and states only, and only as a total; None at level 0.
-        coarse_only: counted for regions below the state only; None at level 0.
-    """
+    """A race or ethnicity for which groups are counted, with a code of four digits and a level of 0, 1 or 2. `alone` is
+    True for a race alone, False for a race alone or in any combination, None for an ethnicity. At level 0, the others
+    are None: `detailed_only` is counted for the nation and states only, and only as a total; `coarse_only` for regions
+    below the state only."""
 
     code: str
     name: str
@@ -116,9 +107,7 @@ class Iteration:
 
 class Memberships(NamedTuple):
     """The iterations of a universe by the codes that map to them, of races alone, in any combination, and of ethnicity.
-
-    A code is missing where it maps to none.
-    """
+    A code is missing where it maps to none."""
 
     alone: Mapping[str, str]
     combination: Mapping[str, str]
@@ -127,15 +116,11 @@ class Memberships(NamedTuple):
 
 @dataclass(frozen=True)
 class CodeLists:
-    """The lists of codes and iterations.
+    """The lists of codes and iterations, with a pair (iteration, code) for every code of every iteration.
 
-    Attributes:
-        pairs: (iteration, code) for every code of every iteration.
-
-    Raises:
-        ListsError: if an iteration's code is repeated, or in both files of iterations; if a level is none of 0, 1 and
-            2, or does not suit the flags, or both flags are set; if a pair is repeated, or names an iteration or a code
-            that does not exist; or if a code maps to two iterations of the same kind, level and universe.
+    Raises ListsError if an iteration's code is repeated, or in both files of iterations; if a level is none of 0, 1 and
+    2, or does not suit the flags, or both flags are set; if a pair is repeated, or names an iteration or a code that
+    does not exist; or if a code maps to two iterations of the same kind, level and universe.
     """
 
     names: Mapping[str, str]
@@ -199,9 +184,9 @@ class CodeLists:
         """Δ: the most groups of a region type and level that one person can be in; at least 1.
 
         SafeTab's formula is h_race · max(2, r) + h_eth, where h is the most iterations of a kind to which a code maps
-        (0 or 1 by the hierarchy) and r the number of race codes. It needs that codes with the same iteration alone
-        have the same one in combination. If lists break this, the greatest number may be 1 + r + h_eth, and is used
-        instead: codes with a common iteration alone and as many different ones in combination as there are.
+        (0 or 1 by the hierarchy) and r the number of race codes. It needs that codes with the same iteration alone have
+        the same one in combination. If lists break this, 1 + r + h_eth may be greater, and is used instead: codes with
+        a common iteration alone and as many different ones in combination as there are.
         """
         alone, combination, ethnicity = self.memberships[region_type.detailed, level]
         by_alone: dict[str, set[str]] = defaultdict(set)

@@ -43,18 +43,10 @@ V = TypeVar("V")
 def budget_for_margin(
     noise: Noise, stability: int, margin: Fraction, stage_1_share: Fraction = Fraction(0), places: int = PLACES
 ) -> Fraction:
-    """The budget that a 95% margin of error requires.
-
-    ρ = z²Δ/(2m²(1 − γ)), rounded to the given decimals (half to even), which reproduces the production budgets. ε is
-    the least multiple of the last decimal for which the exact margin is not above m.
-
-    Args:
-        margin: m, greater than 0.
-        stage_1_share: γ, for SafeTab-P.
-
-    Raises:
-        ValueError: if the margin is not positive, or ρ would round to 0.
-    """
+    """The budget that a 95% margin of error m requires; γ is the `stage_1_share` of SafeTab-P. ρ = z²Δ/(2m²(1 − γ)),
+    rounded to the given decimals (half to even), which reproduces the production budgets. ε is the least multiple of
+    the last decimal for which the exact margin is not above m. Raises ValueError if the margin is not positive, or ρ
+    would round to 0."""
     if margin <= 0:
         raise ValueError("a margin of error must be greater than 0")
     unit = Fraction(1, 10**places)
@@ -70,11 +62,8 @@ def budget_for_margin(
 
 
 def read_lines(field: str, given: Mapping[str, V], *, with_tables: bool) -> dict[Key, V]:
-    """Values of lines by what their names stand for, which in SafeTab-H includes a family of tables.
-
-    Raises:
-        DesignError: if a line does not exist, or names no family or one too many.
-    """
+    """Values of lines by what their names stand for, which in SafeTab-H includes a family of tables. Raises DesignError
+    if a line does not exist, or names no family or one too many."""
     values: dict[Key, V] = {}
     for line, value in given.items():
         match = _LINE.fullmatch(line)
@@ -100,11 +89,8 @@ def complete_budgets(
     margins: Mapping[Key, Fraction],
     stage_1_share: Fraction = Fraction(0),
 ) -> dict[Key, Fraction]:
-    """The budgets of lines of which some have a budget and others a 95% margin of error.
-
-    Raises:
-        DesignError: if a line has both, or has no groups, or no budget within bounds meets a margin.
-    """
+    """The budgets of lines of which some have a budget and others a 95% margin of error. Raises DesignError if a line
+    has both, or has no groups, or no budget within bounds meets a margin."""
     if not 0 <= stage_1_share < 1:
         raise DesignError(f"stage_1_share: the number is above 0 and below 1, not {stage_1_share}")
     completed = dict(budgets)
@@ -144,11 +130,8 @@ class Chances(NamedTuple):
 
 
 def chances(measured: Measured, size: int) -> Chances:
-    """The chances of a group of some true size, with errors below 10^−12.
-
-    The noises of the two stages are independent, so a total is suppressed with the product of the probabilities of
-    detail 0 and of noise of at most c − n.
-    """
+    """The chances of a group of some true size, with errors below 10^−12. The noises of the two stages are independent,
+    so a total is suppressed with the product of the probabilities of detail 0 and of noise of at most c − n."""
     below = [_at_most(measured.stage_1, threshold - 1 - size) for threshold in measured.thresholds]
     details = tuple(upper - lower for lower, upper in pairwise([0.0, *below, 1.0]))
     if measured.cut_off is None:
@@ -157,10 +140,8 @@ def chances(measured: Measured, size: int) -> Chances:
 
 
 def expect_numbers_of_empty_group(measured: Measured) -> float:
-    """How many numbers are expected to be published of an empty group of SafeTab-P that is not a total only.
-
-    Nearly all groups of small regions are empty, so this says how large a release becomes.
-    """
+    """How many numbers are expected to be published of an empty group of SafeTab-P that is not a total only. Nearly all
+    groups of small regions are empty, so this says how large a release becomes."""
     details, published = chances(measured, 0)
     detailed = sum(chance * cells(detail) for detail, chance in enumerate(details) if detail)
     return published - (1 - details[0]) + detailed

@@ -1,4 +1,1 @@
-"""Exact sampling: from the bits of a cipher to integers, choices and derangements.
-
-The samplers have exactly the stated distributions, with no rounding.
-"""
+"""Exact sampling: from the bits of a cipher to integers, choices and derangements, with no rounding."""

@@ -14,11 +14,8 @@ FINISHED = 0
 
 @register_jitable(inline="always")
 def remainder_is_fair(word, remainder, bound, top):  # type: ignore[no-untyped-def]
-    """Whether a word's remainder modulo `bound` may be used as a uniform integer below `bound`.
-
-    The word belongs to a run of `bound` words, one for each remainder. A run that `top` cuts short is rejected.
-    All arguments are uint64, with 1 <= bound <= top.
-    """
+    """Whether a word's remainder modulo `bound` may be used as a uniform integer below `bound`: unless the word is in
+    the run of `bound` words that `top` cuts short. All arguments are uint64, with 1 <= bound <= top."""
     return word - remainder <= top - (bound - np.uint64(1))
 
 
@@ -32,9 +29,8 @@ def derange(permutation, size, unsettled, words, cursor, top):  # type: ignore[n
         unsettled: how many positions, from the first, are not settled yet; `size + 1` to begin.
         words: uint64, random from 0 to `top`, of which `cursor` is the first unused one.
 
-    Returns:
-        (unsettled, cursor) after the last word used. `unsettled` is `FINISHED` once `permutation[:size]` is a
-        derangement, uniform among all.
+    Returns (unsettled, cursor) after the last word used. `unsettled` is `FINISHED` once `permutation[:size]` is a
+    derangement, uniform among all.
     """
     while True:
         if unsettled > size:

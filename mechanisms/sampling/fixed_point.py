@@ -1,8 +1,6 @@
-"""Rigorous bounds of irrational numbers, in integers.
-
-At a precision p, two integers enclose a real number v: low / 2^p <= v <= high / 2^p. Every step rounds the lower bound
-down and the upper bound up. So the bounds hold at every precision, and a greater one only brings them closer.
-"""
+"""Rigorous bounds of irrational numbers, in integers: at a precision p, low / 2^p <= v <= high / 2^p encloses a real v.
+Every step rounds the lower bound down and the upper bound up. So the bounds hold at every precision, and a greater one
+only brings them closer."""
 
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
@@ -22,11 +20,9 @@ def divide_up(number: int, divisor: int) -> int:
 
 
 def exponential(exponent: Fraction, precision: int) -> Bounds:
-    """Bounds of e^(−γ) for γ = `exponent` > 0, at `precision` binary places.
-
-    γ is halved until it is at most 1. There the series 1 − γ + γ²/2 − … alternates with falling terms, so its error is
-    less than its next term. The result is then squared as many times as γ was halved.
-    """
+    """Bounds of e^(−γ) for γ = `exponent` > 0, at `precision` binary places. γ is halved until it is at most 1. There
+    the series 1 − γ + γ²/2 − … alternates with falling terms, so its error is less than its next term. The result is
+    then squared as many times as γ was halved."""
     halvings = max(0, (exponent.numerator // exponent.denominator).bit_length())
     places = precision + halvings + 8
     numerator, denominator = exponent.numerator, exponent.denominator << halvings

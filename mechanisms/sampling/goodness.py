@@ -28,14 +28,9 @@ those of the continuous distribution, rounded; the probability of a bin is then 
 
 @dataclass(frozen=True)
 class Fit:
-    """Pearson's statistic, with the threshold that it exceeds with no more than a stated probability.
-
-    Attributes:
-        statistic: the sum of (observed − expected)² / expected over the bins.
-        threshold: k + 2√(kt) + 2t with k degrees of freedom and t = ln(1 / probability) (Laurent and Massart, 2000,
-            Lemma 1).
-        bins: with fewer than two, nothing is tested.
-    """
+    """Pearson's statistic, with the threshold that it exceeds with no more than a stated probability: k + 2√(kt) + 2t
+    with k degrees of freedom and t = ln(1 / probability) (Laurent and Massart, 2000, Lemma 1). With fewer than two
+    bins, nothing is tested."""
 
     statistic: float
     threshold: float
@@ -71,21 +66,17 @@ def bin_draws(values: NDArray[np.int64], distribution: Distribution) -> BinCount
 
 
 def find_misfits(draws: Mapping[str, BinCounts]) -> list[str]:
-    """The names of the noises whose draws do not fit their distributions; "all together" for the test of all draws.
-
-    The false-alarm rate is divided among the tests. A noise with few draws is tested only with the others.
-    """
+    """The names of the noises whose draws do not fit their distributions; "all together" for the test of all draws. The
+    false-alarm rate is divided among the tests. A noise with few draws is tested only with the others."""
     rate = FALSE_ALARM / (len(draws) + 1)
     alarms = [name for name, counts in draws.items() if fit([counts], rate).alarm]
     return [*alarms, "all together"] if fit(list(draws.values()), rate).alarm else alarms
 
 
 def fit(draws: Sequence[BinCounts], false_alarm: float = FALSE_ALARM) -> Fit:
-    """The test of draws of several distributions, all taken together.
-
-    Draws in bins of the same rank are added up, and so are the exact probabilities. The sums vary less than if all
-    draws came from one distribution, so the false-alarm rate still holds.
-    """
+    """The test of draws of several distributions, all taken together. Draws in bins of the same rank are added up, and
+    so are the exact probabilities. The sums vary less than if all draws came from one distribution, so the false-alarm
+    rate still holds."""
     total = reduce(add, draws, BinCounts(np.zeros(BINS), np.zeros(BINS)))
     if total.impossible:
         return Fit(inf, 0.0, BINS)
@@ -132,11 +123,9 @@ def _cut(distribution: Distribution) -> tuple[NDArray[np.int64], NDArray[np.floa
 def _cut_wide(
     distribution: DiscreteGaussian | DiscreteLaplace, deviation: float, ranks: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Integers near the quantiles of a distribution that is too wide for a table, and P(X <= x) of each.
-
-    P(X <= x) of a discrete Gaussian is Φ((x + 1/2) / σ) with an error below 1/σ² (the midpoint rule). That of a
-    discrete Laplace is q^−x / (1 + q) for x < 0 and 1 − q^(x + 1) / (1 + q) otherwise.
-    """
+    """Integers near the quantiles of a distribution that is too wide for a table, and P(X <= x) of each: of a discrete
+    Gaussian Φ((x + 1/2) / σ) with an error below 1/σ² (the midpoint rule), of a discrete Laplace q^−x / (1 + q) for
+    x < 0 and 1 − q^(x + 1) / (1 + q) otherwise."""
     if isinstance(distribution, DiscreteGaussian):
         grid = np.linspace(-4, 4, 4001)
         edges = np.rint(deviation * np.interp(ranks, _normal(grid), grid)).astype(np.int64)
@@ -148,5 +137,4 @@ def _cut_wide(
 
 
 def _normal(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Φ of the standard normal distribution."""
     return np.array([(1 + erf(value / sqrt(2))) / 2 for value in values.tolist()])

@@ -1,10 +1,8 @@
 """Lazy inversion: exact draws from a symmetric distribution on the integers, with about one word per draw.
 
-The module of each distribution gives rigorous bounds of its cumulative distribution function F.
-
 **The guarantee.** Consecutive words are the digits of a real number U, uniform on [0, 1), in base 2^64. A draw is the
-integer x with F(x − 1) <= U < F(x), which has probability F(x) − F(x − 1) exactly. Nothing is rounded; digits are read
-only as far as they are needed.
+integer x with F(x − 1) <= U < F(x), which has probability F(x) − F(x − 1) exactly; each distribution gives rigorous
+bounds of its F. Nothing is rounded; digits are read only as far as they are needed.
 
 **Why one word is nearly always enough.** After one word u, U is only known to satisfy u <= 2^64·U < u + 1. Let
 c(x) = floor(2^64·F(x)). No F(x) is a multiple of 2^−64 (its bounds are tightened until they show this), so F(x) lies
@@ -39,11 +37,9 @@ class Symmetric(Hashable, Protocol):
     """A hashable distribution on the integers with P(−x) = P(x). F(x) is irrational where it is neither 0 nor 1."""
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:
-        """Bounds of F(0), F(1), … at `precision` binary places, without end. A greater precision tightens them.
-
-        The lower bound is less than 1 even where F is 1. So the word 2^64 − 1 is undecided there, as it is in an
-        endless tail, and the digits that follow it decide.
-        """
+        """Bounds of F(0), F(1), … at `precision` binary places, without end. A greater precision tightens them. The
+        lower bound is less than 1 even where F is 1, so that the digits that follow the word 2^64 − 1 decide, as in an
+        endless tail."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +47,10 @@ class Table:
     """The look-up table for the first word.
 
     Attributes:
-        floors: uint64, shape (2·half,), ascending: c(x) for x = −half, …, half − 1. The first is 0, the last is the
-            greatest word.
-        guide: uint32: for each value of a word's leading bits, the index of the first floor that is not less than
-            the least such word.
+        floors: uint64, shape (2·half,), ascending: c(x) for x = −half, …, half − 1, from 0 to the greatest word.
+        guide: uint32: for each value of a word's leading bits, the index of the first floor not less than the least
+            such word.
         shift: how many bits follow the leading ones.
-        half: the index of c(0) in `floors`.
     """
 
     floors: Words
@@ -68,10 +62,9 @@ class Table:
 def sample(distribution: Symmetric, count: int, source: WordSource, word_bits: int = WORD_BITS) -> NDArray[np.int64]:
     """Independent exact draws, shape (count,).
 
-    Args:
-        source: words are used in order: one for each draw, and further ones while a draw is undecided. No word is read
-            after the last draw, so drawing a and then b values gives the same values as drawing a + b.
-        word_bits: words are 0 .. 2^word_bits − 1, equally likely.
+    Words of the source, 0 .. 2^word_bits − 1, are used in order: one for each draw, and further ones while a draw is
+    undecided. No word is read after the last draw, so drawing a and then b values gives the same values as drawing
+    a + b.
     """
     from mechanisms.sampling.kernels import look_up
 

@@ -1,7 +1,4 @@
-"""The distributions of noise, and the noise of a draw: independent noise for every count of every query.
-
-A mechanism relates the scale or variance of its noise to its loss, and chooses the distribution of each query.
-"""
+"""The distributions of noise, and the noise of a draw: independent noise for every count of every query."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,14 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.sampling import inversion, rejection
-from mechanisms.sampling.fixed_point import (
-    Bounds,
-    divide_up,
-    exponential,
-    round_bounds,
-    round_bounds_up,
-    shift_up,
-)
+from mechanisms.sampling.fixed_point import Bounds, divide_up, exponential, round_bounds, round_bounds_up, shift_up
 from mechanisms.sampling.stream import RandomStream, WordSource
 
 LARGEST_TABULATED_VARIANCE = 2**35
@@ -52,12 +42,8 @@ def _require_positive(parameter: str, value: Fraction) -> None:
 @dataclass(frozen=True)
 class DiscreteGaussian:
     """P(x) = exp(−x² / 2σ²) / Z with Z = Σ_y exp(−y² / 2σ²), for all integers x: N_Z(0, σ²) of Canonne, Kamath and
-    Steinke, "The Discrete Gaussian for Differential Privacy" (2020).
-
-    Attributes:
-        variance: σ², exact and greater than 0. It is the distribution's parameter; the variance of the draws,
-            `exact_variance`, is slightly less.
-    """
+    Steinke, "The Discrete Gaussian for Differential Privacy" (2020). `variance` is the parameter σ² > 0, exact; that of
+    the draws, `exact_variance`, is slightly less."""
 
     variance: Fraction
 
@@ -65,16 +51,13 @@ class DiscreteGaussian:
         _require_positive("σ² of a discrete Gaussian distribution", self.variance)
 
     def sample(self, count: int, stream: WordSource) -> NDArray[np.int64]:
-        """Independent exact draws, shape (count,)."""
         if self.variance > LARGEST_TABULATED_VARIANCE:
             return rejection.sample(lambda choices: rejection.gaussian(self.variance, choices), count, stream)
         return inversion.sample(self, count, stream)
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:
-        """Bounds of F(0), F(1), … at `precision` binary places, 64 or more.
-
-        With w(y) = exp(−y² / 2σ²), F(x) = 1/2 + (w(0)/2 + w(1) + … + w(x)) / Z for x >= 0.
-        """
+        """Bounds of F(0), F(1), … at `precision` binary places, 64 or more. With w(y) = exp(−y² / 2σ²),
+        F(x) = 1/2 + (w(0)/2 + w(1) + … + w(x)) / Z for x >= 0."""
         one = 1 << precision
         half = one >> 1
         total_low, total_high = self._moment(0, precision)
@@ -88,9 +71,8 @@ class DiscreteGaussian:
     def exact_variance(self) -> Decimal:
         """The variance of the draws, to 40 significant digits, with an error below one unit of the last.
 
-        For σ² > 100 it equals σ² to 40 digits. By Poisson summation the variance is
-        σ² − 4π²σ⁴ · Σ k² e^(−2π²σ²k²) / Σ e^(−2π²σ²k²), over all integers k, which is below σ² by less than
-        σ² · 10^−800.
+        For σ² > 100 it equals σ² to 40 digits: by Poisson summation it is σ² − 4π²σ⁴ · Σ k² e^(−2π²σ²k²) / Σ
+        e^(−2π²σ²k²), over all integers k, which is below σ² by less than σ² · 10^−800.
         """
         if self.variance > _NEARLY_CONTINUOUS:
             return round_bounds(self._near_parameter)
@@ -115,11 +97,9 @@ class DiscreteGaussian:
         return (low << precision) // total_high, divide_up(high << precision, total_low)
 
     def _moment(self, power: int, precision: int) -> Bounds:
-        """Bounds of Σ |y|^power · w(y) over all integers y, for an even power.
-
-        The sum stops at the first y whose lower bound of w is 0. The remaining terms fall at least as fast as a
-        geometric series with the ratio of the first two, because w(y + 1) / w(y) falls with y.
-        """
+        """Bounds of Σ |y|^power · w(y) over all integers y, for an even power. The sum stops at the first y whose lower
+        bound of w is 0. The remaining terms fall at least as fast as a geometric series with the ratio of the first
+        two, because w(y + 1) / w(y) falls with y."""
         one = 1 << precision
         sum_low = sum_high = 0
         for value, (low, high, ratio) in enumerate(self._weights(precision)):
@@ -133,10 +113,8 @@ class DiscreteGaussian:
         return 2 * sum_low - at_zero, 2 * (sum_high + tail) - at_zero
 
     def _weights(self, precision: int) -> Iterator[tuple[int, int, int]]:
-        """Bounds of w(y), and an upper bound of w(y + 1) / w(y), for y = 0, 1, …
-
-        w(y + 1) = w(y) · r(y) and r(y + 1) = r(y) · exp(−1/σ²), where r(0) = exp(−1 / 2σ²).
-        """
+        """Bounds of w(y), and an upper bound of w(y + 1) / w(y), for y = 0, 1, … by w(y + 1) = w(y) · r(y) and
+        r(y + 1) = r(y) · exp(−1/σ²), where r(0) = exp(−1 / 2σ²)."""
         low = high = 1 << precision
         ratio_low, ratio_high = exponential(1 / (2 * self.variance), precision)
         fall_low, fall_high = exponential(1 / self.variance, precision)
@@ -161,10 +139,8 @@ class DiscreteLaplace:
         return inversion.sample(self, count, stream)
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:
-        """Bounds of F(0), F(1), … at `precision` binary places, 64 or more.
-
-        F(x) = 1 − q^(x + 1) / (1 + q) for x >= 0.
-        """
+        """Bounds of F(0), F(1), … at `precision` binary places, 64 or more: F(x) = 1 − q^(x + 1) / (1 + q) for
+        x >= 0."""
         one = 1 << precision
         q_low, q_high = exponential(1 / self.scale, precision)
         tail_low, tail_high = q_low * one // (one + q_low), divide_up(q_high * one, one + q_high)
@@ -189,10 +165,8 @@ class DiscreteLaplace:
 
 @dataclass(frozen=True)
 class CappedLaplace:
-    """P(x) = q^|x| / Z with q = exp(−1 / t) and Z = 1 + 2q(1 − q^D) / (1 − q), for |x| <= D, the cap, and the scale t.
-
-    Source: the report on the SIPP, Appendix C, Table C-1 (D = 7).
-    """
+    """P(x) = q^|x| / Z with q = exp(−1 / t) and Z = 1 + 2q(1 − q^D) / (1 − q), for |x| <= D, the cap, and the scale t
+    (the report on the SIPP, Appendix C, Table C-1, where D = 7)."""
 
     scale: Fraction
     cap: int
@@ -209,9 +183,7 @@ class CappedLaplace:
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:
         """Bounds of F(0), F(1), … at `precision` binary places, 64 or more; from F(D) = 1 on, the lower one is below 1.
-
-        F(x) = 1 − (q^(x + 1) − q^(D + 1)) / (1 + q − 2q^(D + 1)) for 0 <= x <= D.
-        """
+        F(x) = 1 − (q^(x + 1) − q^(D + 1)) / (1 + q − 2q^(D + 1)) for 0 <= x <= D."""
         one = 1 << precision
         low, high = q_low, q_high = exponential(1 / self.scale, precision)
         last_low, last_high = exponential((self.cap + 1) / self.scale, precision)
@@ -227,11 +199,9 @@ class CappedLaplace:
 
     @cached_property
     def exact_variance(self) -> Decimal:
-        """The variance to 40 significant digits, with an error below one unit of the last.
-
-        By the closed form of Σ x²·q^x it is 2q·(1 + q − (D + 1)²·q^D + (2D² + 2D − 1)·q^(D + 1) − D²·q^(D + 2)) over
-        (1 − q)²·(1 + q − 2q^(D + 1)).
-        """
+        """The variance to 40 significant digits, with an error below one unit of the last:
+        2q·(1 + q − (D + 1)²·q^D + (2D² + 2D − 1)·q^(D + 1) − D²·q^(D + 2)) over (1 − q)²·(1 + q − 2q^(D + 1)), by the
+        closed form of Σ x²·q^x."""
         return round_bounds(self._variance_bounds)
 
     def probabilities(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -240,11 +210,9 @@ class CappedLaplace:
         return np.where(sizes <= self.cap, np.exp(-rate * np.minimum(sizes, self.cap)) / total, 0.0)
 
     def greatest(self, values: int) -> Fraction:
-        """P(x > D − m), the probability of the m greatest values, rounded up to six significant digits or 10^−300.
-
-        If noise is added to counts that differ by m, these are the noises whose sums are possible for the greater
-        count alone. For m = 1 it is q^D / Z.
-        """
+        """P(x > D − m), the probability of the m greatest values, rounded up to six significant digits or 10^−300;
+        q^D / Z for m = 1. If noise is added to counts that differ by m, these are the noises whose sums are possible
+        for the greater count alone."""
         if values > 2 * self.cap:
             return Fraction(1)
         if values == 0:
@@ -300,15 +268,10 @@ class Perturbation:
 
 
 class Noise:
-    """The noise of a draw, read query by query and in parts of any size.
+    """The noise of a draw, read query by query and in parts of any size, which do not change the numbers.
 
-    Every query has its own stream, so its noise does not depend on other queries. The sizes of the parts do not change
-    the numbers.
-
-    Args:
-        mechanism: the name that begins the label of every stream.
-        distributions: by query.
-        key: of the draw, 32 bytes, secret.
+    Every query has its own stream, so its noise does not depend on other queries. The name of the mechanism begins the
+    label of every stream; the key of the draw has 32 bytes, and is secret.
     """
 
     def __init__(self, mechanism: str, distributions: Mapping[str, Distribution], key: bytes) -> None:

@@ -1,8 +1,5 @@
-"""Quantiles of noise and of sums of independent noises, and the margins of error of 90% that budgets give.
-
-The inputs are the noise's distribution and variance, which are published, so any user can compute the same. The plans
-relate budgets to noise.
-"""
+"""Quantiles of noise and of sums of independent noises, and the margins of error of 90% that budgets give. The inputs
+are the noise's distribution and variance, which are published, so any user can compute the same."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -56,10 +53,10 @@ class NoiseSum:
         """w(0), w(1), …, proportional to the probabilities of 0, 1, … steps in either direction; all above 0.
 
         The sum of k discrete Gaussians of parameter s is the discrete Gaussian of parameter ks up to factors
-        1 ± 2·exp(−π²s), which equal 1 in double precision if s >= 4. For smaller s the distributions are convolved. The
+        1 ± 2·exp(−π²s), which equal 1 in double precision if s >= 4; for smaller s the distributions are convolved. The
         sum of k discrete Laplaces is the difference of two negative binomials, with P(x) proportional to
-        q^x · C(x + k − 1, k − 1) · F(k, x + k; x + 1; q²) for x >= 0. Pfaff's transformation of Gauss's F makes it a
-        sum of k positive terms.
+        q^x · C(x + k − 1, k − 1) · F(k, x + k; x + 1; q²) for x >= 0, a sum of k positive terms by Pfaff's
+        transformation of Gauss's F.
         """
         most = math.ceil(DEVIATIONS * math.sqrt(self.variance) / self.step) + 1
         places = np.arange(most + 1, dtype=np.float64)
@@ -95,10 +92,8 @@ class NoiseSum:
         return 2 * np.cumsum(self.weights) - self.weights[0]
 
     def fall(self, places: Integers) -> Floats:
-        """−log of w(x + 1) / w(x) at places beyond the table, where the weights fall almost geometrically.
-
-        Over the range of a posterior that far out, the fall changes by less than a thousandth, relative to its value.
-        """
+        """−log of w(x + 1) / w(x) at places beyond the table, where the weights fall almost geometrically: over the
+        range of a posterior that far out, by a thousandth of its value at most."""
         if self.noise is Noise.LAPLACE:
             last = self.weights[-2:] if self.reach else np.array([1.0, _LEAST_WEIGHT])
             return np.full(places.shape, -math.log(last[1] / last[0]))
@@ -146,10 +141,8 @@ def _gaussian_variance(parameter: float) -> float:
 
 @lru_cache(maxsize=_KEPT)
 def quantile(noise: Uncapped, chance: Fraction) -> int:
-    """The least integer k with P(X <= k) >= a chance, decided with rigorous bounds.
-
-    The discrete Gaussian is searched step by step from 0, which takes tenths of a second if σ² is 2^28.
-    """
+    """The least integer k with P(X <= k) >= a chance, decided with rigorous bounds. The discrete Gaussian is searched
+    step by step from 0, which takes tenths of a second if σ² is 2^28."""
     if not 0 < chance < 1:
         raise ValueError("the chance of a quantile is strictly between 0 and 1")
     # Below 0, P(X <= -x) = 1 - F(x - 1), which is at least the chance as long as F(x - 1) <= 1 - chance.
@@ -176,11 +169,9 @@ def laplace_budget(sensitivity: int, margin: int, coverage: Fraction, unit: Frac
 
 
 def _seldom_beyond(value: int, scale: Fraction, beyond: Fraction) -> bool:
-    """Whether P(|X| > value) <= β for the discrete Laplace: 2·q^(value + 1) <= β·(1 + q) with q = exp(-1/t).
-
-    Bounds of growing precision decide it. Equality cannot occur: the exponentials of distinct rational numbers are
-    linearly independent over the rationals (Lindemann), and for value = 0 equality would make exp(-1/t) rational.
-    """
+    """Whether P(|X| > value) <= β for the discrete Laplace: 2·q^(value + 1) <= β·(1 + q) with q = exp(-1/t). Bounds of
+    growing precision decide it. Equality cannot occur: the exponentials of distinct rational numbers are linearly
+    independent over the rationals (Lindemann), and for value = 0 equality would make exp(-1/t) rational."""
     for precision in (64 << doubling for doubling in count()):
         one = 1 << precision
         low, high = exponential(1 / scale, precision)
@@ -212,9 +203,8 @@ def noise_sum(noise: Uncapped, cells: int) -> NoiseSum:
 
 @lru_cache(maxsize=_KEPT)
 def half_width(noise: Uncapped, cells: int, coverage: Fraction) -> int:
-    """The least m with P(|X| <= m) >= a coverage, for the sum X of independent noises of some cells.
-
-    So the interval from a noisy sum − m to the noisy sum + m contains the true sum with at least this probability.
+    """The least m with P(|X| <= m) >= a coverage, for the sum X of independent noises of some cells: the interval of a
+    noisy sum ± m contains the true sum with at least this probability.
 
     For one noise, rigorous bounds decide. For a sum, m follows from a table in double precision, whose probabilities
     have errors below 10^−12: the true m can differ only if P(|X| <= m) or P(|X| <= m − 1) is as near to the coverage as
@@ -257,15 +247,9 @@ def margin_of_error(noise: Uncapped) -> float:
 def least_budget(
     margin_of: Callable[[Fraction], float | Fraction], wanted: Fraction, start: Fraction, unit: Fraction, most: Fraction
 ) -> Fraction:
-    """The least multiple of a unit, as a budget, with which a margin of error is not above the wanted one.
-
-    Args:
-        margin_of: the margin of error that a budget gives; it does not grow with the budget.
-        start: any budget, from which the search starts.
-
-    Raises:
-        ValueError: if even the largest budget gives a greater margin.
-    """
+    """The least multiple of a unit, as a budget, with which a margin of error, which does not grow with the budget, is
+    not above the wanted one. The search begins at any budget, `start`. Raises ValueError if even the largest budget
+    gives a greater margin."""
 
     def enough(multiple: int) -> bool:
         return margin_of(multiple * unit) <= wanted
@@ -289,9 +273,7 @@ def least_budget(
 
 def unit_of(parts: Iterable[Fraction]) -> Fraction:
     """A unit of which every part of a budget is a multiple, of a millionth or less; a billionth if it would be finer.
-
-    With multiples of it, the sum of the parts, their shares of it, and the shares of sums of them can be declared.
-    """
+    With multiples of it, the sum of the parts, their shares of it, and the shares of sums of them can be declared."""
     denominator = math.lcm(MILLION, *(part.denominator for part in parts))
     return Fraction(1, denominator if denominator <= BILLION else BILLION)
 

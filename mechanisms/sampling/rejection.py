@@ -21,10 +21,8 @@ class Choices:
         self._word_bits = word_bits
 
     def below(self, bound: int) -> int:
-        """An integer from 0 to bound − 1: the remainder of a number made of as few words as suffice.
-
-        Numbers beyond the last whole run of `bound` are rejected, so that all remainders are equally likely.
-        """
+        """An integer from 0 to bound − 1: the remainder of a number made of as few words as suffice. Numbers beyond the
+        last whole run of `bound` are rejected, so that all remainders are equally likely."""
         words = -(-(bound - 1).bit_length() // self._word_bits)
         fair = (1 << words * self._word_bits) // bound * bound
         while True:
@@ -78,11 +76,8 @@ def laplace(scale: Fraction, choices: Choices) -> int:
 
 
 def gaussian(variance: Fraction, choices: Choices) -> int:
-    """A draw from P(x) ∝ exp(−x² / 2σ²), where σ² is the variance (Algorithm 3).
-
-    A draw y from the discrete Laplace distribution with t = floor(σ) + 1 is kept with probability
-    exp(−(|y| − σ²/t)² / 2σ²).
-    """
+    """A draw from P(x) ∝ exp(−x² / 2σ²), where σ² is the variance (Algorithm 3): a draw y from the discrete Laplace
+    distribution with t = floor(σ) + 1 is kept with probability exp(−(|y| − σ²/t)² / 2σ²)."""
     numerator, denominator = variance.numerator, variance.denominator
     scale = isqrt(numerator // denominator) + 1
     while True:

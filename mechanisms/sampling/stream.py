@@ -1,7 +1,4 @@
-"""A draw's random stream: AES-256-CTR read as 64-bit words, in blocks, and never too far; and coins shown by words.
-
-`resources.custody` derives the key; samplers turn words into draws.
-"""
+"""A draw's random stream: AES-256-CTR read as 64-bit words, in blocks, and never too far; and coins shown by words."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,14 +28,9 @@ class WordSource(Protocol):
 
 
 class RandomStream:
-    """An endless sequence of independent uniform 64-bit words, fixed by its key and label.
-
-    The number of words requested at a time does not change the sequence. Streams of one key under different labels are
-    independent, so the parts of a draw can be made in any order.
-
-    Args:
-        key: 32 bytes, secret.
-    """
+    """An endless sequence of independent uniform 64-bit words, fixed by its secret key of 32 bytes and its label. The
+    number of words requested at a time does not change the sequence. Streams of one key under different labels are
+    independent, so the parts of a draw can be made in any order."""
 
     def __init__(self, key: bytes, label: str) -> None:
         if len(key) != 32:
@@ -47,7 +39,6 @@ class RandomStream:
         self._keystream = Cipher(algorithms.AES(stream_key.derive(key)), modes.CTR(bytes(16))).encryptor()
 
     def words(self, count: int) -> Words:
-        """The next `count` words, shape (count,), uint64."""
         size = 8 * count
         buffer = bytearray(size)
         view = memoryview(buffer)
@@ -58,11 +49,9 @@ class RandomStream:
 
 
 class WordReader:
-    """The words of a source one after the other, for draws that take one word or more.
-
-    A block is never longer than the number of draws to come, and each draw takes at least one word. So no word is left
-    over after the last draw, and the words that a draw uses do not depend on the size of the blocks.
-    """
+    """The words of a source one after the other, for draws that take one word or more. A block is never longer than the
+    number of draws to come, and each draw takes at least one word. So no word is left over after the last draw, and the
+    words that a draw uses do not depend on the size of the blocks."""
 
     def __init__(self, source: WordSource) -> None:
         self._source = source
@@ -86,10 +75,8 @@ class WordReader:
 
 @dataclass(frozen=True)
 class Coin:
-    """A coin of exactly rational bias, shown by whole words, so that no float is compared.
-
-    A word above `last_fair` is rejected. Of the others, those below `heads` show heads.
-    """
+    """A coin of exactly rational bias, shown by whole words, so that no float is compared: a word above `last_fair` is
+    rejected; of the others, those below `heads` show heads."""
 
     heads: np.uint64
     last_fair: np.uint64

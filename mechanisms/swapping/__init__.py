@@ -1,5 +1,2 @@
-"""The Permutation Swapping Algorithm (PSA): the permutation, its loss, and its DP specification.
-
-Source: Bailie, Gong and Meng, Section 3 and Appendices E and F. `assets.swapping` reads and writes tables, opens keys
-and charges the budget.
-"""
+"""The Permutation Swapping Algorithm (PSA): the permutation, its loss, and its DP specification. Source: Bailie, Gong
+and Meng, Section 3 and Appendices E and F."""

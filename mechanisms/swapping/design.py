@@ -24,10 +24,9 @@ from mechanisms.swapping.response import Response, loss_of_responses
 class Case:
     """The swap rate of the records that fit some conditions; without conditions, of all.
 
-    Attributes:
-        when: by variable, the values that fit; in alphabetical order of the variables.
-        at_most: how many records at most may share the values that rarity is counted by; None for any number.
-        rate: the swap rate, strictly between 0 and 1; `EXEMPT` for records that are never selected.
+    By variable, in alphabetical order, `when` has the values that fit; `at_most` says how many records may share the
+    values that rarity is counted by, None any number. The rate is strictly between 0 and 1, or `EXEMPT` for records
+    that are never selected.
     """
 
     when: tuple[tuple[str, tuple[Any, ...]], ...]
@@ -48,16 +47,14 @@ class Rates:
     """The swap rates of all records: a single one, or rates that vary between strata or records.
 
     Attributes:
-        cases: the cases, of which the first that fits a record gives its rate; if `epsilon` is given, only that of
-            exempt records.
+        cases: the first that fits a record gives its rate; if `epsilon` is given, only that of exempt records.
         rarity_of: the holding variables by which rarity is counted; None for the whole combination of holding values.
         epsilon: the ε that every stratum attains with the smallest rate that gives it; None if the cases give rates.
         is_single: whether the rate was declared as one number. A swap with a single rate is plain, and its draw id
             differs from the one of a swap whose only case has the same rate.
 
-    Raises:
-        ValueError: if there are neither cases nor an ε, or other cases than that of exempt records beside an ε; or if a
-            case, or `rarity_of`, could never count.
+    Raises ValueError if there are neither cases nor an ε, or other cases than that of exempt records beside an ε; or if
+    a case, or `rarity_of`, could never count.
     """
 
     cases: tuple[Case, ...] = ()
@@ -116,14 +113,9 @@ class SecondStir:
 
 @dataclass(frozen=True)
 class SwapLosses:
-    """The losses of a swap with varying rates, a second stir or noise before it.
-
-    Attributes:
-        charged: the loss of the specification, in the universes that the invariants induce.
-        noise: ε_R of the noise before; None without it.
-        finer: the loss in finer universes, which also fix what `SwappingDesign.finer_invariant` says; None if the
-            charge is for the finest.
-    """
+    """The losses of a swap with varying rates, a second stir or noise before it. `charged` is that of the
+    specification, in the universes that the invariants induce, `noise` is ε_R, and `finer` is the loss in universes
+    that also fix `SwappingDesign.finer_invariant`; None if the charge is for the finest."""
 
     charged: PureLoss
     first: StirLoss
@@ -147,9 +139,8 @@ class SwappingDesign:
         exempt: by match variable, the values of records that are never selected, such as imputed ones.
         noise: randomized response on all holding variables that are not matched on, before the swap.
 
-    Raises:
-        DesignError: if no variable is swapped or none is held, a variable has two roles, a rate is not strictly between
-            0 and 1, or no loss is known for what is combined.
+    Raises DesignError if no variable is swapped or none is held, a variable has two roles, a rate is not strictly
+    between 0 and 1, or no loss is known for what is combined.
     """
 
     unit: str
@@ -333,11 +324,8 @@ class SwappingDesign:
         return SwapLosses(charged, first, second, noise, charged if charged <= first.loss else first.loss)
 
     def specification(self, dataset: str, loss: int | PureLoss) -> Specification:
-        """The DP specification of all products tabulated from the swapped data.
-
-        Args:
-            loss: of a plain swap, b of Theorem 1; otherwise the loss that is charged.
-        """
+        """The DP specification of all products tabulated from the swapped data. `loss` is the one that is charged; of a
+        plain swap it may be b of Theorem 1."""
         persons = f", each with the persons in it, by {_listed(self.persons)}" if self.persons else ""
         exempt = (
             f"; {self.unit}s with {self.exempt_in_words} are not protected, so that data sets which differ in one of "
@@ -359,11 +347,9 @@ class SwappingDesign:
         return Specification(flavor, loss)
 
     def specification_of_noise_after(self, dataset: str, tables: Loss) -> Specification:
-        """The DP specification of tables with noise that are counted from withheld swapped data.
-
-        It is for universes that fix the sizes of strata only, and for a change of all of a record's values: two swapped
-        records then differ. `tables` is the loss for a change of one counted record.
-        """
+        """The DP specification of tables with noise that are counted from withheld swapped data, where `tables` is the
+        loss for a change of one counted record. It is for universes that fix the sizes of strata only, and for a change
+        of all of a record's values: two swapped records then differ."""
         flavor = self.specification(dataset, PureLoss()).flavor
         sizes = f"the number of {self.unit}s by {_listed(self.match)}"
         return Specification(

@@ -35,11 +35,8 @@ def odds(swap_rate: Fraction) -> Fraction:
 
 
 def theorem_1(largest_stratum: int, swap_rate: Fraction) -> PureLoss:
-    """The exact ε of Theorem 1: the greater of ln((b + 1) / o) and ln o; 0 for b = 0.
-
-    Raises:
-        ValueError: if b is 1 or negative (a stratum with two distinct records has two), or p out of range.
-    """
+    """The exact ε of Theorem 1: the greater of ln((b + 1) / o) and ln o; 0 for b = 0. Raises ValueError if b is 1 or
+    negative (a stratum with two distinct records has two), or p out of range."""
     o = odds(swap_rate)
     if largest_stratum < 0 or largest_stratum == 1:
         raise ValueError(f"the largest stratum with two distinct records is 0 or at least 2, not {largest_stratum}")
@@ -55,15 +52,14 @@ def smallest_attainable(largest_stratum: int) -> tuple[float, float]:
 
 
 def evaluated(largest_stratum: int, swap_rate: Fraction) -> float:
-    """ε from the ratio in the proof of Theorem 1 (E.5), without the relaxation of Lemma 6.
+    """ε from the ratio in the proof of Theorem 1 (E.5), without the relaxation of Lemma 6: the maximum over 2 <= Δ <= b
+    and over feasible k and δ with |δ| <= Δ of (1/Δ) ln[o^δ d(k - δ) / d(k)], never above Theorem 1, and not below
+    Theorem 3(C), ½ ln[d(b) / d(b - 2)] - ln o.
 
-    The maximum over 2 <= Δ <= b and over feasible k and δ with |δ| <= Δ of (1/Δ) ln[o^δ d(k - δ) / d(k)].
     Up to 40 records, every case is tried. Above that, the maximum is one of two cases. For δ = -2 at k = b - 2, it is
     the mean logarithm of the two largest factors, d(b) / d(b - 1) and d(b - 1) / d(b - 2), less ln o: a further record
     would add a smaller factor to the mean, and a single record, δ = -1, would still be divided by Δ = 2. For δ = 2 at
     k = 2, it is ln o, as d(0) = d(2) = 1.
-
-    Never above Theorem 1, and not below Theorem 3(C), ½ ln[d(b) / d(b - 2)] - ln o.
     """
     log_odds = math.log(odds(swap_rate))
     if largest_stratum == 0:
@@ -83,7 +79,6 @@ def evaluated(largest_stratum: int, swap_rate: Fraction) -> float:
 
 @cache
 def derangement_number(size: int) -> int:
-    """d(size), the number of derangements of `size` elements."""
     return 1 if size == 0 else size * derangement_number(size - 1) + (-1) ** size
 
 
@@ -91,15 +86,9 @@ def derangement_number(size: int) -> int:
 class Stir:
     """Who is swapped with whom, and how often: strata and swap rates of all groups of records.
 
-    A *group* consists of records with the same holding values, or is a whole stratum. All its records have one rate.
-
-    Attributes:
-        stratum: shape (groups,), the number of the group's stratum, ascending from 0.
-        rate_class: shape (groups,), the position of the group's rate in `rates`.
-        rates: the rates; `EXEMPT` for records that are never selected, which are whole strata.
-
-    Raises:
-        ValueError: if a stratum has exempt records and others.
+    A *group* consists of records with the same holding values, or is a whole stratum. Of shape (groups,) are the
+    numbers of their strata, ascending from 0, and the positions of their rates; `EXEMPT` is that of records that are
+    never selected, which are whole strata. Raises ValueError if a stratum has exempt records and others.
     """
 
     stratum: NDArray[np.int32]
@@ -112,7 +101,6 @@ class Stir:
 
     @property
     def exempt(self) -> NDArray[np.bool_]:
-        """Shape (groups,)."""
         return np.array([rate == EXEMPT for rate in self.rates], dtype=bool)[self.rate_class]
 
     def of_groups(self, groups: NDArray[Any]) -> "Stir":
@@ -122,13 +110,8 @@ class Stir:
 
 @dataclass(frozen=True)
 class StirLoss:
-    """What a stir costs, and on what that depends.
-
-    Attributes:
-        largest_stratum: b, the largest stratum that counts; 0 if none does.
-        exempt: the number of exempt records.
-        lowest, highest: the range of the rates in strata that count; None if none does.
-    """
+    """What a stir costs, and on what that depends: b, the largest stratum that counts (0 if none does), the number of
+    exempt records, and the range of the rates in strata that count."""
 
     strata: int
     largest_stratum: int
@@ -139,14 +122,10 @@ class StirLoss:
 
 
 def loss_of_stir(stir: Stir, records: NDArray[np.int64], counts: NDArray[np.bool_]) -> StirLoss:
-    """The exact loss: the greatest over strata of ln((n + 1) / o_min) and ln o_max.
-
-    n is the number of records of the stratum, o = p / (1 - p), and o_min and o_max are over its records.
-
-    Args:
-        records: shape (groups,), the number of records in each group.
-        counts: shape (strata,), whether the stratum can hold two distinct records. Exempt strata do not count.
-    """
+    """The exact loss: the greatest over strata of ln((n + 1) / o_min) and ln o_max, where n is the number of records of
+    the stratum, o = p / (1 - p), and o_min and o_max are over its records. By group, of shape (groups,), there are so
+    many records; `counts`, of shape (strata,), says whether a stratum can hold two distinct records. Exempt strata do
+    not count."""
     if not len(stir.stratum):
         return StirLoss(0, 0, 0, None, None, PureLoss())
     order = sorted(range(len(stir.rates)), key=stir.rates.__getitem__)
@@ -173,10 +152,7 @@ def loss_of_stir(stir: Stir, records: NDArray[np.int64], counts: NDArray[np.bool
 
 def smallest_rate(size: int, epsilon: Fraction) -> Fraction:
     """The smallest swap rate, in steps of 1 / `FINEST`, at which a stratum of two records or more loses at most ε.
-
-    Raises:
-        ValueError: if no rate gives ε: the smallest possible is ½ ln(size + 1).
-    """
+    Raises ValueError if no rate gives ε: the smallest possible is ½ ln(size + 1)."""
     limit = PureLoss(epsilon)
 
     def is_enough(steps: int) -> bool:

@@ -1,9 +1,8 @@
-"""The Permutation Swapping Algorithm on a contingency table.
+"""The Permutation Swapping Algorithm on a contingency table: Algorithm 1 of Bailie, Gong and Meng.
 
-Algorithm 1 of Bailie, Gong and Meng. It reads and returns counts of records by (stratum, holding value, swap value), as
-codes, so the result cannot depend on a record's identity or position. `permute` has one swap rate for all records.
-`stir` has rates by group of records, several rounds, and noise before the first, as derived in
-`docs/mechanisms/swapping-extensions.md`.
+It reads and returns counts of records by (stratum, holding value, swap value), as codes, so the result cannot depend on
+a record's identity or position. `permute` has one swap rate for all records; `stir` has rates by group of records,
+several rounds, and noise before the first, as derived in `docs/mechanisms/swapping-extensions.md`.
 """
 
 import math
@@ -21,10 +20,8 @@ from mechanisms.swapping.loss import EXEMPT, Stir
 from mechanisms.swapping.response import Response, respond
 
 VERSION = 2
-"""The mechanism's version. Increase it only when the same stream would give another result.
-
-It is 2 since codes number the values of variables in alphabetical order, whatever the order of declarations.
-"""
+"""The mechanism's version. Increase it only when the same stream would give another result. It is 2 since codes number
+the values of variables in alphabetical order, whatever the order of declarations."""
 
 Codes = NDArray[np.int32]
 Counts = NDArray[np.int64]
@@ -40,15 +37,11 @@ _SELECTING, _DERANGING = 0, 1
 class Contingency:
     """Counts of records by holding value and swap value, within strata: the nonzero cells.
 
-    Attributes:
-        stratum, holding, swap: shape (cells,), the codes of the values of the match variables, of all holding variables
-            (which determine the stratum), and of the swap variables.
-        count: shape (cells,), records in the cell; at least 1.
-
-    Raises:
-        ValueError: if the cells are not in strictly ascending order of (holding, swap), strata do not ascend with
-            holding values, a holding value is in two strata, a code is negative, or a count is below 1. The order is
-            fixed so that the result of a draw depends only on the content.
+    Columns have the shape (cells,): the codes of the values of the match variables, of all holding variables (which
+    determine the stratum) and of the swap variables, and the records. Raises ValueError if the cells are not in
+    strictly ascending order of (holding, swap), strata do not ascend with holding values, a holding value is in two
+    strata, a code is negative, or a count is below 1. The order is fixed so that the result of a draw depends only on
+    the content.
     """
 
     stratum: Codes
@@ -80,13 +73,10 @@ class Contingency:
 def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Contingency:
     """One draw of the Permutation Swapping Algorithm: the saturated contingency table of the swapped records.
 
-    In each stratum of two records or more, every record is selected with probability `swap_rate`; if exactly one is
-    selected, the selection is repeated. A uniform derangement permutes the swap values of the selected records. The
-    counts by holding value and those by stratum and swap value do not change (Bailie, Gong and Meng, Proposition 4).
-
-    Args:
-        swap_rate: p, strictly between 0 and 1, exact.
-        stream: the draw's randomness; the same stream and table give the same result.
+    In each stratum of two records or more, every record is selected with probability p, the swap rate, exact and
+    strictly between 0 and 1; if exactly one is selected, the selection is repeated. A uniform derangement permutes the
+    swap values of the selected records. The counts by holding value and those by stratum and swap value do not change
+    (Bailie, Gong and Meng, Proposition 4). The same stream and table give the same result.
     """
     values, positions = _number_values(table.swap)
     swap = np.repeat(positions, table.count)
@@ -150,11 +140,9 @@ def permute_strata(
 
 @njit(cache=True, nogil=True)
 def _go_on(starts, values, rate_class, workspace, words, top, heads, last_fair, state):  # type: ignore[no-untyped-def]
-    """Continue through the strata from `state` until they are finished or the words are used up.
-
-    The state is (stratum, phase, position in the phase, records selected). At the end, stratum = strata. A stratum of
-    exempt records, whose coin never shows heads, is left alone and uses no words.
-    """
+    """Continue through the strata from `state`, (stratum, phase, position in the phase, records selected), until the
+    words are used up, or the strata: then stratum = strata. A stratum of exempt records, whose coin never shows heads,
+    is left alone and uses no words."""
     stratum, phase, position, chosen = state
     selected, permutation, kept = workspace[0], workspace[1], workspace[2]
     cursor = 0
@@ -213,12 +201,8 @@ def _number_values(swap: Codes) -> tuple[Codes, Codes]:
 
 
 def _count_swapped(table: Contingency, swap: Codes, values: Codes) -> Contingency:
-    """The table of records with the holding values of `table`, in its order, and the swap values at given positions.
-
-    Args:
-        swap: shape (records,): the position of each record's swap value among `values`; overwritten.
-        values: swap values in ascending order.
-    """
+    """The table of records with the holding values of `table`, in its order, whose swap values are those at the
+    positions `swap`, of shape (records,), among ascending values. The positions are overwritten."""
     firsts = find_firsts(table.holding)
     ends = np.cumsum(np.add.reduceat(table.count, firsts))
     counts, cells_of = np.empty(len(swap), dtype=np.int32), np.empty(len(firsts), dtype=np.int64)
@@ -229,10 +213,8 @@ def _count_swapped(table: Contingency, swap: Codes, values: Codes) -> Contingenc
 
 
 def count_cells(keys: NDArray[np.int64]) -> tuple[Codes, Codes, Counts]:
-    """Holding value, swap value and number of records of each cell, in ascending order.
-
-    Each key is the cell of a record: 2³² times the holding value plus the swap value. The keys are overwritten.
-    """
+    """Holding value, swap value and number of records of each cell, in ascending order. Each key is the cell of a
+    record: 2³² times the holding value plus the swap value. The keys are overwritten."""
     keys.sort()
     holding, swap = (np.empty(len(keys), dtype=np.int32) for _ in range(2))
     cells = _count_sorted(keys, holding, swap)
@@ -244,8 +226,8 @@ def _tally(ends, swap, tally, counts, cells_of):  # type: ignore[no-untyped-def]
     """Count records with the same holding value by swap value, and return how many cells there are.
 
     Records are not sorted, only the cells of each holding value, whose records end at `ends`. The first swap values are
-    replaced by those of the cells, in ascending order for each holding value. Their counts, and the number of cells of
-    each holding value, are filled in. `tally` has a 0 for every swap value, and is left so.
+    replaced by those of the cells, ascending for each holding value; their counts, and the number of cells of each
+    holding value, are filled in. `tally` has a 0 for every swap value, and is left so.
     """
     cells = first = 0
     for group in range(ends.size):

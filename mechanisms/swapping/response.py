@@ -1,8 +1,6 @@
-"""Randomized response on holding variables, before they are swapped.
-
-Each record keeps its value of a variable with a declared probability, and otherwise gets one of the other values of the
-declared domain, each equally likely. All probabilities are exact rational numbers.
-"""
+"""Randomized response on holding variables, before they are swapped: each record keeps its value of a variable with a
+declared probability, and otherwise gets one of the other values of the declared domain, each equally likely. All
+probabilities are exact rational numbers."""
 
 import math
 from collections.abc import Sequence
@@ -21,15 +19,9 @@ _RECORDS_AT_A_TIME = 1 << 20
 
 @dataclass(frozen=True)
 class Response:
-    """Randomized response on one variable.
-
-    Attributes:
-        keep: the probability that a record keeps its value.
-
-    Raises:
-        ValueError: if the domain has fewer than two values, `keep` is not strictly between 0 and 1, or their exact
-            probabilities are too fine for a random word.
-    """
+    """Randomized response on one variable, of which a record keeps its value with the probability `keep`. Raises
+    ValueError if the domain has fewer than two values, `keep` is not strictly between 0 and 1, or the exact
+    probabilities are too fine for a random word."""
 
     variable: str
     keep: Fraction
@@ -63,11 +55,8 @@ def loss_of_responses(responses: Sequence[Response]) -> PureLoss:
 
 
 def respond(codes: NDArray[np.int32], responses: Sequence[Response], stream: RandomStream) -> None:
-    """Randomize the values behind codes, in place.
-
-    A code is a number in mixed radix: its digits are the positions of the values in their domains, the last variable's
-    first, and what is left above them stays.
-    """
+    """Randomize the values behind codes, in place. A code is a number in mixed radix: its digits are the positions of
+    the values in their domains, the last variable's first, and what is left above them stays."""
     place = math.prod(response.size for response in responses)
     for response in responses:
         place //= response.size
@@ -80,9 +69,8 @@ def respond(codes: NDArray[np.int32], responses: Sequence[Response], stream: Ran
 
 def shifts(response: Response, count: int, stream: RandomStream, top: int = int(TOP_WORD)) -> NDArray[np.int64]:
     """By how many positions each response moves its value, shape (count,): 0 with probability `keep`, else uniform.
-
-    Words, up to `top`, beyond the last whole run of outcomes are drawn again, which makes the others exactly uniform.
-    """
+    Words, up to `top`, beyond the last whole run of outcomes are drawn again, which makes the others exactly
+    uniform."""
     run = np.uint64((top + 1) // response.outcomes)
     outcome: Words = stream.words(count) // run
     while len(again := np.flatnonzero(outcome >= np.uint64(response.outcomes))):

@@ -38,6 +38,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.sampling.quantiles import QUANTILE
 from mechanisms.swapping.loss import Stir, derangement_number
 
 Numbers = NDArray[Any]
@@ -59,16 +60,11 @@ large to be of use."""
 MOST_FACTOR = 10
 """With a greater |1 / c² - 1 / a|, the greatest possible variance is stated: its estimate would vary too much."""
 
-HALF_WIDTH = 1.6448536269514722
-"""Standard errors from the estimate to either end of an interval: the 95% quantile of the normal distribution."""
-
 
 @dataclass(frozen=True)
 class Moments:
-    """The first and second moments of swapped counts in a stratum, as the module's docstring defines them.
-
-    `kept` is c, `entering` is p̃ / (n - 1), `square` is a, `fourth` is b, and `spread` is e.
-    """
+    """The first and second moments of swapped counts in a stratum, as the module's docstring defines them: c,
+    p̃ / (n - 1), a, b and e."""
 
     kept: Fraction | float
     entering: Fraction | float
@@ -88,12 +84,8 @@ class Moments:
 
 
 def moments(size: int, swap_rate: Fraction) -> Moments:
-    """The moments in a stratum: exact in strata of up to `MOST_EXACT` records, otherwise in floats.
-
-    Args:
-        size: n, the number of records; at least 1. A record that is alone never moves.
-        swap_rate: p, at least 0 (exempt records) and below 1.
-    """
+    """The moments in a stratum: exact in strata of up to `MOST_EXACT` records, otherwise in floats. The size n is at
+    least 1 (a record that is alone never moves), the swap rate p at least 0 (exempt records) and below 1."""
     one: Fraction | float = Fraction(1)
     if size < 2 or swap_rate == 0:
         return Moments(one, 0 * one, one, 0 * one, 0 * one)
@@ -146,13 +138,8 @@ def moments_of_strata(sizes: NDArray[np.int64], rates: Sequence[Fraction]) -> Mo
 
 @dataclass(frozen=True)
 class Contributions:
-    """What strata contribute to the cells of a product, each of shape (contributions,).
-
-    Attributes:
-        held, squares, most: F = Σ f_i, Σ f_i² and the greatest f_i.
-        swapped_in: G = Σ g_i.
-        count, count_of_squares: Y and Σ f_i² g_σ(i), the swapped counts with f and with f squared.
-    """
+    """What strata contribute to the cells of a product, each of shape (contributions,): F = Σ f_i, Σ f_i² and the
+    greatest f_i, G = Σ g_i, and the swapped counts with f, which is Y, and with f squared, Σ f_i² g_σ(i)."""
 
     held: Numbers
     squares: Numbers
@@ -182,11 +169,11 @@ class Estimates:
 
 
 def estimates(parts: Contributions, moments: MomentsOfStrata) -> Estimates:
-    """The estimates of contributions.
+    """The estimates of contributions, with the moments of their strata.
 
     A contribution that follows from the invariants is exact: all records of the stratum hold the same, or all or none
-    have the swap values. Where counts are not corrected, the swapped count is the estimate. Its mean is
-    (1 - c) (F G / n - X) above X, of which only the range is known. `moments` are those of each contribution's stratum.
+    have the swap values. Where counts are not corrected, the swapped count is the estimate. Its mean is (1 - c) (F
+    G / n - X) above X, of which only the range is known.
     """
     n = moments.records
     kept = np.where(moments.correctable, moments.kept, 1)
@@ -216,25 +203,19 @@ def estimates(parts: Contributions, moments: MomentsOfStrata) -> Estimates:
 
 
 def intervals(cells: Estimates) -> tuple[Numbers, Numbers, Numbers]:
-    """The standard errors of estimates of cells, and the lower and upper ends of 90% intervals of the true counts.
-
-    An interval is the estimate ± `HALF_WIDTH` standard errors, wider by the greatest bias on either side, and cut to
-    what the invariants allow.
-    """
+    """The standard errors of estimates of cells, and the lower and upper ends of 90% intervals of the true counts: the
+    estimate ± `QUANTILE` standard errors, wider by the greatest bias on either side, and cut to what the invariants
+    allow."""
     error = np.sqrt(np.maximum(cells.variance, 0))
-    half = HALF_WIDTH * error + cells.greatest_bias
+    half = QUANTILE * error + cells.greatest_bias
     lower, upper = (np.clip(cells.estimate + side * half, cells.fewest, cells.most) for side in (-1, 1))
     return error, lower, upper
 
 
 @dataclass(frozen=True)
 class Moved:
-    """Expected shares of all records, from 0 to 1.
-
-    Attributes:
-        changed: None if it does not follow from the invariants.
-        again: the share that a second stir selects; None if there is none.
-    """
+    """Expected shares of all records, from 0 to 1: of those selected, those changed (None if it does not follow from
+    the invariants) and those that a second stir selects."""
 
     selected: float
     changed: float | None
@@ -244,11 +225,8 @@ class Moved:
 def moved(
     records: NDArray[np.int64], squares: NDArray[np.int64], strata: NDArray[np.int64], swap_rate: Fraction
 ) -> Moved:
-    """The expected shares of selected and of changed records.
-
-    Args:
-        records, squares, strata: shape (kinds,), of strata of a kind: n, Σ n_s², and how many there are.
-    """
+    """The expected shares of selected and of changed records. By kind of strata, of shape (kinds,): n, Σ n_s², and how
+    many there are."""
     rate = float(swap_rate)
     selected, changed = [], []
     for size, same, times in zip(records.tolist(), squares.tolist(), strata.tolist(), strict=True):
@@ -263,11 +241,9 @@ def moved(
 
 
 def expected_selected(stir: Stir, records: NDArray[np.int64]) -> float:
-    """The share of all records that is selected on average; from the rates and the sizes of groups alone.
-
-    In a stratum, K records are selected independently, anew if K = 1. So the mean is
-    (Σ p - P(K = 1)) / (1 - P(K = 1)), with P(K = 1) = Π (1 - p) Σ o.
-    """
+    """The share of all records that is selected on average; from the rates and the sizes of groups alone. In a stratum,
+    K records are selected independently, anew if K = 1, so the mean is (Σ p - P(K = 1)) / (1 - P(K = 1)), with
+    P(K = 1) = Π (1 - p) Σ o."""
     if not len(stir.stratum):
         return 0.0
     rates = np.array([float(rate) for rate in stir.rates])[stir.rate_class]

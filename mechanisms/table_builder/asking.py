@@ -72,8 +72,7 @@ class Question:
         where: by variable, the places of the categories that count, from 0; all categories of other variables count.
         possible: shape of the inner table, bool: the cells that are no structural zeros; None if all are possible.
 
-    Raises:
-        QuestionError: for variables and categories that the hypercube does not have, are named twice, or are none.
+    Raises QuestionError for variables and categories that the hypercube does not have, are named twice, or are none.
     """
 
     hypercube: Hypercube
@@ -195,11 +194,9 @@ class Question:
 class Answer:
     """A sub-table with its errors, in steps of the hypercube's grid. Arrays have one axis for each variable of `by`.
 
-    Attributes:
-        values: the sums of published cells, int64, or float64 of fitted ones; possibly negative.
-        variance: an upper bound of it for fitted cells under structural zeros; for p-tables, an upper bound of the mean
-            squared error, as some change the mean.
-        lower, upper: the limits of the 90% interval.
+    Values are the sums of published cells, int64, or float64 of fitted ones; possibly negative. The variance is an
+    upper bound for fitted cells under structural zeros, and for p-tables, some of which change the mean, one of the
+    mean squared error. The limits are those of the 90% interval.
     """
 
     question: Question
@@ -224,9 +221,7 @@ class Means:
 
 def means(numerator: Answer, denominator: Answer, least: float, most: float) -> Means:
     """The mean of every cell of two sub-tables with the same cells, from the least to the greatest plausible ratio.
-
-    The noise of the denominators is independent of the numerators': they are of another hypercube.
-    """
+    They are of different hypercubes, so that their noises are independent."""
     if numerator.values.shape != denominator.values.shape:
         raise ValueError("numerator and denominator are sub-tables with the same cells")
     if not least <= most < np.inf or least == -np.inf:

@@ -49,15 +49,9 @@ class ImpossibleTableError(ValueError):
 
 @dataclass(frozen=True)
 class Parameters:
-    """The constraints of a p-table.
-
-    Attributes:
-        largest_change: D, from 1 to 25.
-        variance: V, the greatest variance of every row, greater than 0.
-        threshold: js, from 0 to D: results from 1 to js do not occur.
-        probability_to_stay: the least probability that a count is published as it is, if js allows it.
-        monotone: whether a greater change to the same side is never more probable.
-    """
+    """The constraints of a p-table: D from 1 to 25; V > 0, the greatest variance of every row; js from 0 to D, the
+    threshold up to which no result but 0 occurs; the least probability that a count is published as it is, if js allows
+    it; and whether a greater change to the same side is never more probable."""
 
     largest_change: int
     variance: Fraction
@@ -90,10 +84,8 @@ class Parameters:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A p-table with the gaps of its rows: bounds, in nats, of how much more entropy another row could have.
-
-    A gap is exactly 0 if no other row satisfies the constraints.
-    """
+    """A p-table with the gaps of its rows: bounds, in nats, of how much more entropy another row could have; 0 if no
+    other row satisfies the constraints."""
 
     table: PTable
     gaps: tuple[float, ...]
@@ -159,11 +151,9 @@ class _Program:
         return [right - _dot(line, chances) for line, right in zip(self.left, self.right, strict=True)]
 
     def solve(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Nearly the optimum, with nearly optimal multipliers of the inequalities and of the mean.
-
-        The dual: minimize log Σ exp(−k·v − (Gᵀm)(v)) + h·m over all k and m > 0, with the barrier −Σ log m / sharpness.
-        The minimum satisfies all constraints: the mean is 0, and the slack of an inequality is 1 / (sharpness·m).
-        """
+        """Nearly the optimum, with nearly optimal multipliers of the inequalities and of the mean: the minimum of the
+        dual log Σ exp(−k·v − (Gᵀm)(v)) + h·m over all k and m > 0, with the barrier −Σ log m / sharpness. It satisfies
+        all constraints: the mean is 0, and the slack of an inequality is 1 / (sharpness·m)."""
         lines = np.vstack([self.changes, *self.left]).astype(float)
         right = np.array([0.0, *map(float, self.right)])
         multipliers = np.array([0.0, *np.ones(len(self.left))])
@@ -248,11 +238,9 @@ def _chains(changes: list[int]) -> list[tuple[int, int]]:
 
 
 def _interior(parameters: Parameters, changes: list[int]) -> list[Fraction]:
-    """Positive probabilities with sum 1 and mean 0 that satisfy every inequality strictly.
-
-    Falling weights on each side, balanced, are mixed with the distribution of least variance: no change or, where this
-    is blocked, the two changes next to it.
-    """
+    """Positive probabilities with sum 1 and mean 0 that satisfy every inequality strictly: balanced weights that fall
+    on each side, mixed with the distribution of least variance: no change or, where this is blocked, the two changes
+    next to it."""
     falling = {change: Fraction(parameters.largest_change + 1 - abs(change)) for change in changes}
     moments = [sum(abs(change) * falling[change] for change in changes if change * side > 0) for side in (-1, 1)]
     weights = {change: falling[change] / moments[change > 0] for change in changes if change}
@@ -274,10 +262,8 @@ def _interior(parameters: Parameters, changes: list[int]) -> list[Fraction]:
 def _round_exactly(
     program: _Program, optimum: NDArray[np.float64], start: Sequence[Fraction], part: Fraction
 ) -> list[Fraction] | None:
-    """Multiples of 2^-64 near the optimum that satisfy every constraint exactly; None if these do not.
-
-    The optimum is drawn back by a part to a start that satisfies every inequality strictly.
-    """
+    """Multiples of 2^-64 near the optimum, drawn back by a part to a start that satisfies every inequality strictly,
+    that satisfy every constraint exactly; None if these do not."""
     changes, whole = program.changes, 2**PLACES
     mixed = [(1 - part) * Fraction(float(p)) + part * q for p, q in zip(optimum, start, strict=True)]
     units = {change: int(chance * whole) for change, chance in zip(changes, mixed, strict=True)}

@@ -69,10 +69,8 @@ class Fit:
     possible: NDArray[np.bool_] | None = None
 
     def inner(self, measured: Mapping[Table, NDArray[np.int64]]) -> Floats:
-        """The fitted inner table, in steps of the grid like the measurements, of shape `hypercube.shape(table)`.
-
-        Raises NotFittedError if there are structural zeros and conjugate gradients do not converge.
-        """
+        """The fitted inner table, in steps of the grid like the measurements, of shape `hypercube.shape(table)`. Raises
+        NotFittedError if there are structural zeros and conjugate gradients do not converge."""
         cube = np.zeros(tuple(size + 1 for size in self._sizes))
         for table in self.hypercube.tables:
             counts = np.asarray(measured[table], dtype=np.float64)
@@ -86,10 +84,8 @@ class Fit:
         return self._reduced(right, self.possible)
 
     def variance(self, weights: Mapping[str, Floats]) -> float:
-        """The variance of a product query of the fitted inner table; with structural zeros, an upper bound of it.
-
-        By variable, `weights` has a vector with a weight for each category; other variables are summed over.
-        """
+        """The variance of a product query of the fitted inner table; with structural zeros, an upper bound of it. By
+        variable, `weights` has a vector with a weight for each category; other variables are summed over."""
         squares, sums = np.ones(len(self._sizes)), np.ones(len(self._sizes))
         for place, (name, size) in enumerate(self.hypercube.sizes.items()):
             vector = np.asarray(weights.get(name, np.ones(size)), dtype=np.float64)
@@ -103,13 +99,11 @@ class Fit:
         )
 
     def error(self, chosen: Sequence[int]) -> Iterator[Term]:
-        """The error of a sum of fitted cells, as a linear combination of the measurements' noises.
+        """The error of a sum of fitted cells, as a linear combination of the measurements' noises. `chosen` says by
+        variable, in the hypercube's order, how many categories are added up, at least one.
 
         The coefficient of the cell c of y_T is 1/σ_T² times (M_T H⁻¹ q)_c. It depends only on whether c is among the
         chosen categories of each variable, so there are at most 3^k different ones.
-
-        Args:
-            chosen: by variable, in the hypercube's order, how many categories are added up, at least one.
         """
         inverse = np.array(self._inverse).reshape((2,) * len(chosen))
         for table in self.hypercube.tables:

@@ -26,12 +26,8 @@ class GridError(ValueError):
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid with bounds. `least` and `most` are these in steps; a ten-thousandth is `multiplier` / `divisor` steps.
-
-    Attributes:
-        step: g, exact and greater than 0.
-        lower, upper: the bounds of a record's number, multiples of g. Numbers beyond are moved to the nearer one.
-    """
+    """A grid of steps g > 0, exact, with bounds of a record's number, multiples of g. Numbers beyond are moved to the
+    nearer bound. `least` and `most` are these in steps; a ten-thousandth is `multiplier` / `divisor` steps."""
 
     step: Fraction
     lower: Fraction

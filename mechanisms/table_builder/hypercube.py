@@ -98,8 +98,8 @@ class Hypercube:
         sizes: by variable, how many categories it has, in the order of the inner table's dimensions.
         budget: exact ε or ρ of all tables together, for adding or removing one record. It may be 0 for p-tables, of
             which no finite loss is then claimed, and is 0 with cell consistency.
-        shares: by table, its exact share of the budget; together 1. Tables that are left out are not measured. By
-            default, all tables have equal shares. If margins are summed, the inner table has the whole budget.
+        shares: by table, its exact share of the budget; together 1, equal by default. Tables that are left out are not
+            measured. If margins are summed, the inner table has the whole budget.
         cap: D, the greatest discrete Laplace noise in steps of the grid; None for no cap.
         least, most: the least and the greatest number of steps of the grid that a record can add to its cell.
     """
@@ -218,10 +218,8 @@ class Hypercube:
         return prod(self.shape(table))
 
     def margin(self, inner: NDArray[Any], table: Table) -> NDArray[Any]:
-        """The margin of an inner table by the variables of a table, shape `shape(table)`.
-
-        Numbers are added up. A cell of a mask is True if any of its inner cells is.
-        """
+        """The margin of an inner table by the variables of a table, shape `shape(table)`. Numbers are added up. A cell
+        of a mask is True if any of its inner cells is."""
         others = tuple(place for place, name in enumerate(self.sizes) if name not in table)
         return np.asarray(inner.any(axis=others) if inner.dtype == np.bool_ else inner.sum(axis=others))
 
@@ -275,9 +273,9 @@ class Hypercube:
         """The least δ of all tables together at the ε of `bounded`, by the exact hockey-stick divergence; None without
         a cap or the δ of a p-table.
 
-        With a cap, δ is the probability that some noise leads to a sum that is possible under one neighbor alone:
-        1 − Π (1 − δ_T)² over the tables, where δ_T is that of one cell. It is an upper bound for several tables of
-        p-tables or of magnitudes of either sign, as no change is the worst one for every table.
+        With a cap, δ is the probability that some noise leads to a sum that is possible under one neighbor alone: 1 − Π
+        (1 − δ_T)² over the tables, where δ_T is that of one cell. For several tables of p-tables or of magnitudes of
+        either sign it is an upper bound, as no change is the worst one for every table.
         """
         if self.p_table is not None and self.is_bounded:
             deltas = [judge(self.p_table, PureLoss(self.budget_of(table))).changed_exactly for table in self.tables]

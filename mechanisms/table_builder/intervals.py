@@ -45,11 +45,9 @@ _LARGE_VARIANCE = 1
 
 @lru_cache(maxsize=4096)
 def shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
-    """The ends of the shortest set of consecutive integers that has a sum of noises with a probability of 0.9 or more.
-
-    If the set has an even number of elements, the least is the one of larger size. If the sum's standard deviation is
-    above `WIDEST_TABULATED`, the set is symmetric and up to 2% of σ longer on either side than the shortest.
-    """
+    """The ends of the shortest set of consecutive integers that has a sum of noises with a probability of 0.9 or more;
+    of two, the lower. If the sum's standard deviation is above `WIDEST_TABULATED`, the set is symmetric and up to 2% of
+    σ longer on either side than the shortest."""
     deviation = sqrt(cells * float(noise.exact_variance))
     if deviation > WIDEST_TABULATED:
         most = int(bound([Term(noise, 1.0, cells)]))

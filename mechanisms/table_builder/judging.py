@@ -64,13 +64,9 @@ class _Pair:
 
 @dataclass(frozen=True)
 class Judgment:
-    """The loss of a p-table at a given ε, in one table.
-
-    Attributes:
-        epsilon, delta: for adding or removing one record; the least δ, exact or rounded up in its 38th digit.
-        changed_exactly: the least δ that holds with 2ε for changing one record: the hockey-stick divergence of the
-            product of both cells. It is at most 2δ, by basic composition.
-    """
+    """The loss of a p-table at a given ε, in one table: the least δ for adding or removing one record, exact or rounded
+    up in its 38th digit; and the least δ that holds with 2ε for changing one record, the hockey-stick divergence of the
+    product of both cells. By basic composition, it is at most 2δ."""
 
     epsilon: PureLoss
     delta: Fraction
@@ -98,10 +94,8 @@ def smallest_epsilon(table: PTable) -> PureLoss | None:
 
 
 def divergence_of_two_cells(table: PTable, ratio: Fraction) -> Fraction:
-    """The least δ at e^ε = `ratio` for changing one record, exactly: one count falls by 1, and another rises by 1.
-
-    It is the greatest divergence over all pairs of cells. Only pairs near the greatest in floats are computed exactly.
-    """
+    """The least δ at e^ε = `ratio` for changing one record, exactly: one count falls by 1, and another rises by 1. It
+    is the greatest divergence over all pairs of cells. Only pairs near the greatest in floats are computed exactly."""
     _require_ratio(ratio)
     falling, rising = map(list, _neighbors(table))
     nearly = _products_nearly(falling, rising, float(ratio))
@@ -110,10 +104,8 @@ def divergence_of_two_cells(table: PTable, ratio: Fraction) -> Fraction:
 
 
 def discrete_laplace_delta(variance: Fraction, ratio: Fraction) -> Fraction:
-    """δ at e^ε = `ratio` of the discrete Laplace distribution with this variance, not below it by rounding.
-
-    With q = exp(−1/scale), the variance is 2q / (1 − q)², and δ = (1 − t·q) / (1 + q) for t < 1/q, and 0 otherwise.
-    """
+    """δ at e^ε = `ratio` of the discrete Laplace distribution with this variance, 2q / (1 − q)² with q = exp(−1/scale),
+    not below it by rounding: δ = (1 − t·q) / (1 + q) for t < 1/q, and 0 otherwise."""
     least = _rate_below(variance)
     return max(Fraction(0), (1 - _require_ratio(ratio) * least) / (1 + least))
 

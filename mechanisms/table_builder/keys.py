@@ -31,23 +31,17 @@ _WORDS = 2
 
 
 def record_keys(key: bytes, identifiers: Words) -> Words:
-    """The keys of records, shape (records, 2), upper half first.
-
-    Args:
-        key: of the draw, 32 bytes, secret.
-        identifiers: shape (records, 2): 128 bits that no other record has, upper half first.
-    """
+    """The keys of records, shape (records, 2), upper half first, by the draw's secret key of 32 bytes. Identifiers have
+    the same shape: 128 bits that no other record has."""
     return _encrypt(_derive(key, "record keys"), identifiers)
 
 
 class KeyedWords:
-    """The words of cells, for `PTable.draw_by_cell`. A cell's words do not depend on how many another cell uses.
+    """The words of cells, for `PTable.draw_by_cell`, by the draw's secret key of 32 bytes and the keys of the cells,
+    shape (cells, 2), upper half first. A cell's words do not depend on how many another cell uses.
 
-    Args:
-        key: of the draw, 32 bytes, secret.
-        keys: the keys of the cells, shape (cells, 2), upper half first.
-        query: the name of the query under query consistency: everything that defines it, the table and its universe.
-            None for cell consistency.
+    Under query consistency, `query` is everything that defines the query, the table and its universe; under cell
+    consistency it is None.
     """
 
     def __init__(self, key: bytes, keys: Words, query: str | None = None) -> None:

@@ -34,10 +34,8 @@ _MOST_KEYS = 1 << 32
 
 @dataclass(frozen=True)
 class Row:
-    """The changes that a count may undergo, in the order of their intervals; a change may have several.
-
-    The probability of an interval is its weight, a positive whole number, over the sum of weights.
-    """
+    """The changes that a count may undergo, in the order of their intervals; a change may have several. The probability
+    of an interval is its weight, a positive whole number, over the sum of weights."""
 
     changes: tuple[int, ...]
     weights: tuple[int, ...]
@@ -50,7 +48,6 @@ class Row:
 
     @classmethod
     def of(cls, chances: Sequence[tuple[int, Fraction]]) -> "Row":
-        """The row of intervals with these changes and probabilities."""
         whole = lcm(*(chance.denominator for _, chance in chances))
         return cls(tuple(change for change, _ in chances), tuple(int(chance * whole) for _, chance in chances))
 
@@ -78,13 +75,8 @@ class Row:
 
 @dataclass(frozen=True)
 class PTable:
-    """Probabilities P(a → b) that the count a is published as b.
-
-    Attributes:
-        rows: the row of the counts 0, 1, 2, …
-        cycle: how many of the last rows are used in turn, again and again, for all greater counts. With 1, they share
-            the last row.
-    """
+    """Probabilities P(a → b) that the count a is published as b, by the rows of the counts 0, 1, 2, … All greater
+    counts use the last rows, `cycle` of them, in turn, again and again."""
 
     rows: tuple[Row, ...]
     cycle: int = 1
@@ -131,7 +123,6 @@ class PTable:
         return self.rows[int(self.row_numbers(np.array([number]))[0])]
 
     def probability(self, before: int, after: int) -> Fraction:
-        """P(before → after)."""
         return self.row(before).probabilities.get(after - before, Fraction(0))
 
     @cached_property
@@ -155,13 +146,9 @@ class PTable:
         return digest.finalize().hex()
 
     def draw(self, counts: NDArray[np.int64], source: WordSource, word_bits: int = WORD_BITS) -> NDArray[np.int64]:
-        """A result for each count, all independent, with exactly the stated probabilities.
-
-        Args:
-            source: words are used in order, one for each count, and further ones while a draw is undecided. No word is
-                read after the last draw.
-            word_bits: words are 0 .. 2^word_bits − 1, equally likely.
-        """
+        """A result for each count, all independent, with exactly the stated probabilities. Words, 0 .. 2^word_bits − 1
+        and equally likely, are used in order, one for each count, and further ones while a draw is undecided. No word
+        is read after the last draw."""
         numbers, reader = self.row_numbers(counts), WordReader(source)
         changes = np.empty(len(counts), dtype=np.int64)
         done = 0
@@ -190,10 +177,8 @@ class PTable:
 
     def look_up(self, counts: NDArray[np.int64], key_sums: NDArray[np.int64]) -> NDArray[np.int64]:
         """The results as the Office for National Statistics looks them up: a cell key is a row's interval of length 1.
-
         The cell key is the sum of the record keys in a cell, modulo the number of keys, which is the sum of each row's
-        weights. It raises ValueError if these sums differ or exceed 2^32, but for rows with one interval.
-        """
+        weights. Raises ValueError if these sums differ or exceed 2^32, but for rows with one interval."""
         from mechanisms.sampling.kernels import find_changes
 
         keys, ends = self._keys_and_ends
@@ -227,14 +212,9 @@ class PTable:
 
 
 class _Arrays(NamedTuple):
-    """The rows, one after the other, for words of some size.
-
-    Attributes:
-        starts: shape (rows + 1,): where each row begins.
-        floors: floor(2^bits · F) for the upper end F of each interval but the last of its row, where it is the greatest
-            word.
-        exact: whether 2^bits · F is whole, so that a word equal to it lies above the boundary.
-    """
+    """The rows, one after the other, for words of some size: where each row begins, shape (rows + 1,);
+    floor(2^bits · F) for the upper end F of each interval but the last of its row, where it is the greatest word; and
+    whether 2^bits · F is whole, so that a word equal to it lies above the boundary."""
 
     starts: NDArray[np.int64]
     floors: Words
@@ -281,11 +261,9 @@ def count_impossible(counts: NDArray[np.int64], results: NDArray[np.int64], tabl
 
 
 def _decide(row: Row, following: Callable[[], int], word_bits: int) -> int:
-    """The change for a number whose first digits leave it undecided, and whose digits `following` gives from the start.
-
-    The number U lies between its digits and the next number with as many digits. It is decided when no boundary lies
-    strictly in between.
-    """
+    """The change for a number U whose first digits leave it undecided, and whose digits `following` gives from the
+    start. U lies between its digits and the next number with as many digits, and is decided when no boundary lies
+    strictly in between."""
     number, bits = 0, 0
     ends = list(accumulate(row.weights))
     while True:

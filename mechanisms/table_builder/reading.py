@@ -1,7 +1,5 @@
-"""Reading p-tables that other tools have written, from the text of their files.
-
-Two forms are read: the export of sdcTools' R package `ptable` (`pt_export`), and the CSV of the Office for National
-Statistics (package `cell-key-perturbation`). `assets.table_builder.declaration` opens files.
+"""Reading p-tables that other tools have written, from the text of their files: the export of sdcTools' R package
+`ptable` (`pt_export`), and the CSV of the Office for National Statistics (package `cell-key-perturbation`).
 
 **Exactness.** The users of `pt_export` draw from upper ends of intervals rounded to 8 decimals. So the probabilities
 are the differences of these decimals, exactly. In the other form they are whole numbers of keys.
@@ -36,11 +34,9 @@ class PTableError(ValueError):
 
 
 def read_sdctools(text: str) -> PTable:
-    """The p-table that `pt_export` of sdcTools' `ptable` wrote for counts: columns i, j, p, v, p_int_ub.
-
-    Columns are separated by semicolons. Further ones are ignored: `p_int_lb` follows from the interval before. A row's
-    intervals keep their order, which `modify_cnt_ptable` shuffles. Counts beyond the last share its row.
-    """
+    """The p-table that `pt_export` of sdcTools' `ptable` wrote for counts: columns i, j, p, v, p_int_ub, separated by
+    semicolons. Further ones are ignored: `p_int_lb` follows from the interval before. A row's intervals keep their
+    order, which `modify_cnt_ptable` shuffles. Counts beyond the last share its row."""
     rows = []
     by_count = groupby(_fields(text, ";", _SDCTOOLS), key=lambda line: _whole(line, "i"))
     for expected, (before, group) in enumerate(by_count):
@@ -52,10 +48,8 @@ def read_sdctools(text: str) -> PTable:
 
 
 def read_ons(text: str) -> PTable:
-    """The p-table of the Office for National Statistics: columns pcv, ckey and pvalue, separated by commas.
-
-    They are the count, the cell key and the change. A count of 0 stays 0, as in the package, which finds no row for it.
-    """
+    """The p-table of the Office for National Statistics: columns pcv (the count), ckey (the cell key) and pvalue (the
+    change), separated by commas. A count of 0 stays 0, as in the package, which finds no row for it."""
     changes: dict[tuple[int, int], int] = {}
     for line in _fields(text, ",", _ONS):
         place = _whole(line, "pcv"), _whole(line, "ckey")

@@ -1,6 +1,5 @@
-"""The division of ρ over levels and queries, that of the 2020 Census, and the loss for part of a person's record.
-
-The part is one attribute, or where within a place the person lives. `design` has the noise that follows.
+"""The division of ρ over levels and queries, that of the 2020 Census, and the loss for part of a person's record: one
+attribute, or where within a place the person lives. `design` has the noise that follows.
 
 Sources: the certificate that the Census Bureau's production system writes for the 2020 Census; the parameter files that
 it published with its production code for P.L. 94-171 (United States, persons and units); and Bailie, Gong and Meng,
@@ -21,16 +20,12 @@ class AllocationError(ValueError):
 
 @dataclass(frozen=True)
 class Allocation:
-    """ρ, divided over geographic levels and, within each level, over queries.
+    """ρ, divided over geographic levels, the widest first, and within each level over queries.
 
-    All measurements are independent given the data, so their losses add up. The part of a (level, query) pair is ρ
-    times the level's share times the query's share.
-
-    Attributes:
-        loss: for a change of one record.
-        levels: from the widest to the finest.
-        involved: by query, the attributes that define its cells, as they are or recoded. Only a change of one of
-            these can change its counts. Empty for a total.
+    All measurements are independent given the data, so their losses add up. The part of a (level, query) pair is ρ, the
+    loss for a change of one record, times the level's share times the query's share. By query, `involved` has the
+    attributes that define its cells, as they are or recoded; none for a total. Only a change of one of these can change
+    its counts.
     """
 
     loss: ConcentratedLoss
@@ -68,10 +63,8 @@ class Allocation:
         return sum(map(self.of_query, queries), ConcentratedLoss())
 
     def of_move_within(self, level: str) -> ConcentratedLoss:
-        """ρ for a record's move within one unit of a level: the sum over the levels below it.
-
-        The move stays within the same units at this level and above, so the counts there do not change.
-        """
+        """ρ for a record's move within one unit of a level: the sum over the levels below it. The counts at this level
+        and above do not change."""
         order = list(self.levels)
         if level not in order:
             raise AllocationError(f"there is no level {level}; the levels are {', '.join(order)}")
@@ -90,21 +83,17 @@ def _require_whole(name: str, shares: Mapping[str, Fraction]) -> None:
 def allocate(
     schema: Schema, rho: Fraction, levels: Mapping[str, Fraction], queries: Mapping[str, Mapping[str, Fraction]]
 ) -> Allocation:
-    """ρ, divided over levels and queries of a histogram.
-
-    Raises QueryError if the histogram cannot answer a query, and AllocationError if shares do not add up to 1.
-    """
+    """ρ, divided over levels and queries of a histogram. Raises QueryError if the histogram cannot answer a query, and
+    AllocationError if shares do not add up to 1."""
     names = {query for shares in queries.values() for query in shares}
     involved = {query: schema.marginal(query).involved for query in sorted(names)}
     return Allocation(ConcentratedLoss(rho), levels, queries, involved)
 
 
 def compute_variances(divided: Allocation, level: str) -> dict[str, Fraction]:
-    """σ² of each query at a level: 1/ρ of the query.
-
-    Replacing one record takes 1 from one marginal cell and adds 1 to another: a squared L2 distance of 2. So discrete
-    Gaussian noise of variance σ² costs ρ = 2/(2σ²) (Canonne, Kamath and Steinke, 2020, Theorem 4).
-    """
+    """σ² of each query at a level: 1/ρ of the query. Replacing one record takes 1 from one marginal cell and adds 1 to
+    another: a squared L2 distance of 2. So discrete Gaussian noise of variance σ² costs ρ = 2/(2σ²) (Canonne, Kamath
+    and Steinke, 2020, Theorem 4)."""
     return {query: 1 / divided.part(level, query).rho for query, share in divided.queries[level].items() if share}
 
 

@@ -52,12 +52,8 @@ VERSION = 3
 
 
 class Measured(NamedTuple):
-    """One independent measurement: all cells of a query of a histogram, in all units of a level.
-
-    Attributes:
-        loss: its part of ρ.
-        variance: σ² of the noise, 1/ρ.
-    """
+    """One independent measurement: all cells of a query of a histogram, in all units of a level, with its part of ρ and
+    σ² of the noise, 1/ρ."""
 
     histogram: str
     level: str
@@ -82,15 +78,10 @@ class Measured(NamedTuple):
 class TopDownDesign:
     """What is measured, and what is held exactly.
 
-    Attributes:
-        levels: from the root to the finest.
-        allocations: by histogram.
-        invariants: by name, the level at which the statistic is held exactly (and so at all levels above).
-        total_first: the levels at which a separate pass of estimation determines totals from `total`. This does not
-            change the measurements.
-
-    Raises:
-        DesignError: if the histograms, levels or invariants are invalid, or a budget or its noise is out of range.
+    Levels are from the root to the finest, allocations by histogram. By name, `invariants` has the level at which a
+    statistic is held exactly, and so at all levels above. At the levels `total_first`, a separate pass of estimation
+    determines totals from `total`, which does not change the measurements. Raises DesignError if the histograms, levels
+    or invariants are invalid, or a budget or its noise is out of range.
     """
 
     levels: tuple[str, ...]
@@ -226,8 +217,7 @@ class TopDownDesign:
     @property
     def multiverse(self) -> tuple[str, ...]:
         """The invariants in words. They always include which places exist and how many housing units there are: a
-        change of persons changes which units are occupied, but never how many there are.
-        """
+        change of persons changes which units are occupied, but never how many there are."""
         finest = words(self.levels[-1])
         stock = STATISTICS[HOUSING_UNITS].format(level=finest)
         return (

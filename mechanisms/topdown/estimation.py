@@ -1,10 +1,8 @@
-"""From noisy measurements to histograms: one parent and all its children at a time.
+"""From noisy measurements to histograms: one parent and all its children at a time, for one family or for several at
+once, as a worker process does. `assets.topdown.estimation` walks down the tree, in parallel and resumably.
 
-This module runs the steps for siblings, for one family or for several at once, as a worker process does. It leaves out
-cells that the parent does not have, may estimate totals first, estimates the histograms with these totals fixed, and
-rounds them. `assets.topdown.estimation` walks down the tree, in parallel and resumably.
-
-The real-valued step and the rounding keep to the bounds of groups and the totals. If there are also limits on several
+The steps for siblings leave out cells that the parent does not have, may estimate totals first, estimate the histograms
+with these totals fixed, and round them, within the bounds of groups and the totals. If there are also limits on several
 groups together, and the integers break one, `sets` chooses the counts of groups, and both steps are repeated with these
 counts fixed. This is always possible: within a group, any children's counts that add up to the parent's can be divided
 among the group's cells.
@@ -27,12 +25,8 @@ from mechanisms.topdown.sets import nearest_counts, satisfies_sets
 
 @dataclass(frozen=True)
 class Measurement:
-    """Noisy answers of all siblings to one query.
-
-    Attributes:
-        variance: σ² of the noise.
-        answers: shape (children, marginal cells).
-    """
+    """Noisy answers of all siblings to one query, shape (children, marginal cells), with the variance σ² of the
+    noise."""
 
     query: str
     variance: Fraction
@@ -41,12 +35,8 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Siblings' histograms.
-
-    Attributes:
-        histograms: shape (children, cells), integers that meet all constraints.
-        solutions: the real-valued solutions, in order of the passes; empty if the constraints leave no choice.
-    """
+    """Siblings' histograms, shape (children, cells), integers that meet all constraints; and the real-valued solutions,
+    in order of the passes, empty if the constraints leave no choice."""
 
     histograms: NDArray[np.int64]
     solutions: tuple[Solution, ...]
@@ -56,12 +46,9 @@ class Estimate:
 class Families:
     """Several parents of one level, each with all its children.
 
-    Attributes:
-        parents: the name of each parent in errors about its children.
-        starts: shape (parents + 1,): parent p's children are those from `starts[p]` up to `starts[p + 1]`.
-        measurements, limits: of all children.
-        total_first: whether `total` has a separate pass.
-        histograms: shape (parents, cells): the parents' histograms; None if the only child is the root.
+    Parents are named as in errors about their children. Parent p's children are those from `starts[p]` up to
+    `starts[p + 1]`; measurements and limits are those of all children. The parents' histograms have the shape (parents,
+    cells), and are None if the only child is the root. With `total_first`, `total` has a separate pass.
     """
 
     schema: Schema
@@ -75,14 +62,13 @@ class Families:
     def between(self, begin: int, end: int) -> "Families":
         """The parents from `begin` up to `end`, with their children."""
         first, last = (int(start) for start in self.starts[[begin, end]])
-        return Families(
-            self.schema,
-            self.parents[begin:end],
-            self.starts[begin : end + 1] - first,
-            tuple(replace(query, answers=query.answers[first:last]) for query in self.measurements),
-            self.limits.between(first, last),
-            self.total_first,
-            None if self.histograms is None else self.histograms[begin:end],
+        return replace(
+            self,
+            parents=self.parents[begin:end],
+            starts=self.starts[begin : end + 1] - first,
+            measurements=tuple(replace(query, answers=query.answers[first:last]) for query in self.measurements),
+            limits=self.limits.between(first, last),
+            histograms=None if self.histograms is None else self.histograms[begin:end],
         )
 
 
@@ -106,13 +92,8 @@ class Children:
 
 
 def divide_parents(starts: NDArray[np.int64], first: int, last: int, places: int) -> Iterator[tuple[int, int]]:
-    """Ranges of the parents from `first` up to `last` with at most `places` children together.
-
-    A parent with more children has a range of its own.
-
-    Args:
-        starts: shape (parents + 1,): parent p's children are those from `starts[p]` up to `starts[p + 1]`.
-    """
+    """Ranges of the parents from `first` up to `last` with at most `places` children together; a parent with more has a
+    range of its own. Parent p's children are those from `starts[p]` up to `starts[p + 1]`."""
     while first < last:
         end = int(np.searchsorted(starts, starts[first] + places, side="right")) - 1
         end = min(max(end, first + 1), last)
@@ -121,11 +102,8 @@ def divide_parents(starts: NDArray[np.int64], first: int, last: int, places: int
 
 
 def estimate_families(families: Families) -> Children:
-    """The histograms of all children, family by family. Families do not depend on each other.
-
-    Raises:
-        NotSolvedError, NotRoundedError: as `estimate`; the message names the parent.
-    """
+    """The histograms of all children, family by family. Families do not depend on each other. Raises NotSolvedError and
+    NotRoundedError as `estimate`; the message names the parent."""
     estimates = []
     for number, parent in enumerate(families.parents):
         family = families.between(number, number + 1)
@@ -157,20 +135,15 @@ def estimate(
     *,
     total_first: bool,
 ) -> Estimate:
-    """The histograms of a parent's children, or the root's.
+    """The histograms of the children of a parent with a histogram of shape (cells,), or the root's, an only child.
+    Limits are those of `feasibility.propagate`, and the parent is within its own.
 
     A separate pass of `total` determines the free totals, which are fixed while the other queries determine the rest.
     This is useful if `total` is measured much more precisely than the sums of other answers. If it is not, as in the
     blocks of the 2020 Census, one pass of all queries together estimates the totals better.
 
-    Args:
-        measurements: of the children, one for each query.
-        limits: of the children, from `feasibility.propagate`.
-        parent: shape (cells,): the parent's histogram, within its own limits; None for the root, an only child.
-
-    Raises:
-        NotSolvedError: if a real-valued solution could not be certified.
-        NotRoundedError: if there are no integers nearby.
+    Raises NotSolvedError if a real-valued solution could not be certified, and NotRoundedError if there are no integers
+    nearby.
     """
     if parent is not None and (len(limits.totals) == 1 or not parent.any()):
         return Estimate(np.tile(parent, (len(limits.totals), 1)), ())

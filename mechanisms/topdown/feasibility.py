@@ -45,13 +45,8 @@ class InfeasibleError(RefusedError, ValueError):
 
 @dataclass(frozen=True)
 class Sets:
-    """Limits of the counts of sets of groups, in the units whose bounds and total do not imply them.
-
-    Attributes:
-        units: shape (concerned,): the ascending positions of these units.
-        least, most: shape (concerned, 2**groups): the limits of every set of groups. Group g is in the sets whose
-            number has bit g.
-    """
+    """Limits of the counts of sets of groups, in the units, at ascending positions, whose bounds and total do not imply
+    them. Limits have the shape (concerned, 2**groups). Group g is in the sets whose number has bit g."""
 
     units: NDArray[np.int64]
     least: NDArray[np.int64]
@@ -60,13 +55,9 @@ class Sets:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the histograms of a level's units must satisfy.
-
-    Attributes:
-        lower, upper: shape (units, groups): the least and the greatest counts.
-        totals: shape (units,): fixed totals; `FREE` where a total is not fixed.
-        sets: limits that the others do not imply; None if there are none.
-    """
+    """What the histograms of a level's units must satisfy: the least and the greatest counts, shape (units, groups);
+    fixed totals, shape (units,), `FREE` where a total is not fixed; and the limits of sets that the others do not
+    imply, if any."""
 
     lower: NDArray[np.int64]
     upper: NDArray[np.int64]
@@ -96,16 +87,13 @@ def propagate(
 ) -> tuple[Limits, ...]:
     """By level, the tightest bounds of all units, and sets where bounds and totals do not suffice.
 
-    A total that is the sum of fixed totals is fixed too.
+    A total that is the sum of fixed totals is fixed too. Raises InfeasibleError if no histograms satisfy everything.
 
     Args:
         levels: names, from the root's to the finest.
         parents: for every level but the first, shape (units,): the position of each unit's parent in the level above.
         lower, upper: shape (units of the finest level, groups): bounds of the groups' counts.
         totals: for every level, shape (units,): fixed totals, `FREE` where a total is not fixed; None if none is.
-
-    Raises:
-        InfeasibleError: if no histograms satisfy everything.
     """
     if lower.shape[1] > MOST_GROUPS:
         raise InfeasibleError(f"bounds of {lower.shape[1]} groups; there can be {MOST_GROUPS}")
@@ -119,10 +107,8 @@ def propagate_above(
     finest: Limits,
     totals: Sequence[NDArray[np.int64] | None],
 ) -> tuple[Limits, ...]:
-    """As `propagate`, from the tightened limits of the finest level, without totals of it.
-
-    So subtrees can be propagated one by one.
-    """
+    """As `propagate`, from the tightened limits of the finest level, without totals of it, so that subtrees can be
+    propagated one by one."""
     limits = [finest]
     for position in reversed(range(len(levels) - 1)):
         level, below, above = levels[position], limits[-1], parents[position]

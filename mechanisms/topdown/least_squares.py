@@ -46,13 +46,8 @@ class NotSolvedError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Query:
-    """A measured marginal of every child.
-
-    Attributes:
-        cells: shape (cells,): the marginal cell of each cell, numbered from 0.
-        precision: 1/σ².
-        measured: shape (children, marginal cells).
-    """
+    """A measured marginal of every child, shape (children, marginal cells), with its precision 1/σ² and the marginal
+    cell of each cell, numbered from 0, shape (cells,)."""
 
     cells: NDArray[np.int32]
     precision: float
@@ -79,13 +74,8 @@ class Constraints:
 
 @dataclass(frozen=True)
 class Solution:
-    """Histograms with their certificate.
-
-    Attributes:
-        x: shape (children, cells), not negative.
-        gap: the most by which f(x) can exceed the minimum.
-        violation: the largest violation of a constraint.
-    """
+    """Histograms with their certificate: x, of shape (children, cells) and not negative, the most by which f(x) can
+    exceed the minimum, and the largest violation of a constraint."""
 
     x: NDArray[np.float64]
     objective: float
@@ -94,10 +84,8 @@ class Solution:
 
 
 def solve(queries: Sequence[Query], constraints: Constraints) -> Solution:
-    """The least-squares histograms under the constraints.
-
-    Raises NotSolvedError if no solution with a gap of `LARGEST_GAP` and violations of `CONSTRAINT` was found.
-    """
+    """The least-squares histograms under the constraints. Raises NotSolvedError if no solution with a gap of
+    `LARGEST_GAP` and violations of `CONSTRAINT` was found."""
     children, cells = len(constraints.totals), int(constraints.starts[-1])
     sizes = [query.measured.shape[1] for query in queries]
     offsets = np.concatenate(([0], np.cumsum(sizes)))
@@ -231,8 +219,8 @@ def _gap(x, gradient, nu, lam, mu, scale, parent, starts, lower, upper, totals, 
 def _gap_of_totals(x, gradient, nu, lam, scale, precision, parent, lower, upper, totals):  # type: ignore[no-untyped-def]
     """The duality gap where only the children's totals are measured and a cell is a group.
 
-    The objective is curved along totals only, so s must be exactly 0 wherever a count is inside its bounds; a rounding
-    error is too much. Therefore a child's slope and a group's multiplier that nearly agree are moved to their mean. By
+    The objective is curved along totals only, so s must be exactly 0 wherever a count is inside its bounds, without
+    rounding errors. Therefore a child's slope and a group's multiplier that nearly agree are moved to their mean. By
     the curvature along the total, moving a slope costs the square of the move over 4/σ².
     """
     children, groups = x.shape

@@ -79,10 +79,8 @@ def _multiplier_of_total(v, nu, starts, lower, upper, total, start):  # type: ig
 
 @njit(cache=True, nogil=True)
 def _multiplier_of_group(v, nu, first, last, shift, target):  # type: ignore[no-untyped-def]
-    """The μ for which the sum of max(0, v + ν + shift + μ) over the cells of a group equals the target (> 0).
-
-    The sum is convex in μ, so Newton steps that start where it is at least the target descend to the root.
-    """
+    """The μ for which the sum of max(0, v + ν + shift + μ) over the cells of a group equals the target (> 0). The sum
+    is convex in μ, so Newton steps that start where it is at least the target descend to the root."""
     largest = -np.inf
     for k in range(first, last):
         largest = max(largest, v[k] + nu[k] + shift)
@@ -258,17 +256,15 @@ def project(v, parent, starts, lower, upper, totals, nu, lam, mu, x):  # type: i
     """Write the projection of `v` onto the constraints into `x`. Starts from the given multipliers and updates them.
 
     Args:
-        v: shape (children, cells), the cells in order of their groups.
+        v, x: shape (children, cells), the cells in order of their groups.
         parent: shape (cells,); empty if there is no parent, so that children are independent.
         starts: shape (groups + 1,): group g has the cells from `starts[g]` up to `starts[g + 1]`.
         lower, upper: shape (children, groups): bounds of the groups' counts; if the upper is 0, the cells are 0.
         totals: shape (children,): fixed totals; NaN where a total is free.
         nu, lam, mu: shapes (cells,), (children,) and (children, groups).
-        x: shape (children, cells).
 
-    Returns:
-        The largest difference over cells between the parent and the children's sum, as a multiple of what rounding
-        errors in double precision explain. If it is above 1, no step came closer.
+    Returns the largest difference over cells between the parent and the children's sum, as a multiple of what rounding
+    errors in double precision explain. If it is above 1, no step came closer.
     """
     _project_children(v, nu, starts, lower, upper, totals, lam, mu, x)
     if parent.size == 0:

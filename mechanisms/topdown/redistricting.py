@@ -1,8 +1,5 @@
-"""The redistricting tables of P.L. 94-171: P1 to P5 and H1, cell by cell, as sums of histogram cells.
-
-`assets.topdown.tables` makes the tables from microdata. Source: the table shells of the 2020 Census State Redistricting
-Data (P.L. 94-171) Summary File.
-"""
+"""The redistricting tables P1 to P5 and H1, cell by cell, as sums of histogram cells. Source: the table shells of the
+2020 Census State Redistricting Data (P.L. 94-171) Summary File."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -41,14 +38,9 @@ _Row = tuple[_Path, _Cells]
 
 @dataclass(frozen=True)
 class TableCell:
-    """A cell of a table.
-
-    Attributes:
-        name: its standard name, such as `P0010001`.
-        path: the labels of the cells that contain it, from the table's total, and its own. A label of a cell with
-            parts ends in `:`.
-        counted: shape (cells of the histogram,): which histogram cells it is the sum of.
-    """
+    """A cell of a table, the sum of the histogram cells that are `counted`, shape (cells of the histogram,). It has a
+    standard name, such as `P0010001`, and the labels of the cells that contain it, from the table's total, and its own.
+    A label of a cell with parts ends in `:`."""
 
     name: str
     path: _Path
@@ -62,12 +54,8 @@ class TableCell:
 
 @dataclass(frozen=True)
 class RedistrictingTable:
-    """A table. Its cells are leaves, which are disjoint, and sums of leaves.
-
-    Attributes:
-        name: `P1` to `P5`, or `H1`.
-        cells: in the standard order; the first is the total.
-    """
+    """A table, `P1` to `P5` or `H1`. Its cells, in the standard order with the total first, are leaves, which are
+    disjoint, and sums of leaves."""
 
     name: str
     title: str

@@ -45,15 +45,13 @@ def estimate_finest(
     limits: LevelLimits,
     noise: Noise,
 ) -> dict[str, Counts]:
-    """The estimates of the finest level that follow from counts and noise, by histogram.
+    """The estimates of the finest level that follow from counts and noise, by histogram. Raises NotSolvedError and
+    NotRoundedError as `estimate`.
 
     Args:
         parents: for each level below the root, the number of each place's parent, in ascending order.
         counts: by histogram, the counts of the finest level; they satisfy the limits.
-        noise: of all measurements. The order in which it is read is that of a draw: by query, in the order of places.
-
-    Raises:
-        NotSolvedError, NotRoundedError: as `estimate`.
+        noise: of all measurements, which is read as by a draw: by query, in the order of places.
     """
     finest = {}
     for histogram, schema in SCHEMAS.items():
@@ -83,10 +81,8 @@ def roll_up_once(counts: Counts, parents: NDArray[np.int64], cells: int) -> Coun
 
 
 def find_starts(parents: Sequence[NDArray[np.int64]], depth: int) -> NDArray[np.int64]:
-    """Shape (parents + 1,): the children of parent p are the places from `starts[p]` up to `starts[p + 1]`.
-
-    The root is the only child of a single, unknown parent.
-    """
+    """Shape (parents + 1,): the children of parent p are the places from `starts[p]` up to `starts[p + 1]`. The root is
+    the only child of a single, unknown parent."""
     if not depth:
         return np.array([0, 1])
     above = len(parents[depth - 2]) if depth > 1 else 1
@@ -129,13 +125,8 @@ def _estimate_level(
 
 @dataclass(frozen=True)
 class Moments:
-    """The deviations of all replicates from published counts, summed up; all of one shape.
-
-    Attributes:
-        deviations: Σ (q(θ_i) − q(θ₀)).
-        squares: Σ (q(θ_i) − q(θ₀))².
-        distances: Σ |q(θ_i) − q(θ₀)|.
-    """
+    """The deviations of all replicates from published counts, summed up; all of one shape: Σ (q(θ_i) − q(θ₀)), Σ
+    (q(θ_i) − q(θ₀))² and Σ |q(θ_i) − q(θ₀)|."""
 
     estimate: NDArray[np.int64]
     deviations: NDArray[np.int64]
@@ -145,12 +136,9 @@ class Moments:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Errors of published counts, from R replicates; arrays of one shape.
-
-    Attributes:
-        standard_error: √(Σ (q(θ_i) − q(θ₀))² / R), which contains the bias.
-        bias: Σ (q(θ_i) − q(θ₀)) / R: how much higher than the truth the count is expected to be.
-    """
+    """Errors of published counts, from R replicates; arrays of one shape. The standard error is √(Σ
+    (q(θ_i) − q(θ₀))² / R), which contains the bias Σ (q(θ_i) − q(θ₀)) / R: how much higher than the truth the count is
+    expected to be."""
 
     standard_error: NDArray[np.float64]
     bias: NDArray[np.float64]

@@ -70,7 +70,7 @@ def round_children(
     parent: NDArray[np.int64] | None,
     bounds: Sequence[Bounds | None],
 ) -> NDArray[np.int64]:
-    """Siblings' histograms as integers, shape (children, cells).
+    """Siblings' histograms as integers, shape (children, cells). Raises NotRoundedError if there are no such integers.
 
     Args:
         x: shape (children, cells): the real values, which meet the constraints up to `NEAR`.
@@ -78,9 +78,6 @@ def round_children(
             from 0. Each query refines the one before.
         parent: shape (cells,): the children's sum; None at the root.
         bounds: by query of the chain; None for a query without bounds. A fixed total has equal bounds.
-
-    Raises:
-        NotRoundedError: if there are no such integers.
     """
     maps = [np.asarray(nodes, dtype=np.int64) for nodes in chain] + [np.arange(x.shape[1])]
     limits = [*bounds, None]
@@ -107,11 +104,9 @@ def _answers(x: NDArray[np.float64], nodes: NDArray[np.int64], limits: Bounds | 
 
 
 def _choices(levels: Sequence[_Answers], parent: NDArray[np.int64] | None) -> list[NDArray[np.int64]] | None:
-    """By level, the choices taken, each 0 or 1; None if none meet the constraints.
-
-    A choice up is a flow from the node of the coarser answer, of which its own is a part, to its own node. A cell has
-    no node of its own: it leads to that of the parent's cell, or back to the root. A choice down flows the other way.
-    """
+    """By level, the choices taken, each 0 or 1; None if none meet the constraints. A choice up is a flow from the node
+    of the coarser answer, of which its own is a part, to its own node. A cell has no node of its own: it leads to that
+    of the parent's cell, or back to the root. A choice down flows the other way."""
     tails, heads, stages, costs, balances = [], [], [], [], [np.zeros(1, dtype=np.int64)]
     above = np.zeros((len(levels[0].base), 1), dtype=np.int64)
     first = 1
@@ -184,9 +179,8 @@ def cheapest_flow(
     costs: NDArray[np.int64],
     balances: NDArray[np.int64],
 ) -> NDArray[np.int64] | None:
-    """The flow of every arc, 0 or 1; None if no flow meets the balances.
-
-    Of all flows that meet them, it has the least cost of the first stage; of these, that of the second; and so on.
+    """The flow of every arc, 0 or 1, that meets the balances with the least cost of the first stage; of these, that of
+    the second; and so on. None if no flow meets the balances.
 
     Args:
         tails, heads: shape (arcs,): the nodes that an arc leads from and to. Node 0 is the root.

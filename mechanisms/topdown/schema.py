@@ -1,8 +1,5 @@
-"""What TopDown counts: histograms over named attributes, and marginals of them.
-
-`allocation` or a release's declaration says which marginals are measured, and how precisely. Queries are never
-matrices: a marginal is an array that gives the marginal cell of each cell.
-"""
+"""What TopDown counts: histograms over named attributes, and marginals of them. Queries are never matrices: a marginal
+is an array that gives the marginal cell of each cell."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,10 +23,8 @@ class QueryError(ValueError):
 
 
 def add_up(counts: NDArray[Number], cells: NDArray[Any], size: int) -> NDArray[Number]:
-    """Shape (units, size): counts of shape (units, cells), added up by each cell's entry in `cells`.
-
-    Integers are added up exactly if the sums of their absolute values are below 2^53.
-    """
+    """Shape (units, size): counts of shape (units, cells), added up by each cell's entry in `cells`; integers exactly
+    if the sums of their absolute values are below 2^53."""
     units = len(counts)
     sums = np.bincount((np.arange(units)[:, None] * size + cells).ravel(), counts.ravel(), units * size)
     return sums.reshape(units, size).astype(counts.dtype, copy=False)
@@ -54,12 +49,8 @@ class Recode:
 
 @dataclass(frozen=True)
 class Marginal:
-    """A query: the histogram, added up over all attributes that it does not name.
-
-    Attributes:
-        cells: shape (cells of the histogram,): the marginal cell of each cell.
-        involved: the attributes that define its cells, as they are or recoded.
-    """
+    """A query: the histogram, added up over all attributes that it does not name. It has the marginal cell of each cell
+    of the histogram, and the attributes that define its cells, as they are or recoded."""
 
     query: str
     cells: Cells
@@ -73,11 +64,8 @@ class Marginal:
 
 @dataclass(frozen=True)
 class Counts:
-    """A histogram of some places: its cells that are not zero, in order of place.
-
-    Attributes:
-        number, cell, count: of each nonzero cell: the number of the place, the cell, and its count.
-    """
+    """A histogram of some places, by its cells that are not zero, in order of place: the number of the place, the cell,
+    and its count."""
 
     number: NDArray[np.int64]
     cell: NDArray[np.int64]
@@ -85,9 +73,7 @@ class Counts:
 
     def locate(self, marginal: Marginal, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The counts that add up to the answers in the places from `first` up to `last`: to which answer, and how much.
-
-        Answers are numbered by place and marginal cell, from those of the place `first`.
-        """
+        Answers are numbered by place and marginal cell, from those of the place `first`."""
         own = slice(*np.searchsorted(self.number, [first, last]))
         return (self.number[own] - first) * marginal.size + marginal.cells[self.cell[own]], self.count[own]
 
@@ -100,13 +86,10 @@ class Counts:
 
 @dataclass(frozen=True)
 class Schema:
-    """A histogram: every combination of the attributes' codes is a cell, the last attribute changing fastest.
-
-    Attributes:
-        bounded: the attribute whose counts have bounds in every geographic unit; None if there is none.
-        impossible: combinations of codes that no record has, as codes by attribute.
-        rounding: the queries that are rounded in turn, before the cells. Each refines the one before.
-    """
+    """A histogram: every combination of the attributes' codes is a cell, the last attribute changing fastest. The
+    counts of the attribute `bounded`, if any, have bounds in every geographic unit. No record has the `impossible`
+    combinations, as codes by attribute. The queries of `rounding` are rounded in turn, before the cells. Each refines
+    the one before."""
 
     name: str
     attributes: tuple[Attribute, ...]
@@ -134,10 +117,8 @@ class Schema:
         return self.marginal(self.bounded or TOTAL)
 
     def marginal(self, query: str) -> Marginal:
-        """The query of a name: `total`, `detailed`, an attribute, a recode, or several of them joined by ` * `.
-
-        Raises QueryError if the name contains an unknown attribute or recode, or an attribute twice.
-        """
+        """The query of a name: `total`, `detailed`, an attribute, a recode, or several of them joined by ` * `. Raises
+        QueryError if the name contains an unknown attribute or recode, or an attribute twice."""
         if query not in self._marginals:
             self._marginals[query] = self._build(query)
         return self._marginals[query]

@@ -33,16 +33,9 @@ def satisfies_sets(sets: Sets | None, counts: NDArray[np.int64]) -> bool:
 
 
 def nearest_counts(real: NDArray[np.float64], limits: Limits, parent: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """The integer group counts that satisfy all limits and are nearest to real ones, by the sum of distances.
-
-    Args:
-        real: shape (children, groups).
-        limits: of the children, from `feasibility.propagate`.
-        parent: shape (groups,): the children's sum, within the parent's limits; None at the root.
-
-    Raises:
-        NotRoundedError: if there are no such counts, or the solver did not find them.
-    """
+    """The integer group counts that satisfy all limits, those of `feasibility.propagate`, and are nearest to real ones
+    of shape (children, groups), by the sum of distances. They add up to the parent's, shape (groups,), within its own
+    limits; None at the root. Raises NotRoundedError if there are no such counts, or the solver did not find them."""
     program = _Program(real, limits)
     if parent is not None:
         for group, count in enumerate(parent):
@@ -89,12 +82,9 @@ def _excess(sets: Sets, counts: NDArray[np.int64] | NDArray[np.float64]) -> NDAr
 
 
 class _Program:
-    """The linear program. A column is a part of a count above, or below, the integer below the real value.
-
-    Attributes:
-        base: shape (children, groups): that integer, moved into the bounds.
-        child, group: shape (columns,): the child and the group of each column's count.
-    """
+    """The linear program. A column is a part of a count above, or below, the integer below the real value, moved into
+    the bounds: `base`, shape (children, groups). `child` and `group`, shape (columns,), are those of each column's
+    count."""
 
     def __init__(self, real: NDArray[np.float64], limits: Limits) -> None:
         lower, upper = limits.lower, limits.upper

@@ -121,7 +121,6 @@ def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
 
 
 def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", next_command: str) -> None:
-    """Write a proposal, check it, and print its warnings and the next command."""
     from orchestration.checking import declaration_problems
     from orchestration.declarations import component_tree
 

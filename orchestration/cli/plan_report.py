@@ -72,7 +72,6 @@ def parse_margin(text: str) -> tuple[str, str]:
 
 
 def _plan_record(deployment: Deployment, planned: PlannedDeclaration, records: int | None) -> dict[str, Any]:
-    """A plan for scripts."""
     plan = planned.plan
     try:
         expected: dict[str, Any] = expectation(planned.method, records, deployment.machine).record

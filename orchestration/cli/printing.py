@@ -33,7 +33,6 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
-    """Print a table, as wide as the terminal."""
     from rich.table import Table
     from rich.text import Text
 

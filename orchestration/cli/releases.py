@@ -29,10 +29,8 @@ RELEASE, DATASET = DeclaredName(of_release=True), DeclaredName(of_release=False)
 
 
 def list_declared_names() -> Iterator[str]:
-    """The names in the files of declarations, without the further names of releases that are declared together.
-
-    A file that is not YAML is passed over: `stirred check` names it.
-    """
+    """The names in the files of declarations, without the further names of releases that are declared together. A file
+    that is not YAML is passed over: `stirred check` names it."""
     import yaml
 
     for path in sorted(_DECLARATIONS.rglob("*.y*ml")):

@@ -29,12 +29,8 @@ if TYPE_CHECKING:
 
 
 def launch_release(release: str, authorization: Mapping[str, str], *, verbose: bool, as_json: bool) -> None:
-    """Launch a release, or several that are declared together, report what was charged and published, and exit.
-
-    Args:
-        authorization: the configuration of the charge; empty if none was given.
-        verbose: whether to print Dagster's log.
-    """
+    """Launch a release, or several that are declared together, report what was charged and published, and exit. The
+    authorization is the configuration of the charge, empty if none was given; `verbose` prints Dagster's log."""
     home, published = deployment_folders()
     ledger = deployment_resources(home)["ledger"]
     assert isinstance(ledger, Ledger)
@@ -117,9 +113,7 @@ def _configure(
     release: str, authorization: Mapping[str, str], load: "Callable[[], Sequence[ReleaseComponent]]"
 ) -> dict[str, Any]:
     """The configuration of a run. Raises `click.UsageError` if there is no such release, or it cannot be authorized.
-
-    Declarations are loaded only for an authorization and for a name that no file declares as it is.
-    """
+    Declarations are loaded only for an authorization and for a name that no file declares as it is."""
     if not authorization and release in list_declared_names():
         return {}
     components = load()

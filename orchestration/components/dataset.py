@@ -55,10 +55,8 @@ class Dataset(DeclaredComponent):
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
-        """The component, with the template variables of paths filled in.
-
-        Raises DeclarationError as `fill_in_folder`, or if the result is not a path, without the values of variables.
-        """
+        """The component, with the template variables of paths filled in. Raises DeclarationError as `fill_in_folder`,
+        or if the result is not a path, without the values of variables."""
         attributes: Any = cls.declared_by.model_validate(model)
 
         def fill_in(field: str, path: str | None) -> str | None:
@@ -76,7 +74,6 @@ class Dataset(DeclaredComponent):
 
     @classmethod
     def declare(cls, attributes: Any, fill_in: FillIn) -> DatasetDeclaration:
-        """The declaration that follows from the attributes."""
         tables = {
             table: records.model_copy(
                 update={

@@ -41,7 +41,6 @@ class DeclaresReleases(DeclaredComponent, ABC):
         """The releases that it declares, which may be made of `others`, all that the deployment declares."""
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The assets, checks, jobs, schedules and sensors of all its releases."""
         from orchestration.release_definitions import define_release
 
         others = context.component_tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
@@ -63,10 +62,8 @@ class ReleaseComponent(DeclaresReleases):
 
     @property
     def method(self) -> type[Any]:
-        """How a release of this kind is charged, drawn, checked and published.
-
-        It is imported here, because it imports every stage and kernel, and only what runs or plans needs it.
-        """
+        """How a release of this kind is charged, drawn, checked and published. It is imported here, because it imports
+        every stage and kernel, and only what runs or plans needs it."""
         return resolve_name(self.method_name)
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
@@ -115,7 +112,6 @@ class ReleaseComponent(DeclaresReleases):
 
     @property
     def publishing_job(self) -> str:
-        """The name of the job that publishes the release: its own, unless it has partitions."""
         return f"{PUBLICATION_OF}__{self.job}" if self.partitioned else self.job
 
     def key(self, stage: str) -> dg.AssetKey:
@@ -127,10 +123,8 @@ def declared_datasets(context: dg.ComponentLoadContext) -> dict[str, DatasetDecl
 
 
 def dataset_of(declaration: ReleaseDeclaration, datasets: dict[str, DatasetDeclaration]) -> DatasetDeclaration:
-    """The dataset that a release declares as its source.
-
-    Raises DeclarationError if no dataset has that name, or if `watch_source` is set and the dataset has no source file.
-    """
+    """The dataset that a release declares as its source. Raises DeclarationError if no dataset has that name, or if
+    `watch_source` is set and the dataset has no source file."""
     name = f"release {declaration.dataset}/{declaration.name}"
     dataset = datasets.get(declaration.dataset)
     if dataset is None:

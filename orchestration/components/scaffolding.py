@@ -1,10 +1,7 @@
 """What all components share: their attributes are checked as a declaration, and each has a complete example.
 
-`dg scaffold defs` writes the example with its comments, instead of empty attributes, and so does `stirred new release`
-for a census.
-
-The examples are in `orchestration/components/examples`, a file each, named like the component. The names of dataset and
-release follow from the folder: `dg scaffold defs …PermutationSwapping town/tenure` declares the release town/tenure.
+`dg scaffold defs` and, for a census, `stirred new release` write the example with its comments. The names of dataset
+and release follow from the folder: `dg scaffold defs …PermutationSwapping town/tenure` declares town/tenure.
 """
 
 from collections.abc import Sequence

@@ -12,11 +12,7 @@ from assets.conventions import escape_markdown
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import PREFLIGHT
 from assets.release.release import DeclarationError
-from assets.table_builder.declaration import (
-    HypercubeAttributes,
-    HypercubeDeclaration,
-    TableBuilderDeclaration,
-)
+from assets.table_builder.declaration import HypercubeAttributes, HypercubeDeclaration, TableBuilderDeclaration
 from assets.table_builder.release import HypercubeRelease
 from orchestration.components.release import COMPONENTS, DeclaresReleases, ReleaseComponent
 from orchestration.planning import list_given_fields
@@ -92,7 +88,6 @@ class TableBuilder(DeclaresReleases):
         return answer(folders, by, where)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The definitions of every hypercube, and the jobs that make all of them and state their prices."""
         from orchestration.automation import define_job
 
         hypercubes, dataset = self.releases(), self.declaration.dataset

@@ -94,10 +94,8 @@ def end_with_parent() -> None:
 
 
 def exclude(folders: Collection[Path], left_out: Collection[Path]) -> list[Path]:
-    """Folders and files that cover the same as `folders` but for what lies at or in `left_out`.
-
-    A folder that contains something to be left out is replaced by everything that is in it now, and so on.
-    """
+    """Folders and files that cover the same as `folders` but for what lies at or in `left_out`. A folder that contains
+    something to be left out is replaced by everything that is in it now, and so on."""
     out = [path.resolve() for path in left_out]
     return [path for folder in folders for path in _list_covering(folder.resolve(), out)]
 

@@ -83,15 +83,9 @@ def read_link(name: str, options: Sequence[str], otherwise: str) -> str:
 def choose(
     words: str, options: Mapping[str, str], link: dict[str, str], name: str, scope: str = "", default: int = 0
 ) -> str:
-    """One of the options, by its value; at first that of the page's address. The choice becomes part of `link`.
-
-    Args:
-        options: by value, its label.
-        link: the future address of the page.
-        name: the name of the choice in the address.
-        scope: the prefix of its key; in another scope it begins anew.
-        default: the position of the option that is chosen if the address names none.
-    """
+    """One of the options, which have labels by value; at first that of the page's address, or else the one at the
+    position `default`. The choice becomes part of `link`, the future address, under its name. In another scope, it
+    begins anew."""
     values = list(options)
     named = st.query_params.get(name)
     if named is not None and named not in values and not st.session_state.get(OPENED):

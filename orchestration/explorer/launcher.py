@@ -1,8 +1,8 @@
 """Starts the explorer: chooses what it may open, runs its process, and opens a browser on it.
 
-The launcher itself is not confined. It gives the process only those variables of its environment that it needs, copies
-the replays that Dagster recorded, whose storage the process cannot open, and starts it again when a database was made
-or replaced, because a confined process can only open the files that were there when it began.
+The launcher itself is not confined. It gives the process only the variables that it needs, copies the replays from
+Dagster's storage, which the process cannot open, and starts it again when a database was made or replaced, because a
+confined process can only open the files that were there when it began.
 """
 
 import contextlib
@@ -26,14 +26,8 @@ from orchestration.explorer.settings import REPLAYS, VARIABLE, Settings
 
 INHERITED = frozenset(
     {
-        *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH"),
-        *(
-            "STIRRED_DEPLOYMENT",
-            "STIRRED_LEDGER",
-            "STIRRED_PUBLISHED_URL",
-            "STIRRED_DASK",
-            "STIRRED_DECLARATION_VARIABLES",
-        ),
+        *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "STIRRED_DEPLOYMENT", "STIRRED_LEDGER"),
+        *("STIRRED_PUBLISHED_URL", "STIRRED_DASK", "STIRRED_DECLARATION_VARIABLES"),
     }
 )
 """The variables that the explorer's process has too, besides the folders that declarations use. None is a secret."""
@@ -61,15 +55,10 @@ def explore(
 ) -> None:
     """Serve the explorer until it is interrupted.
 
-    Args:
-        datasets: the declared datasets, whose source files the explorer must not open.
-        replays: by draw id, when it was last replayed and with which result.
-        boundaries: a folder with GeoJSON files, if there is one.
-        announce: called with the address once the page can be opened.
-        hosts: names, besides those of this machine, under which a proxy serves the page.
-
-    Raises ExplorerError if a host has an impossible name, the port is taken, the folder of publications contains what
-    must not be opened, or the process ends.
+    The source files of the declared datasets are never opened. By draw id, `replays` says when it was last replayed and
+    with which result; `announce` is called with the address once the page can be opened; `hosts` are names, besides
+    those of this machine, under which a proxy serves the page. Raises ExplorerError if a host has an impossible name,
+    the port is taken, the folder of publications contains what must not be opened, or the process ends.
     """
     for host in hosts:
         if not _HOST.fullmatch(host):

@@ -91,7 +91,6 @@ def show() -> None:
 
 
 def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> PlanRequest | None:
-    """What to try; None while it cannot be read."""
     st.subheader("What to try")
     fields: dict[str, Any] = {}
     margins: dict[str, str] = {}

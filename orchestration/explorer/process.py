@@ -1,8 +1,7 @@
 """The explorer's process, `python -m orchestration.explorer.process`: confine it, then serve the pages with Streamlit.
 
-Nothing is imported before the process is confined but the standard library and modules without threads. All of
-Streamlit's settings are given here. Its files of settings are looked for in the temporary folder, which has none, so
-that no user's settings can widen them.
+Nothing is imported before the process is confined but the standard library and modules without threads. Streamlit's
+files of settings are looked for in the temporary folder, which has none, so that no user's settings can widen them.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Published tables as their data dictionaries describe them, and questions to their files.
+"""Published tables as their data dictionaries describe them, and questions to their files, which are never loaded
+whole.
 
 A table has places (the columns that say where), groups (the columns that say of whom), and numbers: an estimate with
-its interval, or a count alone. The kind of a column follows from `datapackage.json`: from the primary key, the labels
-of values, and the four names of the project's convention for errors. DuckDB finds rows in the file; a table is never
-loaded whole.
+its interval, or a count alone. The kind of a column follows from the primary key, the labels of values, and the four
+names of the project's convention for errors in `datapackage.json`.
 """
 
 import json
@@ -62,11 +62,9 @@ class Field:
 
 @dataclass(frozen=True)
 class Product:
-    """A published table.
+    """A published table, of the release `dataset/release`. Questions are asked of its Parquet file.
 
     Attributes:
-        release: `dataset/release`.
-        file: the Parquet file, of which questions are asked.
         level: the column with the level of a place; "" if there is none.
         place, groups: the columns that identify the place and the group of a row.
         wide: the columns of numbers, if a row has the numbers of several groups side by side.

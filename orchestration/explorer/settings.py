@@ -15,16 +15,10 @@ REPLAYS = "replays.json"
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one explorer.
-
-    Attributes:
-        home: the deployment's folder of databases and keys, of which only `databases` can be opened.
-        temporary: a folder of the explorer's own, the only one that it writes to.
-        boundaries: a folder with GeoJSON files; "" for none.
-        left_out: folders and files that must not be opened, even within others that are allowed.
-        further_hosts: names, besides those of this machine, under which the explorer is opened through a proxy.
-        confinement: in words, how the process is kept from other files; "" before it is.
-    """
+    """The settings of one explorer: the deployment's folder, of which only `databases` can be opened; a temporary
+    folder, the only one that it writes to; a folder with GeoJSON files, or ""; folders and files that must not be
+    opened, even within others that are allowed; names, besides those of this machine, under which it is opened through
+    a proxy; and in words, once it holds, how the process is kept from other files."""
 
     home: str
     published: str

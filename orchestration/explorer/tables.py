@@ -49,16 +49,9 @@ _ERRORS = (LOWER, UPPER, STANDARD_ERROR)
 
 @dataclass(frozen=True)
 class Choice:
-    """The choices that all views have in common.
-
-    Attributes:
-        scope: the prefix of the keys of further choices.
-        link: the future address of the page.
-        equal: by column, the value that rows have.
-        varying: the group with a row for each of its values; "" if there is none.
-        greatest: the standard error, in percent of a number, from which on it is too uncertain.
-        title: in words, what is counted.
-    """
+    """The choices that all views have in common: the prefix of the keys of further ones, the future address of the
+    page, the values that rows have by column, the group with a row for each of its values, if any, the standard error,
+    in percent of a number, from which on it is too uncertain, and in words, what is counted."""
 
     product: Product
     scope: str

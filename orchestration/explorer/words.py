@@ -16,10 +16,8 @@ _JOINER = "\N{WORD JOINER}"
 
 
 def escape(text: Any) -> str:
-    """A text that Streamlit shows as it is, although it takes its texts for Markdown.
-
-    A publication's text must neither look like the page's own nor make the browser fetch a picture.
-    """
+    """A text that Streamlit shows as it is, although it takes its texts for Markdown: a publication's text must neither
+    look like the page's own nor make the browser fetch a picture."""
     return _MARKS.sub(r"\\\1", _REPLACED.sub(_JOINER, " ".join(show_line(str(text)).split())))
 
 

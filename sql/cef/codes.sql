@@ -1,2 +1,1 @@
--- The different values of a column of texts, in order.
 SELECT DISTINCT {{ name | id }} FROM ({{ relation }}) WHERE {{ name | id }} IS NOT NULL ORDER BY 1

@@ -1,5 +1,4 @@
--- The number of offenders of each rule of SafeTab's files, in one row. Values that are NULL are left to the rule against
--- NULLs.
+-- The offenders of each rule of SafeTab's files, in one row. NULLs are left to the rule against them.
 SELECT *
 FROM (SELECT {% with prefix = "" %}{% include "cef/race_codes_after_null.sql" %}{% endwith %} FROM {{ persons }})
 {% if households is defined %}

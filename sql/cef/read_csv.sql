@@ -1,5 +1,4 @@
--- The form of the file and its header were checked beforehand, so DuckDB guesses nothing: columns are identified by
--- position, and all are text.
+-- DuckDB guesses nothing, as form and header were checked: columns are identified by position, and all are text.
 SELECT
     {% for name, position in columns.items() %}
     {{ position | id }} AS {{ name | id }},

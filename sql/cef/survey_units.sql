@@ -1,4 +1,3 @@
--- The households of a synthetic survey.
 {% include "cef/survey_plan.sql" %}
 SELECT {{ columns | ids }}
 FROM (

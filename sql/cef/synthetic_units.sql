@@ -1,4 +1,3 @@
--- The units of a synthetic census in the production layout.
 {% include "cef/synthetic_plan.sql" %}
 ,
 described AS (

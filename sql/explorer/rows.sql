@@ -1,4 +1,3 @@
--- The rows of a published file in which some columns have given values, the largest first.
 SELECT {{ columns | ids }}
 FROM {{ source }}
 WHERE

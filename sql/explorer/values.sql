@@ -1,4 +1,3 @@
--- The combinations of values of some columns that occur in a published file where others have given values.
 SELECT DISTINCT {{ columns | ids }}
 FROM {{ source }}
 WHERE

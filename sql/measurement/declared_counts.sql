@@ -1,5 +1,4 @@
--- The count of every declared cell, zeros included, table by table. The declaration determines the cells; the records
--- never do.
+-- The count of every declared cell, zeros included, table by table. The records never determine which cells.
 SELECT (row_number() OVER (ORDER BY number, cell) - 1)::BIGINT AS draw_order, table_name, cell, count
 FROM (
     {% for table in tables %}

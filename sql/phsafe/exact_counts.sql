@@ -1,5 +1,4 @@
--- The count of every cell of the grid, zeros included, in the order of the draw. The declaration determines the cells;
--- the data never do.
+-- The count of every declared cell, zeros included, in the order of the draw. The data never determine which cells.
 WITH counted AS (
     SELECT run, region.type AS region_type, region.id AS region_id, iteration_code, cell AS data_cell, sum(count) AS count
     FROM

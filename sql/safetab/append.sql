@@ -1,4 +1,3 @@
--- Measurements, with the codes of their groups as text.
 INSERT INTO {{ table }}
 SELECT
     $region_type,

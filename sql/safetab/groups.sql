@@ -1,5 +1,4 @@
--- The measured groups in the order of the draw, and the detail that their published totals allow: the number of
--- thresholds that the total reaches.
+-- The measured groups in the order of the draw, with the number of thresholds that their published totals reach.
 SELECT
     (row_number() OVER (ORDER BY universes.place, totals."REGION_ID", totals."ITERATION_CODE") - 1)::BIGINT AS number,
     universes.region_type,

@@ -1,5 +1,4 @@
--- A table in words, with standard errors and 90% intervals: totals of groups, or the sums of measured cells by columns
--- of `cells`.
+-- A table in words, with standard errors and 90% intervals: totals of groups, or sums of measured cells by `cells`.
 SELECT
     region_type,
     region_id,

@@ -1,5 +1,4 @@
--- The stored measurements of a region type and level, with the codes of their groups as numbers; NULL for what is no
--- code of a declared group.
+-- The stored measurements of a region type and level, by codes as numbers; NULL for no code of a declared group.
 SELECT
     regions.region_id::BIGINT AS region,
     iterations.iteration_code::BIGINT AS iteration,

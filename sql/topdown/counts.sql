@@ -1,4 +1,3 @@
--- The counts of the places from `first` up to but excluding `last`, in the order of places and cells.
 SELECT number, cell, count
 FROM {{ counts }}
 WHERE

@@ -1,5 +1,4 @@
--- The number of places that do not occur exactly once in a table, or whose cells are negative or not the sums of their
--- parts.
+-- The places that are not exactly once in a table, or whose cells are negative or not the sums of their parts.
 SELECT count(*) + (SELECT count(*) - count(DISTINCT (level, geoid)) FROM {{ table }})
 FROM {{ table }} AS stored
 FULL JOIN {{ spine }} AS place ON place.level = stored.level AND place.geoid = stored.geoid

@@ -1,5 +1,4 @@
--- The queries that are not stored exactly once for each place of their level with as many answers as cells, and those
--- that are stored but not due.
+-- The queries that are not stored once for each place of their level with all answers, or that are not due.
 SELECT coalesce(histogram, ''), coalesce(level, ''), coalesce(query, '')
 FROM (
     SELECT histogram, level, query, number, len(answers) AS length, list_count(answers) AS answers

@@ -1,4 +1,3 @@
--- The text of a view.
 SELECT sql
 FROM duckdb_views()
 WHERE database_name = $database AND schema_name = $schema AND view_name = $view

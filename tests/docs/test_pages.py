@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from docs.generator.parts import fill_in
+from docs.generator.parts import on_page_markdown
 from docs.pictures.__main__ import FOLDER, RELEASES
 from docs.pictures.lineage import load_definitions
 from orchestration import components
@@ -35,7 +35,7 @@ def fenced(page: Path, language: str) -> list[str]:
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub and the site make them, those of generated parts included."""
-    headings = re.findall(r"^#+ (.+)$", fill_in(page.read_text("utf-8")), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", on_page_markdown(page.read_text("utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from assets.topdown.declaration import PRODUCTION_SPINE
 from docs.generator.fields import make_components_page
-from docs.generator.parts import PARTS, PLACE, fill_in, make_commands_page
+from docs.generator.parts import PARTS, PLACE, make_commands_page, on_page_markdown
 from docs.pictures.__main__ import FOLDER
 from mechanisms.sampling.goodness import FALSE_ALARM
 from orchestration import cli, components
@@ -86,7 +86,10 @@ def test_every_command_and_option_is_listed() -> None:
 def test_every_generated_part_has_one_place() -> None:
     places = [place for path in FOLDER.parent.rglob("*.md") for place in PLACE.findall(path.read_text("utf-8"))]
     assert sorted(places) == sorted(PARTS)
-    assert fill_in("{{ made: commands }}\n{{ env.CEF_FOLDER }}") == f"{make_commands_page()}\n{{{{ env.CEF_FOLDER }}}}"
+    assert (
+        on_page_markdown("{{ made: commands }}\n{{ env.CEF_FOLDER }}")
+        == f"{make_commands_page()}\n{{{{ env.CEF_FOLDER }}}}"
+    )
 
 
 def test_the_exit_codes_are_those_of_the_command() -> None:
