@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from assets.measurement.method import MEASUREMENTS, Batch, BatchedCounts, GridError, find_gap
 from assets.release.columns import ARROW, Column
 from assets.release.dataset import Size
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.names import COLUMNS_OF_COUNTS
 from assets.release.release import DeclarationError, Release
 from assets.release.stage import Recipes
@@ -203,12 +203,12 @@ class GridCounts(BatchedCounts[R, Batch]):
 
     @final
     def counts_gates(self) -> Sequence[Gate[R]]:
-        words = "Every declared cell is counted exactly once."
-        return [*super().counts_gates(), Gate("grid_complete", self.counts_stage, words, self._find_uncounted)]
+        complete = session_gate("grid_complete", self.counts_stage, self._check_grid, [Zone.CONFIDENTIAL])
+        return [*super().counts_gates(), complete]
 
-    def _find_uncounted(self, context: ReleaseContext[R]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            return find_gap(self.exact(session))
+    def _check_grid(self, session: Session, context: ReleaseContext[R]) -> list[str]:
+        """Every declared cell is counted exactly once."""
+        return find_gap(self.exact(session))
 
     def _batches(self, cells: pa.Table) -> Iterator[Batch]:
         for query, part in self.slices(cells):

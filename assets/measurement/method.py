@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.conventions import StageKind
-from assets.gates.shared import differing_table
 from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version, version_table
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, Method
 from assets.release.release import Release
 from assets.release.seal import SealError
-from assets.release.stage import Dependency, build_stage, store_rows
+from assets.release.stage import Dependency, Recipes, build_stage, store_tables
+from assets.tabulation.asset import recipes_gate
 from mechanisms.refusal import RefusedError
 from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.noise import Distribution, Noise
@@ -37,6 +37,8 @@ MEASUREMENTS = "noisy_measurements"
 
 COUNTS = "counts"
 """The name of the version of the exact counts among a draw's inputs."""
+
+_BOTH = (Zone.CONFIDENTIAL, Zone.PUBLIC)
 
 
 class GridError(RefusedError, ValueError):
@@ -137,7 +139,7 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
     def counts_gates(self) -> Sequence[Gate[R]]:
         """The gates on the exact counts."""
         words = "The stored counts are those of the current confidential records."
-        return [Gate("counts_exact", self.counts_stage, words, self._find_other_counts)]
+        return [recipes_gate("counts_exact", self.counts_stage, words, self.counts_recipes, _BOTH)]
 
     @final
     def own_gates(self) -> Sequence[Gate[R]]:
@@ -145,65 +147,48 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
             return [*self.counts_gates(), *self.further_gates()]
         return [
             *self.counts_gates(),
-            Gate(
-                "counts_as_charged",
-                CHARGE,
-                "The exact counts have not changed since the charge.",
-                self._find_change_since_charge,
-            ),
-            Gate(
-                "measured_once",
-                self.draw_stage,
-                "Every declared cell is measured exactly once, and nothing else is measured.",
-                self._find_unmeasured,
-            ),
-            Gate(
-                "noise_as_declared",
-                self.draw_stage,
-                "The differences of measurements and exact counts fit the declared distribution (chi-square test).",
-                self._find_other_noise,
-            ),
+            session_gate("counts_as_charged", CHARGE, self._check_counts_as_charged, _BOTH),
+            session_gate("measured_once", self.draw_stage, self._check_measurements),
+            session_gate("noise_as_declared", self.draw_stage, self._check_noise_once, _BOTH),
             *self.further_gates(),
         ]
 
-    def _find_other_counts(self, context: ReleaseContext[R]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            return differing_table(session, self.counts_table, self.counts_recipe(session))
+    def counts_recipes(self, session: Session) -> Recipes:
+        return {self.counts_table: self.counts_recipe(session)}
 
-    def _find_change_since_charge(self, context: ReleaseContext[R]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            charged = self.describe(session, context.custody).inputs.versions[COUNTS]
-            if self.counts_version(session, context.custody) != charged:
-                return [f"the counts have changed since the charge; materialize {self.counts_stage} and charge again"]
-        return []
+    def _check_counts_as_charged(self, session: Session, context: ReleaseContext[R]) -> list[str]:
+        """The exact counts have not changed since the charge."""
+        charged = self.describe(session, context.custody).inputs.versions[COUNTS]
+        if self.counts_version(session, context.custody) == charged:
+            return []
+        return [f"the counts have changed since the charge; materialize {self.counts_stage} and charge again"]
 
-    def _find_unmeasured(self, context: ReleaseContext[R]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            return self.find_unmeasured(session)
+    def _check_measurements(self, session: Session, context: ReleaseContext[R]) -> list[str]:
+        """Every declared cell is measured exactly once, and nothing else is measured."""
+        return self.find_unmeasured(session)
 
-    def _find_other_noise(self, context: ReleaseContext[R]) -> list[str]:
-        """The queries whose noise does not fit.
+    def _check_noise_once(self, session: Session, context: ReleaseContext[R]) -> list[str]:
+        """The differences of measurements and exact counts fit the declared distribution (chi-square test).
 
         The verdict follows from the draw id, which covers the counts and the distributions, and from the version of the
         measurements. So it is kept for them, if the counts that were read have the version that the draw id covers.
         """
         draw: Draw[Inputs] | None = None
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            if context.verdicts.in_a_run:
-                # If a table that the draw follows from was altered, other gates name it.
-                with suppress(SealError):
-                    draw = self.describe(session, context.custody)
-            settled = context.reading.find_settlement(draw.draw_id) if draw else None
-            if draw and settled and context.verdicts.holds("noise", draw.draw_id, settled.output_version):
-                return []
-            try:
-                unlikely, version = self.check_noise(session)
-            except GridError as error:
-                return [str(error)]
-            if draw:
-                self.take_version(session, draw, version)
-            if draw and not unlikely and self.counts_version(session, context.custody) == draw.inputs.versions[COUNTS]:
-                context.verdicts.keep("noise", draw.draw_id, version)
+        if context.verdicts.in_a_run:
+            # If a table that the draw follows from was altered, other gates name it.
+            with suppress(SealError):
+                draw = self.describe(session, context.custody)
+        settled = context.reading.find_settlement(draw.draw_id) if draw else None
+        if draw and settled and context.verdicts.holds("noise", draw.draw_id, settled.output_version):
+            return []
+        try:
+            unlikely, version = self.check_noise(session)
+        except GridError as error:
+            return [str(error)]
+        if draw:
+            self.take_version(session, draw, version)
+        if draw and not unlikely and self.counts_version(session, context.custody) == draw.inputs.versions[COUNTS]:
+            context.verdicts.keep("noise", draw.draw_id, version)
         return [f"the noise does not have the declared distribution: {name}" for name in unlikely]
 
 
@@ -324,18 +309,13 @@ class _Hashed(Generic[B]):
         return sha256("".join(lines).encode()).hexdigest()
 
 
-def parameters_gate() -> Gate[Any]:
+def plan_gate(
+    method: Method[Any, Any, Any],
+    name: str = "parameters_as_declared",
+    words: str = "The published parameters are the declared ones.",
+) -> Gate[Any]:
     """The gate on the tables that the plan stores."""
-    words = "The published parameters are the declared ones."
-    return Gate("parameters_as_declared", PLAN, words, _find_other_parameters)
-
-
-def _find_other_parameters(context: ReleaseContext[Any]) -> list[str]:
-    problems = []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for table, declared in context.method.plan_tables().items():
-            problems += differing_table(session, table, store_rows(session, "declared", declared))
-    return problems
+    return recipes_gate(name, PLAN, words, lambda session: store_tables(session, method.plan_tables()))
 
 
 def build_counts(
@@ -359,7 +339,7 @@ def build_counts(
         f"{description} Confidential: the charge lets out only a keyed version of the counts, which becomes part of "
         "the draw id.",
         deps,
-        lambda session: {method.counts_table: method.counts_recipe(session)},
+        method.counts_recipes,
         columns,
         finish=method.require_countable,
         version=lambda session, tables, custody: method.counts_version(session, custody),

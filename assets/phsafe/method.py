@@ -1,6 +1,6 @@
 """PHSafe as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS, GridError, budget_facts, build_counts, parameters_gate
+from assets.measurement.method import COUNTS, MEASUREMENTS, GridError, budget_facts, build_counts, plan_gate
 from assets.phsafe.counts import JOINED, build_truncated_join, counts_recipe, join_recipe, list_cells
 from assets.phsafe.plan import parameter_tables, phsafe_plan, runs_with_budgets
 from assets.phsafe.published import published_tables
@@ -28,11 +28,11 @@ from assets.phsafe.tables import (
     table_recipes,
 )
 from assets.release.draw import Draw, Inputs
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, release_hook
 from assets.release.stage import store_rows
 from assets.release.statement import Statement
-from assets.tabulation.asset import TABLES, tables_gate
+from assets.tabulation.asset import TABLES, recipes_gate, tables_gate
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION
 from mechanisms.phsafe.runs import FILES
@@ -104,8 +104,14 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
 
     def further_gates(self) -> Sequence[Gate[PHSafeRelease]]:
         release = self.release
-        words = "The stored truncated join is that of the current CEF."
-        joined = Gate("join_of_the_cef", JOINED, words, self._find_other_joins)
+        words, table = "The stored truncated join is that of the current CEF.", release.confidential(JOINED)
+        joined = recipes_gate(
+            "join_of_the_cef",
+            JOINED,
+            words,
+            lambda session: {table: join_recipe(session, release)},
+            [Zone.CONFIDENTIAL],
+        )
         if not release.declaration.charges:
             return [joined]
         estimates = {release.public(ESTIMATES): "estimates that are negative, not finite or outside their interval"}
@@ -115,13 +121,8 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         }
         return [
             joined,
-            parameters_gate(),
-            Gate(
-                "estimates_of_the_measurements",
-                "postprocessed",
-                "The stored estimates are those of the current measurements.",
-                self._find_other_estimates,
-            ),
+            plan_gate(self),
+            session_gate("estimates_of_the_measurements", "postprocessed", self._check_estimates),
             Gate(
                 "intervals_in_order",
                 "postprocessed",
@@ -129,12 +130,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
                 partial(_find_out_of_order, estimates),
             ),
             tables_gate(lambda session: table_recipes(session, release)),
-            Gate(
-                "derived_files",
-                TABLES,
-                "PH5_num equals PH4, and PH8_num the sums of cells of PH7.",
-                self._find_differing_sums,
-            ),
+            session_gate("derived_files", TABLES, self._check_derived_files),
             Gate(
                 "finished_tables_plausible",
                 TABLES,
@@ -143,36 +139,30 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
             ),
         ]
 
-    def _find_other_joins(self, context: ReleaseContext[PHSafeRelease]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            return differing_table(session, self.release.confidential(JOINED), join_recipe(session, self.release))
+    def _check_estimates(self, session: Session, context: ReleaseContext[PHSafeRelease]) -> list[str]:
+        """The stored estimates are those of the current measurements."""
+        try:
+            again = store_rows(session, "made", estimate_tables(self, session))
+        except GridError as error:
+            return [str(error)]
+        return differing_table(session, self.release.public(ESTIMATES), again)
 
-    def _find_other_estimates(self, context: ReleaseContext[PHSafeRelease]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            try:
-                again = store_rows(session, "made", estimate_tables(self, session))
-            except GridError as error:
-                return [str(error)]
-            return differing_table(session, self.release.public(ESTIMATES), again)
-
-    def _find_differing_sums(self, context: ReleaseContext[PHSafeRelease]) -> list[str]:
-        problems = []
-        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            for name in list_measured_files(self.release.design):
-                file = FILES[name]
-                if file.run == name:
-                    continue
-                pairs = [(cell, part) for cell, parts in file.cells.items() for part in parts]
-                (cells,) = session.row(
-                    "phsafe/differing_sums",
-                    {"cells": [cell for cell, _ in pairs], "parts": [part for _, part in pairs]},
-                    derived=measured_table(self.release, name),
-                    derived_cell=f"{name.upper()}_DATA_CELL",
-                    source=measured_table(self.release, file.run),
-                    source_cell=f"{file.run.upper()}_DATA_CELL",
-                )
-                problems += count_problem(int(cells), f"cells of {name} that are not sums of cells of {file.run}")
-        return problems
+    def _check_derived_files(self, session: Session, context: ReleaseContext[PHSafeRelease]) -> Iterator[str]:
+        """PH5_num equals PH4, and PH8_num the sums of cells of PH7."""
+        for name in list_measured_files(self.release.design):
+            file = FILES[name]
+            if file.run == name:
+                continue
+            pairs = [(cell, part) for cell, parts in file.cells.items() for part in parts]
+            (cells,) = session.row(
+                "phsafe/differing_sums",
+                {"cells": [cell for cell, _ in pairs], "parts": [part for _, part in pairs]},
+                derived=measured_table(self.release, name),
+                derived_cell=f"{name.upper()}_DATA_CELL",
+                source=measured_table(self.release, file.run),
+                source_cell=f"{file.run.upper()}_DATA_CELL",
+            )
+            yield from count_problem(int(cells), f"cells of {name} that are not sums of cells of {file.run}")
 
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design, counted = self.release.design, "measured pairs of a run and a level"

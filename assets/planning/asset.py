@@ -20,7 +20,7 @@ from assets.planning.expectation import Machine, format_expectation, this_machin
 from assets.planning.lines import format_exactly
 from assets.release.method import PLAN, Method
 from assets.release.plan import Cells, Curve, Line, Plan, PlanRequest
-from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
+from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_tables
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -191,7 +191,7 @@ def _store_tables(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[s
     published = method.tables() if method.release.declaration.charges else []
     with warehouse.session(writes=Zone.PUBLIC) as session:
         with session.transaction():
-            create_tables(session, {table: store_rows(session, table.name, rows) for table, rows in tables.items()})
+            create_tables(session, store_tables(session, tables))
         first = next(iter(tables))
         columns = [column for table in published if table.table == first for column in table.columns]
         descriptions = {column.name: column.description for column in columns}

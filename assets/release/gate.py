@@ -3,7 +3,7 @@
 The gates of all releases are in `assets.gates.shared`. Those of one mechanism are in its package.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -16,7 +16,7 @@ from mechanisms.refusal import RefusedError
 from resources.custody import Custody
 from resources.ledger import Ledger, Reading
 from resources.statements import Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Session, Warehouse
 
 if TYPE_CHECKING:
     from assets.release.method import Method
@@ -130,3 +130,25 @@ class Gate(Generic[R]):
             return self.problems(context)
         except RefusedError as error:
             return [f"it cannot be evaluated: {error}"]
+
+
+def session_gate(
+    name: str,
+    stage: str,
+    check: Callable[[Session, ReleaseContext[R]], Iterable[str]],
+    reads: Sequence[Zone] = (Zone.PUBLIC,),
+) -> Gate[R]:
+    """A gate whose check, in a session that reads some zones, claims its rule (`read_claim`)."""
+
+    def find_problems(context: ReleaseContext[R]) -> list[str]:
+        with context.warehouse.session(reads=reads) as session:
+            return list(check(session, context))
+
+    return Gate(name, stage, read_claim(check), find_problems)
+
+
+def read_claim(check: Callable[..., Iterable[str]]) -> str:
+    """The rule of a gate, which the certificate states: the first paragraph of the docstring of its check."""
+    if check.__doc__ is None:
+        raise RuntimeError("certificates state what gates hold, which Python was told to leave out (-OO)")
+    return " ".join(check.__doc__.split("\n\n")[0].split())

@@ -138,3 +138,7 @@ def create_tables(session: Session, recipes: Recipes) -> None:
 def store_rows(session: Session, name: str, rows: pa.Table) -> Recipe:
     """The recipe of a table with these rows, which are registered under a name."""
     return "warehouse/all", {}, {"source": session.register(name, rows)}
+
+
+def store_tables(session: Session, tables: Mapping[Table, pa.Table]) -> Recipes:
+    return {table: store_rows(session, table.name, rows) for table, rows in tables.items()}

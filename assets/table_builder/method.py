@@ -9,7 +9,7 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, build_counts
+from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, build_counts, plan_gate
 from assets.planning.lines import budgets_for_margins
 from assets.release.contents import read_cef_version
 from assets.release.dataset import CEF
@@ -134,7 +134,8 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             self.release.withheld.require_current(session, custody)
 
     def further_gates(self) -> Sequence[Gate[HypercubeRelease]]:
-        return [*hypercube_gates(self.release), tables_gate(lambda session: table_recipes(session, self))]
+        plan = plan_gate(self, "plan_as_declared", "The stored plan is the one that follows from the declaration.")
+        return [plan, *hypercube_gates(self.release), tables_gate(lambda session: table_recipes(session, self))]
 
     def inputs(self, session: Session, custody: Custody) -> HypercubeInputs:
         """With cell consistency the noise follows from which records there are, and not from their counts alone."""
