@@ -47,12 +47,7 @@ class GridError(RefusedError, ValueError):
 
 @dataclass(frozen=True)
 class Batch:
-    """Exact or noisy counts of one query.
-
-    Attributes:
-        query: the name of the query, which also names its stream of noise.
-        values: the counts, in an array of any shape.
-    """
+    """Exact or noisy counts of one query, in an array of any shape. The query also names its stream of noise."""
 
     query: str
     values: NDArray[np.int64]
@@ -88,11 +83,7 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
 
     @abstractmethod
     def perturb(self, session: Session, key: bytes) -> O:
-        """The output of the draw with this key.
-
-        Args:
-            session: a session that reads the confidential and the public zone.
-        """
+        """The output of the draw with this key, in a session that reads both zones."""
 
     @abstractmethod
     def find_unmeasured(self, session: Session, /) -> list[str]:
@@ -102,17 +93,15 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
     def check_noise(self, session: Session, /) -> tuple[list[str], str]:
         """The queries whose noise does not fit the declared distribution, and the version of the measurements read.
 
-        The version must be what `read_version` gives, because gates on the same content take it over.
-
-        Raises:
-            GridError: unless every declared cell is measured exactly once.
+        The version must be what `read_version` gives, because gates on the same content take it over. Raises GridError
+        unless every declared cell is measured exactly once.
         """
 
     def require_countable(self, session: Session, custody: Custody) -> None:
         """Raise an error if the mechanism cannot be applied to the exact counts just written; nothing by default."""
 
     def further_gates(self) -> Sequence[Gate[R]]:
-        """The gates that this mechanism adds to those of all noisy counts; none by default."""
+        """The gates that this mechanism adds to those of all noisy counts."""
         return ()
 
     @property
@@ -212,19 +201,11 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
 
     @abstractmethod
     def exact(self, session: Session, /) -> Iterator[B]:
-        """The stored exact counts in the order of the draw.
-
-        Raises:
-            GridError: unless every declared cell is stored exactly once.
-        """
+        """The stored exact counts in the order of the draw; GridError unless every cell is stored exactly once."""
 
     @abstractmethod
     def stored(self, session: Session, /) -> Iterator[B]:
-        """The stored measurements in the order of the draw, in batches of the same shapes as those of `exact`.
-
-        Raises:
-            GridError: unless every declared cell is stored exactly once.
-        """
+        """The stored measurements in batches of the same shapes as those of `exact`; GridError as there."""
 
     @abstractmethod
     def store(self, session: Session, batches: Iterator[B]) -> None:
@@ -240,8 +221,7 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
     def unlikely(self, pairs: Iterable[tuple[B, B]]) -> list[str]:
         """The queries whose noise does not fit the declared distribution: by default, by a chi-square test of each.
 
-        Args:
-            pairs: each batch of exact counts with the batch of its measurements.
+        The pairs are batches of exact counts with their measurements.
         """
         distributions = self.distributions()
         counted: dict[str, BinCounts] = {}
@@ -289,8 +269,8 @@ def find_gap(batches: Iterable[Batch]) -> list[str]:
 class _Hashed(Generic[B]):
     """Batches that are hashed while they are iterated over.
 
-    The version is the SHA-256 of all queries' names, each followed by the SHA-256 of its counts as 64-bit integers in
-    the order of the draw.
+    The version, once all batches have been consumed, is the SHA-256 of all queries' names, each followed by the SHA-256
+    of its counts as 64-bit integers in the order of the draw.
     """
 
     def __init__(self, batches: Iterable[B], queries: Iterable[str]) -> None:
@@ -299,12 +279,10 @@ class _Hashed(Generic[B]):
 
     def __iter__(self) -> Iterator[B]:
         for batch in self._batches:
-            # 64-bit integers in order.
             self._digests[batch.query].update(np.ascontiguousarray(batch.values, dtype="<i8").data)
             yield batch
 
     def version(self) -> str:
-        """The version, 64 hexadecimal digits, once all batches have been consumed."""
         lines = [f"{query} {digest.hexdigest()}\n" for query, digest in self._digests.items()]
         return sha256("".join(lines).encode()).hexdigest()
 
@@ -327,10 +305,7 @@ def build_counts(
 ) -> dg.AssetsDefinition:
     """The asset of the exact counts, which stay in the confidential zone; only a keyed version of them is public.
 
-    Args:
-        description: what is counted, in Markdown.
-        columns: descriptions of the columns of the counts' table, by name.
-        reads: zones to read besides the confidential one.
+    The description says in Markdown what is counted. `reads` are the zones to read besides the confidential one.
     """
     return build_stage(
         method.release,
@@ -351,9 +326,7 @@ def build_counts(
 def budget_facts(design: Any, lines: int, added: str, changed: str, counted: str) -> dict[str, Fact]:
     """What the charge's row shows of a design with a loss for a record added or removed, and one for a record changed.
 
-    Args:
-        added, changed: what is added or removed, and what is changed.
-        counted: what a line is.
+    In words are what is added or removed, what is changed, and what a line is.
     """
     bounded = design.bounded
     return {

@@ -40,11 +40,9 @@ def release_stage(
     group: str = "",
     **options: Any,
 ) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
-    """A decorator that makes the asset `[dataset, release, name]` from its function.
+    """A decorator that makes the asset `[dataset, release, name]` from its function, by default in the release's group.
 
-    Args:
-        group: the asset's group, if it is not that of the release.
-        options: as for `assets.stages.stage`.
+    `options` are those of `assets.stages.stage`.
     """
     keys = [release.key(dependency) if isinstance(dependency, str) else dependency for dependency in deps]
     return stage(release.key(name), group or release.schema, kind, description, keys, **options)

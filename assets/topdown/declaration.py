@@ -28,13 +28,8 @@ FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
 
 @dataclass(frozen=True)
 class Code:
-    """How the code of a level's places is formed.
-
-    Attributes:
-        columns: the columns of the CEF's units whose codes, joined in this order, form the code; empty at the root,
-            which is the only place of its level.
-        prefix: the number of leading characters of the finest level's code that form the code; None if `columns` do.
-    """
+    """How the code of a level's places is formed: joined from columns of the CEF's units, or of so many leading
+    characters of the finest level's code. The root, which is the only place of its level, has neither."""
 
     columns: tuple[str, ...] = ()
     prefix: int | None = None
