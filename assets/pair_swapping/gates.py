@@ -1,12 +1,13 @@
 """The gates that pair swapping adds to those of all releases."""
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from assets.charge.drawing import make_output
 from assets.gates.shared import count_differences, count_problem
-from assets.pair_swapping.records import SwappedRecords, households_recipe, stage_units
+from assets.pair_swapping.records import SwappedRecords, households_recipes, stage_units
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, PairSwappingRelease
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.tabulation.asset import recipes_gate
@@ -21,7 +22,7 @@ Context = ReleaseContext[PairSwappingRelease]
 
 def pair_swapping_gates(release: PairSwappingRelease) -> list[Gate[PairSwappingRelease]]:
     """The gates that pair swapping adds. Only a repeated draw shows who was paired."""
-    of_cef, table = "The coded households are those of the current CEF.", release.confidential(HOUSEHOLDS)
+    of_cef = "The coded households are those of the current CEF."
     both = [Zone.CONFIDENTIAL, Zone.PUBLIC]
     disjoint = (
         "The draw, repeated, exchanges the places of disjoint pairs of households, each of one state, one number of "
@@ -38,11 +39,7 @@ def pair_swapping_gates(release: PairSwappingRelease) -> list[Gate[PairSwappingR
     ]
     return [
         recipes_gate(
-            "households_of_the_cef",
-            HOUSEHOLDS,
-            of_cef,
-            lambda session: {table: households_recipe(session, release)},
-            [Zone.CONFIDENTIAL],
+            "households_of_the_cef", HOUSEHOLDS, of_cef, partial(households_recipes, release), [Zone.CONFIDENTIAL]
         ),
         *(repeated if release.can_replay else []),
         session_gate("nothing_but_place_changed", SWAPPED, _check_kept, both),

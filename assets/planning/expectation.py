@@ -61,14 +61,11 @@ _LIMIT_OF_CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine.
+    """A machine: the cores and bytes of memory that this process may use, and the duration of the reference work.
 
     Attributes:
-        cores: the cores that this process may use.
-        memory: the bytes of the machine, or of the container if that is less.
-        reference_seconds: the duration of the reference work.
-        free_home: the bytes that are free where the databases lie; without a bound if they are in a lake.
-        free_published: the bytes that are free where the publications lie.
+        free_home, free_published: the bytes that are free where the databases lie, without a bound if they are in a
+            lake, and where the publications lie.
         one_disk: whether both lie on one known disk, so that its free space is for both together.
     """
 

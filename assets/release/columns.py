@@ -394,6 +394,12 @@ def title_columns(columns: Mapping[str, Column]) -> dict[str, str]:
     return {name: column.title or name.replace("_", " ") for name, column in columns.items()}
 
 
+def distinguish_columns(columns: Mapping[str, Column]) -> dict[str, str]:
+    """The words of the data dictionary for columns, or their names if the words do not tell them apart."""
+    words = title_columns(columns)
+    return words if len(set(words.values())) == len(words) else {name: name for name in words}
+
+
 def describe_columns(columns: Mapping[str, Column]) -> dict[str, str]:
     return {name: column.description for name, column in columns.items()}
 

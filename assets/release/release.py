@@ -1,7 +1,7 @@
 """A release as one value: its declaration, dataset, design and publisher, and the names of its tables and assets.
 
 The package of each mechanism adds its fields in `declaration`, where the design follows from them, and in `release` the
-rules that a release must satisfy before anything runs.
+rules about the dataset that a release must satisfy before anything runs. All other rules are in the mechanism's design.
 """
 
 from collections.abc import Collection, Mapping

@@ -31,9 +31,15 @@ from assets.release.seal import SealError, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage
 from assets.safetab.counting import COUNT_COLUMNS, counts_recipe, require_households_in_groups
 from assets.safetab.method import SafeTabMethod, SafeTabPMethod, find_farthest
-from assets.safetab.published import column_descriptions, household_products
 from assets.safetab.release import COLUMNS_OF_GROUPS, COUNTS, GROUPS, SafeTabHRelease
-from assets.safetab.tables import T1, build_household_tables, household_table_recipes, measured_tables, name_product
+from assets.safetab.tables import (
+    T1,
+    build_household_tables,
+    household_products,
+    household_table_recipes,
+    measured_tables,
+    name_product,
+)
 from assets.tabulation.asset import TABLES, tables_gate
 from mechanisms.refusal import RefusedError
 from mechanisms.safetab.design import MECHANISM_H, MeasuredTable
@@ -99,7 +105,7 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
                 COUNT_COLUMNS,
                 reads=[Zone.PUBLIC],
             ),
-            build_household_tables(release, column_descriptions(household_products(release))),
+            build_household_tables(release),
         ]
 
     def counts_recipe(self, session: Session) -> Recipe:
@@ -249,11 +255,8 @@ def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
 
 
 def read_published_totals(session: Session, release: SafeTabHRelease, custody: Custody, ledger: Ledger) -> pa.Table:
-    """T1 as the release by SafeTab-P published it, from the current records.
-
-    Raises:
-        DetailError: if the publication is missing or was altered, or is of other records or of another declaration.
-    """
+    """T1 as the release by SafeTab-P published it, from the current records. Raises DetailError if the publication is
+    missing or was altered, or is of other records or of another declaration."""
     persons = release.detail
     name, job = f"{persons.dataset.name}/{persons.name}", persons.schema
     launch = f"launch the job {job}, and then this one again"

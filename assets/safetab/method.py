@@ -1,5 +1,4 @@
-"""SafeTab-P as a method, and what it shares with SafeTab-H: how they fill in the hooks of charge, draw, gates and
-publication."""
+"""SafeTab-P as a method, and what it shares with SafeTab-H: how they fill in the hooks of a release."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -29,10 +28,9 @@ from assets.safetab.counting import (
 )
 from assets.safetab.measurements import KeptCells
 from assets.safetab.plan import parameter_tables, planned_lines, safetab_plan
-from assets.safetab.published import column_descriptions, person_products
 from assets.safetab.release import AREA_COLUMNS, COUNTS, REGIONS, SafeTabPRelease, SafeTabRelease
 from assets.safetab.statement import safetab_statement
-from assets.safetab.tables import T1, T2, build_person_tables, person_table_recipes
+from assets.safetab.tables import T1, T2, build_person_tables, person_products, person_table_recipes
 from assets.tabulation.asset import TABLES, recipes_gate, tables_gate
 from mechanisms.design import LARGEST_BUDGET
 from mechanisms.safetab.adaptive import GroupNoise
@@ -75,10 +73,7 @@ class SafeTabMethod(BatchedCounts[R, B]):
     def numbers(self, size: Size) -> int:
         """The population groups of all regions; Puerto Rico is among the places of the shared name."""
         lists = self.release.lists
-        groups = {
-            (region_type.shared_name, level): len(lists.universe(region_type, level))
-            for region_type, level in self.release.pairs
-        }
+        groups = {(kind.shared_name, level): len(lists.universe(kind, level)) for kind, level in self.release.pairs}
         return sum(
             number * (size.places_of([_REGION_COLUMNS[name]]) if name in _REGION_COLUMNS else 1)
             for (name, _), number in groups.items()
@@ -129,11 +124,10 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
                 "The exact counts of every group by sex and 23 age groups. Cells without persons are left out.",
                 COUNT_COLUMNS,
             ),
-            build_person_tables(release, column_descriptions(person_products(release))),
+            build_person_tables(release),
         ]
 
     def require_chargeable(self, session: Session) -> None:
-        """Refuse, before the charge, a run without regions, and more numbers than can be stored."""
         if session.columns(self.release.public(REGIONS)):
             require_regions(session, self.release)
             measurements.require_storable(session, self.release)
@@ -244,12 +238,8 @@ totals that are hardly above zero are left out."""
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
         rows = session.rows("safetab/kept", measurements=self.release.public(MEASUREMENTS))
-        return {
-            "published groups": preview(
-                ["region type", "level", "detail", "groups"],
-                [(kind, level, detail, f"{groups:,}") for kind, level, detail, groups in rows],
-            )
-        }
+        groups = [(kind, level, detail, f"{number:,}") for kind, level, detail, number in rows]
+        return {"published groups": preview(["region type", "level", "detail", "groups"], groups)}
 
 
 def _find_least_tested(release: SafeTabPRelease, measured: Measured, noise: Uncapped, detail: np.ndarray) -> np.ndarray:
@@ -281,9 +271,7 @@ def _chances_of_empty(measured: Measured) -> tuple[float, float]:
 def _is_binomial(successes: int, trials: int, probabilities: tuple[float, float], false_alarm: float) -> bool:
     """Whether a binomial number is no further from its mean than happens with some probability (Chernoff's bound).
 
-    Args:
-        probabilities: of a success and of a failure. Each is given, because either may be tiny.
-        false_alarm: the probability that a true binomial number is further away.
+    The probabilities of a success and of a failure are both given, because either may be tiny.
     """
     if trials <= 0:
         return successes == 0

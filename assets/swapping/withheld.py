@@ -100,10 +100,8 @@ def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
 def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> StirLoss:
     """The loss of the swap in its own universes, from the public sizes of strata alone.
 
-    Raises:
-        SealError: if the stored sizes are not as the stage `invariants` wrote them, or follow from another CEF.
-        UniqueRecordsError: if too many records are alone in their stratum.
-        RatesError: if a stratum has no rate.
+    Raises SealError if the stored sizes are not as the stage `invariants` wrote them, or follow from another CEF;
+    UniqueRecordsError if too many records are alone in their stratum; RatesError if a stratum has no rate.
     """
     strata = release.public(STRATA)
     counted = read_basis(session, custody, release.dataset, release.counted_with)

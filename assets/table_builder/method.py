@@ -46,11 +46,7 @@ from resources.warehouse import Session
 
 @dataclass(frozen=True)
 class HypercubeInputs(Inputs):
-    """The inputs of a hypercube's draw.
-
-    Attributes:
-        withheld: the specification that the tables have besides, if they are counted from withheld records.
-    """
+    """The inputs of a hypercube's draw, with the specification that tables of withheld records have besides."""
 
     withheld: Specification | None = None
 
@@ -96,13 +92,9 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
+        withheld = [release.withheld.asset] if release.withheld else []
         return [
-            build_counts(
-                self,
-                [CEF, *([release.withheld.asset] if release.withheld else [])],
-                PROSE("counts"),
-                CELL_COLUMNS,
-            ),
+            build_counts(self, [CEF, *withheld], PROSE("counts"), CELL_COLUMNS),
             build_tables(
                 release,
                 [MEASUREMENTS],

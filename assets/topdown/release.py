@@ -1,7 +1,4 @@
-"""A TopDown release as one value, with the rules that it satisfies before anything runs.
-
-Those that need no dataset are in `assets.topdown.declaration` and `mechanisms.topdown.design`.
-"""
+"""A TopDown release as one value, with the rules that it satisfies before anything runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,3 @@
--- The noisy counts of a table, each with the values of its cell.
 SELECT {{ columns | ids("cells") }}, measurements.count
 FROM {{ measurements }} AS measurements
 JOIN {{ cells }} AS cells USING (cell)

@@ -1,4 +1,3 @@
--- A product: counts by its columns, of the combinations that occur.
 SELECT {{ columns | ids }}, count(*) AS count
 FROM {{ units }} AS units
 {% if persons %}

@@ -1,4 +1,3 @@
--- The distinct combinations of detailed codes among the records, numbered.
 SELECT (row_number() OVER ())::INTEGER AS answer, *
 FROM (
     SELECT DISTINCT {{ codes | ids }}

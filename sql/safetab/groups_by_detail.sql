@@ -1,2 +1,1 @@
--- How many groups there are in each detail.
 SELECT region_type, level, t3, t4, count(*) AS groups FROM {{ table }} GROUP BY ALL ORDER BY ALL

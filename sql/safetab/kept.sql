@@ -1,4 +1,3 @@
--- How many groups were measured and kept in each detail.
 SELECT region_type, level, detail, count(DISTINCT (region_id, iteration_code)) AS groups
 FROM {{ measurements }}
 GROUP BY ALL

@@ -1,4 +1,3 @@
--- The largest published totals.
 SELECT region, iteration, estimate, lower, upper
 FROM {{ table }}
 ORDER BY estimate DESC, region_type, region_id, iteration_code

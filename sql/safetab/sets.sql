@@ -1,3 +1,2 @@
--- The distinct sets of members, numbered.
 SELECT (row_number() OVER ())::INTEGER AS number, members
 FROM (SELECT DISTINCT members FROM {{ answer_sets }})

@@ -1,2 +1,1 @@
--- The exact totals of the groups of some regions.
 SELECT number - $first AS number, place, total FROM {{ totals }} WHERE number >= $first AND number < $last

@@ -1,3 +1,2 @@
--- One row for each counted record.
 SELECT {{ columns | ids }}
 FROM (SELECT * EXCLUDE (count), unnest(range(count)) AS count FROM {{ cells }})

@@ -1,4 +1,3 @@
--- The records that fit all conditions.
 SELECT *
 FROM {{ table }} AS records
 WHERE true

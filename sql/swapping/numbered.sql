@@ -1,2 +1,1 @@
--- The rows of a product, numbered in its order.
 SELECT (row_number() OVER (ORDER BY {{ key | ids }}) - 1)::BIGINT AS cell_number, * FROM {{ product }}
