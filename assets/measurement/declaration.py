@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
+from assets.release.declaration import Part
 from assets.release.release import Release
 from mechanisms.noise import Noise
 
@@ -24,8 +25,8 @@ class Definition(StrEnum):
 
 Production = Annotated[Literal["production"], Tag("production")]
 
-PRODUCTION_OR_OWN = Discriminator(lambda value: "own" if isinstance(value, Mapping) else "production")
-"""Between `Production` and a mapping with the tag `own`."""
+PRODUCTION_OR_OWN = Discriminator(lambda value: "own" if isinstance(value, Mapping | Part) else "production")
+"""Between `Production` and a mapping or part with the tag `own`."""
 
 
 def _state(value: object) -> object:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from assets.measurement.method import MEASUREMENTS, Batch, BatchedCounts, GridError, find_gap
 from assets.release.columns import ARROW, Column
 from assets.release.dataset import Size
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.names import COLUMNS_OF_COUNTS
 from assets.release.release import DeclarationError, Release
 from assets.release.stage import Recipes
@@ -59,11 +59,7 @@ _ORDER, _COUNT = "draw_order", "count"
 
 @dataclass(frozen=True)
 class Query:
-    """Consecutive cells of the grid whose noise has the same distribution.
-
-    Attributes:
-        distribution: the distribution of the noise of each cell.
-    """
+    """Consecutive cells of the grid, each with noise of the same distribution."""
 
     name: str
     distribution: Distribution | Perturbation
@@ -71,11 +67,8 @@ class Query:
 
     @property
     def noise(self) -> str:
-        return (
-            self.distribution.name
-            if isinstance(self.distribution, Perturbation)
-            else DISTRIBUTIONS[type(self.distribution)]
-        )
+        noise = self.distribution
+        return noise.name if isinstance(noise, Perturbation) else DISTRIBUTIONS[type(noise)]
 
     @property
     def variance(self) -> Decimal:
@@ -106,10 +99,7 @@ class GridCounts(BatchedCounts[R, Batch]):
 
     @abstractmethod
     def build_grid(self) -> pa.Table:
-        """The grid: every cell of every query once, in the order of the draw, with the columns that identify a cell.
-
-        No value of the grid is null.
-        """
+        """Every cell of every query once, in the order of the draw, by columns that identify it and are never null."""
 
     @cached_property
     def grid(self) -> pa.Table:
@@ -128,11 +118,8 @@ class GridCounts(BatchedCounts[R, Batch]):
 
     @cached_property
     def measured(self) -> tuple[Query, ...]:
-        """The queries in the order of the draw, computed once.
-
-        Raises:
-            DeclarationError: if two queries have one name: they would share one stream of noise and one distribution.
-        """
+        """The queries, computed once. Raises DeclarationError if two have one name: they would share a stream of noise
+        and a distribution."""
         queries = tuple(self.queries())
         names = [query.name for query in queries]
         if len(set(names)) < len(names):
@@ -194,21 +181,17 @@ class GridCounts(BatchedCounts[R, Batch]):
             start += query.cells
 
     def read_measurements(self, session: Session) -> pa.Table:
-        """The stored measurements in the order of the draw.
-
-        Raises:
-            GridError: unless there is exactly one measurement of every declared cell.
-        """
+        """The stored measurements in the order of the draw; GridError unless every cell is measured exactly once."""
         return self._read(session, self.measurements_table, self._with_noise(self.grid))
 
     @final
     def counts_gates(self) -> Sequence[Gate[R]]:
-        words = "Every declared cell is counted exactly once."
-        return [*super().counts_gates(), Gate("grid_complete", self.counts_stage, words, self._find_uncounted)]
+        complete = session_gate("grid_complete", self.counts_stage, self._check_grid, [Zone.CONFIDENTIAL])
+        return [*super().counts_gates(), complete]
 
-    def _find_uncounted(self, context: ReleaseContext[R]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            return find_gap(self.exact(session))
+    def _check_grid(self, session: Session, context: ReleaseContext[R]) -> list[str]:
+        """Every declared cell is counted exactly once."""
+        return find_gap(self.exact(session))
 
     def _batches(self, cells: pa.Table) -> Iterator[Batch]:
         for query, part in self.slices(cells):
@@ -235,9 +218,8 @@ class GridCounts(BatchedCounts[R, Batch]):
             try:
                 same = pc.equal(cells[column].cast(expected.schema.field(column).type), expected[column])
             except pa.ArrowException:
-                raise GridError(
-                    f"{name}: column {column} is not of type {expected.schema.field(column).type}"
-                ) from None
+                kind = expected.schema.field(column).type
+                raise GridError(f"{name}: column {column} is not of type {kind}") from None
             wrong = len(cells) - (pc.sum(same).as_py() or 0)
             if wrong:
                 raise GridError(f"{name}: cells whose {column} is not as declared: {wrong:,}")
@@ -246,17 +228,11 @@ class GridCounts(BatchedCounts[R, Batch]):
 
 @dataclass(frozen=True)
 class DeclaredTable:
-    """A table of counts over declared columns.
+    """A table of counts of the records of a table of the CEF, over declared columns.
 
-    Its cells are numbered from 0 in the order of the columns' domains; the last column varies fastest.
-
-    Attributes:
-        records: the table of the CEF whose records are counted.
-        columns: the columns it is tabulated by, with their declarations.
-
-    Raises:
-        ValueError: if the declaration of a column does not list its values, or there are over 20 million cells; the
-            message names the table, the column and the rule.
+    Its cells are numbered from 0 in the order of the columns' domains; the last column varies fastest. Raises
+    ValueError if the declaration of a column does not list its values, or there are over 20 million cells; the message
+    names the table, the column and the rule.
     """
 
     name: str
@@ -276,7 +252,6 @@ class DeclaredTable:
 
     @cached_property
     def size(self) -> int:
-        """The number of cells, computed without listing any."""
         return prod(column.domain_size for column in self.columns.values())
 
     @cached_property
@@ -288,15 +263,11 @@ class DeclaredTable:
         """Every cell once, in order: its number `cell`, and its value in each column of the table."""
         numbers = np.arange(self.size)
         places = np.unravel_index(numbers, [len(values) for values in self.domains.values()])
-        return pa.table(
-            {
-                "cell": numbers,
-                **{
-                    name: pa.array(values, ARROW[self.columns[name].type]).take(pa.array(place))
-                    for (name, values), place in zip(self.domains.items(), places, strict=True)
-                },
-            }
-        )
+        values = {
+            name: pa.array(domain, ARROW[self.columns[name].type]).take(pa.array(place))
+            for (name, domain), place in zip(self.domains.items(), places, strict=True)
+        }
+        return pa.table({"cell": numbers, **values})
 
 
 class DeclaredCounts(GridCounts[R]):
@@ -344,7 +315,6 @@ class DeclaredCounts(GridCounts[R]):
         return "measurement/declared_counts", {}, {"tables": tables}
 
     def table_recipes(self, session: Session) -> Recipes:
-        """By published table, how it is made: its noisy counts, with the values of their cells."""
         return {
             self.release.public(f"product_{table.name}"): (
                 "measurement/declared_table",

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.conventions import StageKind
-from assets.gates.shared import differing_table
 from assets.release.draw import Draw, Inputs, StaleInputError, read_published_version, version_table
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, Method
 from assets.release.release import Release
 from assets.release.seal import SealError
-from assets.release.stage import Dependency, build_stage, store_rows
+from assets.release.stage import Dependency, Recipes, build_stage, store_tables
+from assets.tabulation.asset import recipes_gate
 from mechanisms.refusal import RefusedError
 from mechanisms.sampling.goodness import BinCounts, bin_draws, find_misfits
 from mechanisms.sampling.noise import Distribution, Noise
@@ -38,6 +38,8 @@ MEASUREMENTS = "noisy_measurements"
 COUNTS = "counts"
 """The name of the version of the exact counts among a draw's inputs."""
 
+_BOTH = (Zone.CONFIDENTIAL, Zone.PUBLIC)
+
 
 class GridError(RefusedError, ValueError):
     """The stored counts or measurements do not have every declared cell exactly once. The message contains no count."""
@@ -45,12 +47,7 @@ class GridError(RefusedError, ValueError):
 
 @dataclass(frozen=True)
 class Batch:
-    """Exact or noisy counts of one query.
-
-    Attributes:
-        query: the name of the query, which also names its stream of noise.
-        values: the counts, in an array of any shape.
-    """
+    """Exact or noisy counts of one query, in an array of any shape. The query also names its stream of noise."""
 
     query: str
     values: NDArray[np.int64]
@@ -86,11 +83,7 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
 
     @abstractmethod
     def perturb(self, session: Session, key: bytes) -> O:
-        """The output of the draw with this key.
-
-        Args:
-            session: a session that reads the confidential and the public zone.
-        """
+        """The output of the draw with this key, in a session that reads both zones."""
 
     @abstractmethod
     def find_unmeasured(self, session: Session, /) -> list[str]:
@@ -100,17 +93,15 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
     def check_noise(self, session: Session, /) -> tuple[list[str], str]:
         """The queries whose noise does not fit the declared distribution, and the version of the measurements read.
 
-        The version must be what `read_version` gives, because gates on the same content take it over.
-
-        Raises:
-            GridError: unless every declared cell is measured exactly once.
+        The version must be what `read_version` gives, because gates on the same content take it over. Raises GridError
+        unless every declared cell is measured exactly once.
         """
 
     def require_countable(self, session: Session, custody: Custody) -> None:
         """Raise an error if the mechanism cannot be applied to the exact counts just written; nothing by default."""
 
     def further_gates(self) -> Sequence[Gate[R]]:
-        """The gates that this mechanism adds to those of all noisy counts; none by default."""
+        """The gates that this mechanism adds to those of all noisy counts."""
         return ()
 
     @property
@@ -137,7 +128,7 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
     def counts_gates(self) -> Sequence[Gate[R]]:
         """The gates on the exact counts."""
         words = "The stored counts are those of the current confidential records."
-        return [Gate("counts_exact", self.counts_stage, words, self._find_other_counts)]
+        return [recipes_gate("counts_exact", self.counts_stage, words, self.counts_recipes, _BOTH)]
 
     @final
     def own_gates(self) -> Sequence[Gate[R]]:
@@ -145,65 +136,48 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
             return [*self.counts_gates(), *self.further_gates()]
         return [
             *self.counts_gates(),
-            Gate(
-                "counts_as_charged",
-                CHARGE,
-                "The exact counts have not changed since the charge.",
-                self._find_change_since_charge,
-            ),
-            Gate(
-                "measured_once",
-                self.draw_stage,
-                "Every declared cell is measured exactly once, and nothing else is measured.",
-                self._find_unmeasured,
-            ),
-            Gate(
-                "noise_as_declared",
-                self.draw_stage,
-                "The differences of measurements and exact counts fit the declared distribution (chi-square test).",
-                self._find_other_noise,
-            ),
+            session_gate("counts_as_charged", CHARGE, self._check_counts_as_charged, _BOTH),
+            session_gate("measured_once", self.draw_stage, self._check_measurements),
+            session_gate("noise_as_declared", self.draw_stage, self._check_noise_once, _BOTH),
             *self.further_gates(),
         ]
 
-    def _find_other_counts(self, context: ReleaseContext[R]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            return differing_table(session, self.counts_table, self.counts_recipe(session))
+    def counts_recipes(self, session: Session) -> Recipes:
+        return {self.counts_table: self.counts_recipe(session)}
 
-    def _find_change_since_charge(self, context: ReleaseContext[R]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            charged = self.describe(session, context.custody).inputs.versions[COUNTS]
-            if self.counts_version(session, context.custody) != charged:
-                return [f"the counts have changed since the charge; materialize {self.counts_stage} and charge again"]
-        return []
+    def _check_counts_as_charged(self, session: Session, context: ReleaseContext[R]) -> list[str]:
+        """The exact counts have not changed since the charge."""
+        charged = self.describe(session, context.custody).inputs.versions[COUNTS]
+        if self.counts_version(session, context.custody) == charged:
+            return []
+        return [f"the counts have changed since the charge; materialize {self.counts_stage} and charge again"]
 
-    def _find_unmeasured(self, context: ReleaseContext[R]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            return self.find_unmeasured(session)
+    def _check_measurements(self, session: Session, context: ReleaseContext[R]) -> list[str]:
+        """Every declared cell is measured exactly once, and nothing else is measured."""
+        return self.find_unmeasured(session)
 
-    def _find_other_noise(self, context: ReleaseContext[R]) -> list[str]:
-        """The queries whose noise does not fit.
+    def _check_noise_once(self, session: Session, context: ReleaseContext[R]) -> list[str]:
+        """The differences of measurements and exact counts fit the declared distribution (chi-square test).
 
         The verdict follows from the draw id, which covers the counts and the distributions, and from the version of the
         measurements. So it is kept for them, if the counts that were read have the version that the draw id covers.
         """
         draw: Draw[Inputs] | None = None
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            if context.verdicts.in_a_run:
-                # If a table that the draw follows from was altered, other gates name it.
-                with suppress(SealError):
-                    draw = self.describe(session, context.custody)
-            settled = context.reading.find_settlement(draw.draw_id) if draw else None
-            if draw and settled and context.verdicts.holds("noise", draw.draw_id, settled.output_version):
-                return []
-            try:
-                unlikely, version = self.check_noise(session)
-            except GridError as error:
-                return [str(error)]
-            if draw:
-                self.take_version(session, draw, version)
-            if draw and not unlikely and self.counts_version(session, context.custody) == draw.inputs.versions[COUNTS]:
-                context.verdicts.keep("noise", draw.draw_id, version)
+        if context.verdicts.in_a_run:
+            # If a table that the draw follows from was altered, other gates name it.
+            with suppress(SealError):
+                draw = self.describe(session, context.custody)
+        settled = context.reading.find_settlement(draw.draw_id) if draw else None
+        if draw and settled and context.verdicts.holds("noise", draw.draw_id, settled.output_version):
+            return []
+        try:
+            unlikely, version = self.check_noise(session)
+        except GridError as error:
+            return [str(error)]
+        if draw:
+            self.take_version(session, draw, version)
+        if draw and not unlikely and self.counts_version(session, context.custody) == draw.inputs.versions[COUNTS]:
+            context.verdicts.keep("noise", draw.draw_id, version)
         return [f"the noise does not have the declared distribution: {name}" for name in unlikely]
 
 
@@ -227,19 +201,11 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
 
     @abstractmethod
     def exact(self, session: Session, /) -> Iterator[B]:
-        """The stored exact counts in the order of the draw.
-
-        Raises:
-            GridError: unless every declared cell is stored exactly once.
-        """
+        """The stored exact counts in the order of the draw; GridError unless every cell is stored exactly once."""
 
     @abstractmethod
     def stored(self, session: Session, /) -> Iterator[B]:
-        """The stored measurements in the order of the draw, in batches of the same shapes as those of `exact`.
-
-        Raises:
-            GridError: unless every declared cell is stored exactly once.
-        """
+        """The stored measurements in batches of the same shapes as those of `exact`; GridError as there."""
 
     @abstractmethod
     def store(self, session: Session, batches: Iterator[B]) -> None:
@@ -255,8 +221,7 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
     def unlikely(self, pairs: Iterable[tuple[B, B]]) -> list[str]:
         """The queries whose noise does not fit the declared distribution: by default, by a chi-square test of each.
 
-        Args:
-            pairs: each batch of exact counts with the batch of its measurements.
+        The pairs are batches of exact counts with their measurements.
         """
         distributions = self.distributions()
         counted: dict[str, BinCounts] = {}
@@ -304,8 +269,8 @@ def find_gap(batches: Iterable[Batch]) -> list[str]:
 class _Hashed(Generic[B]):
     """Batches that are hashed while they are iterated over.
 
-    The version is the SHA-256 of all queries' names, each followed by the SHA-256 of its counts as 64-bit integers in
-    the order of the draw.
+    The version, once all batches have been consumed, is the SHA-256 of all queries' names, each followed by the SHA-256
+    of its counts as 64-bit integers in the order of the draw.
     """
 
     def __init__(self, batches: Iterable[B], queries: Iterable[str]) -> None:
@@ -314,28 +279,21 @@ class _Hashed(Generic[B]):
 
     def __iter__(self) -> Iterator[B]:
         for batch in self._batches:
-            # 64-bit integers in order.
             self._digests[batch.query].update(np.ascontiguousarray(batch.values, dtype="<i8").data)
             yield batch
 
     def version(self) -> str:
-        """The version, 64 hexadecimal digits, once all batches have been consumed."""
         lines = [f"{query} {digest.hexdigest()}\n" for query, digest in self._digests.items()]
         return sha256("".join(lines).encode()).hexdigest()
 
 
-def parameters_gate() -> Gate[Any]:
+def plan_gate(
+    method: Method[Any, Any, Any],
+    name: str = "parameters_as_declared",
+    words: str = "The published parameters are the declared ones.",
+) -> Gate[Any]:
     """The gate on the tables that the plan stores."""
-    words = "The published parameters are the declared ones."
-    return Gate("parameters_as_declared", PLAN, words, _find_other_parameters)
-
-
-def _find_other_parameters(context: ReleaseContext[Any]) -> list[str]:
-    problems = []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for table, declared in context.method.plan_tables().items():
-            problems += differing_table(session, table, store_rows(session, "declared", declared))
-    return problems
+    return recipes_gate(name, PLAN, words, lambda session: store_tables(session, method.plan_tables()))
 
 
 def build_counts(
@@ -347,10 +305,7 @@ def build_counts(
 ) -> dg.AssetsDefinition:
     """The asset of the exact counts, which stay in the confidential zone; only a keyed version of them is public.
 
-    Args:
-        description: what is counted, in Markdown.
-        columns: descriptions of the columns of the counts' table, by name.
-        reads: zones to read besides the confidential one.
+    The description says in Markdown what is counted. `reads` are the zones to read besides the confidential one.
     """
     return build_stage(
         method.release,
@@ -359,7 +314,7 @@ def build_counts(
         f"{description} Confidential: the charge lets out only a keyed version of the counts, which becomes part of "
         "the draw id.",
         deps,
-        lambda session: {method.counts_table: method.counts_recipe(session)},
+        method.counts_recipes,
         columns,
         finish=method.require_countable,
         version=lambda session, tables, custody: method.counts_version(session, custody),
@@ -371,9 +326,7 @@ def build_counts(
 def budget_facts(design: Any, lines: int, added: str, changed: str, counted: str) -> dict[str, Fact]:
     """What the charge's row shows of a design with a loss for a record added or removed, and one for a record changed.
 
-    Args:
-        added, changed: what is added or removed, and what is changed.
-        counted: what a line is.
+    In words are what is added or removed, what is changed, and what a line is.
     """
     bounded = design.bounded
     return {

@@ -1,8 +1,4 @@
-"""The fields of a release by targeted pair swapping, and the design that follows from them.
-
-What a design must satisfy is in `mechanisms.pair_swapping.design`; what it must satisfy of the dataset, in
-`assets.pair_swapping.release`.
-"""
+"""The fields of a release by targeted pair swapping, and the design that follows from them."""
 
 from typing import Annotated, Any
 

@@ -1,16 +1,19 @@
 """The gates that pair swapping adds to those of all releases."""
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from assets.charge.drawing import make_output
-from assets.gates.shared import count_differences, count_problem, differing_table
-from assets.pair_swapping.records import SwappedRecords, households_recipe, stage_units
+from assets.gates.shared import count_differences, count_problem
+from assets.pair_swapping.records import SwappedRecords, households_recipes, stage_units
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, PairSwappingRelease
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, session_gate
+from assets.tabulation.asset import recipes_gate
 from mechanisms.pair_swapping.pairing import NOBODY
 from resources.statements import SQL, Zone
+from resources.warehouse import Session
 
 _NOT_SWAPPABLE = SQL("pair_swapping/not_swappable", "SELECT * FROM {{ records }} WHERE NOT swappable")
 
@@ -20,9 +23,7 @@ Context = ReleaseContext[PairSwappingRelease]
 def pair_swapping_gates(release: PairSwappingRelease) -> list[Gate[PairSwappingRelease]]:
     """The gates that pair swapping adds. Only a repeated draw shows who was paired."""
     of_cef = "The coded households are those of the current CEF."
-    kept = "Counts of units by everything but their place, with their persons, are exact."
-    places = "Counts of units in every place by adults, minors, tenure and type are exact."
-    others = "Units that are no household, and imputed ones, are unchanged, with their persons and places."
+    both = [Zone.CONFIDENTIAL, Zone.PUBLIC]
     disjoint = (
         "The draw, repeated, exchanges the places of disjoint pairs of households, each of one state, one number of "
         "adults and of minors and one tenure, and of two blocks."
@@ -37,11 +38,13 @@ def pair_swapping_gates(release: PairSwappingRelease) -> list[Gate[PairSwappingR
         Gate("rate_met", SWAPPED, share, lambda context: find_rate_problems(_repeat_draw(context), rate)),
     ]
     return [
-        Gate("households_of_the_cef", HOUSEHOLDS, of_cef, _check_households),
+        recipes_gate(
+            "households_of_the_cef", HOUSEHOLDS, of_cef, partial(households_recipes, release), [Zone.CONFIDENTIAL]
+        ),
         *(repeated if release.can_replay else []),
-        Gate("nothing_but_place_changed", SWAPPED, kept, _check_kept),
-        Gate("blocks_exact", SWAPPED, places, _check_places),
-        Gate("others_unchanged", SWAPPED, others, _check_others),
+        session_gate("nothing_but_place_changed", SWAPPED, _check_kept, both),
+        session_gate("blocks_exact", SWAPPED, _check_places, both),
+        session_gate("others_unchanged", SWAPPED, _check_others, both),
     ]
 
 
@@ -80,32 +83,30 @@ def _repeat_draw(context: Context) -> SwappedRecords:
         return output
 
 
-def _check_households(context: Context) -> list[str]:
-    release = context.release
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        return differing_table(session, release.confidential(HOUSEHOLDS), households_recipe(session, release))
-
-
-def _check_kept(context: Context) -> list[str]:
+def _check_kept(session: Session, context: Context) -> list[str]:
+    """Counts of units by everything but their place, with their persons, are exact."""
     # Of the columns of the place, the state never changes.
     columns = ["TABBLKST", *context.release.kept_variables, "composition"]
-    return _compare(context, columns, "units that differ in more than their place")
+    return _compare(session, context, columns, "units that differ in more than their place")
 
 
-def _check_places(context: Context) -> list[str]:
+def _check_places(session: Session, context: Context) -> list[str]:
+    """Counts of units in every place by adults, minors, tenure and type are exact."""
     columns = [*context.release.design.place, "RTYPE", "TEN", "adults", "minors"]
-    return _compare(context, columns, "units by place, type, tenure, adults and minors that differ")
+    return _compare(session, context, columns, "units by place, type, tenure, adults and minors that differ")
 
 
-def _check_others(context: Context) -> list[str]:
+def _check_others(session: Session, context: Context) -> list[str]:
+    """Units that are no household, and imputed ones, are unchanged, with their persons and places."""
     columns = [*context.release.variables, "composition"]
-    return _compare(context, columns, "units that are never swapped and differ", _NOT_SWAPPABLE)
+    return _compare(session, context, columns, "units that are never swapped and differ", _NOT_SWAPPABLE)
 
 
-def _compare(context: Context, columns: list[str], what: str, selection: SQL | None = None) -> list[str]:
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        before, after = (stage_units(session, context.release, swapped=swapped) for swapped in (False, True))
-        if selection:
-            before = session.stage("selected_before", selection, records=before)
-            after = session.stage("selected_after", selection, records=after)
-        return count_problem(count_differences(session, before, after, columns), what)
+def _compare(
+    session: Session, context: Context, columns: list[str], what: str, selection: SQL | None = None
+) -> list[str]:
+    before, after = (stage_units(session, context.release, swapped=swapped) for swapped in (False, True))
+    if selection:
+        before = session.stage("selected_before", selection, records=before)
+        after = session.stage("selected_after", selection, records=after)
+    return count_problem(count_differences(session, before, after, columns), what)

@@ -1,9 +1,7 @@
-"""Targeted pair swapping as a method: how it fills in the hooks of charge, draw, gates and publication.
-
-The texts of its certificate and pages are in `statement.md`.
-"""
+"""Targeted pair swapping as a method: how it fills in the hooks of a release, with the texts of `statement.md`."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,7 +14,7 @@ from assets.pair_swapping.records import (
     UNIT,
     SwappedRecords,
     draw_records,
-    households_recipe,
+    households_recipes,
     published_tables,
     stored_version,
 )
@@ -62,7 +60,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
                 StageKind.COUNTS,
                 PROSE("households", design=release.design),
                 [CEF],
-                lambda session: {release.confidential(HOUSEHOLDS): households_recipe(session, release)},
+                partial(households_recipes, release),
                 HOUSEHOLD_COLUMNS,
                 version=lambda session, tables, custody: self.records_version(session, custody),
                 publishes_version=True,

@@ -54,9 +54,10 @@ def stage_units(session: Session, release: PairSwappingRelease, *, swapped: bool
     )
 
 
-def households_recipe(session: Session, release: PairSwappingRelease) -> Recipe:
+def households_recipes(release: PairSwappingRelease, session: Session) -> dict[Table, Recipe]:
     names = {"records": stage_units(session, release), "key": release.key_column}
-    return "pair_swapping/households", {}, names | {"key_variables": list(release.design.key)}
+    names["key_variables"] = list(release.design.key)
+    return {release.confidential(HOUSEHOLDS): ("pair_swapping/households", {}, names)}
 
 
 def as_households(stored: pa.Table) -> Households:
@@ -70,13 +71,8 @@ def as_households(stored: pa.Table) -> Households:
 
 @dataclass(frozen=True)
 class SwappedRecords:
-    """The output of a draw.
-
-    Attributes:
-        tables: by name, the units and persons after the exchange, staged in the session of the draw.
-        version: their content hash.
-        households, swapped: who could be swapped, was selected and exchanged with whom; confidential.
-    """
+    """The output of a draw: units and persons after the exchange, staged in its session, with their content hash; and
+    who could be swapped, was selected and exchanged with whom, which is confidential."""
 
     tables: Mapping[str, Fragment]
     version: str
@@ -129,19 +125,15 @@ def _version(session: Session, release: PairSwappingRelease, tables: Mapping[str
 
 
 def published_tables(release: PairSwappingRelease) -> list[PublishedTable]:
-    words = {
-        SWAPPED: ("Units after swapping", "Every unit, with the place that it has after swapping.", ("unit",)),
-        SWAPPED_PERSONS: (
-            "Persons after swapping",
-            "Every person, with the number of the unit that the person lives in.",
-            (),
-        ),
-    }
-    variables = {SWAPPED: release.variables, SWAPPED_PERSONS: release.person_variables}
+    units = "Every unit, with the place that it has after swapping."
+    persons = "Every person, with the number of the unit that the person lives in."
     records = []
-    for name, (title, description, key) in words.items():
-        columns = (describe_column(column, declared) for column, declared in variables[name].items())
-        records.append(PublishedTable(name, title, description, release.public(name), (UNIT, *columns), key))
+    for name, title, words, variables, key in (
+        (SWAPPED, "Units after swapping", units, release.variables, ("unit",)),
+        (SWAPPED_PERSONS, "Persons after swapping", persons, release.person_variables, ()),
+    ):
+        columns = (describe_column(column, declared) for column, declared in variables.items())
+        records.append(PublishedTable(name, title, words, release.public(name), (UNIT, *columns), key))
     return [*records, *(_describe_product(release, product) for product in release.declaration.products)]
 
 

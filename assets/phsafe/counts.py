@@ -29,12 +29,8 @@ _CODES = {
 _REPEATED = SQL("phsafe/repeated_units", "{% include 'phsafe/units_by_key.sql' %} HAVING count(*) > 1")
 """The keys shared by several units of the states, with the number of such units in each run's universe."""
 
-_CELLS = pa.schema(
-    [
-        *((name, pa.string()) for name in ("run", "level", "region_id", "region_type", "iteration_code")),
-        ("data_cell", pa.int32()),
-    ]
-)
+_TEXTS = ("run", "level", "region_id", "region_type", "iteration_code")
+_CELLS = pa.schema([*((name, pa.string()) for name in _TEXTS), ("data_cell", pa.int32())])
 
 
 def list_cells(design: PHSafeDesign) -> pa.Table:
@@ -50,12 +46,7 @@ def list_cells(design: PHSafeDesign) -> pa.Table:
 
 
 def counts_recipe(session: Session, joined: Table, cells: pa.Table) -> Recipe:
-    """The recipe of the exact counts of cells, zeros included.
-
-    Args:
-        joined: the counts of the truncated join.
-        cells: the columns of `list_cells`, and `draw_order`, in which the counts are stored.
-    """
+    """The recipe of the exact counts, zeros included, of the cells of `list_cells` in their `draw_order`."""
     return "phsafe/exact_counts", {}, {"joined": joined, "grid": session.register("grid", cells)}
 
 
@@ -154,15 +145,12 @@ def _join_description(release: PHSafeRelease) -> str:
         for run in release.design.released_runs
         if (threshold := release.design.truncation(run)) is not None
     ]
-    return "\n".join(
-        [
-            "The records that each run counts (Algorithm 3 of Sexton et al.): persons of the run's universe, at most τ "
-            "per unit in the order of a hash of the record, joined with the units of the run's universe that have a "
-            "unique MAFID. Stored as counts by state, race, ethnicity and basis cell. Confidential.",
-            "",
-            *lines,
-            "",
-            f"`{REPORT}` shows how many persons the threshold drops in each run; its content appears on this page for "
-            "synthetic datasets only.",
-        ]
-    )
+    listed = "\n".join(lines)
+    return f"""The records that each run counts (Algorithm 3 of Sexton et al.): persons of the run's universe, at most \
+τ per unit in the order of a hash of the record, joined with the units of the run's universe that have a unique MAFID. \
+Stored as counts by state, race, ethnicity and basis cell. Confidential.
+
+{listed}
+
+`{REPORT}` shows how many persons the threshold drops in each run; its content appears on this page for synthetic \
+datasets only."""

@@ -1,8 +1,4 @@
-"""The fields of an S-DHC release by PHSafe, and the design that follows from them.
-
-What a design must satisfy is in `mechanisms.phsafe.design`; what it must satisfy of the dataset, in
-`assets.phsafe.release`.
-"""
+"""The fields of an S-DHC release by PHSafe, and the design that follows from them."""
 
 from typing import Annotated, Any, Literal
 

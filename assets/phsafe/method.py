@@ -1,8 +1,7 @@
 """PHSafe as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -10,7 +9,7 @@ import pyarrow as pa
 
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS, GridError, budget_facts, build_counts, parameters_gate
+from assets.measurement.method import COUNTS, MEASUREMENTS, GridError, budget_facts, build_counts, plan_gate
 from assets.phsafe.counts import JOINED, build_truncated_join, counts_recipe, join_recipe, list_cells
 from assets.phsafe.plan import parameter_tables, phsafe_plan, runs_with_budgets
 from assets.phsafe.published import published_tables
@@ -28,15 +27,15 @@ from assets.phsafe.tables import (
     table_recipes,
 )
 from assets.release.draw import Draw, Inputs
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, release_hook
 from assets.release.stage import store_rows
 from assets.release.statement import Statement
-from assets.tabulation.asset import TABLES, tables_gate
+from assets.tabulation.asset import TABLES, recipes_gate, tables_gate
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION
 from mechanisms.phsafe.runs import FILES
-from resources.statements import Table, Zone
+from resources.statements import Zone
 from resources.warehouse import Recipe, Session
 
 CELL_COLUMNS = {
@@ -72,29 +71,22 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
-        counted = build_counts(
-            self,
-            [JOINED],
+        counted = (
             "The exact counts of every released region, iteration and basis cell, zeros included. The cells follow "
-            "from the declaration alone.",
-            CELL_COLUMNS,
+            "from the declaration alone."
         )
-        before = [build_truncated_join(release), counted]
+        before = [build_truncated_join(release), build_counts(self, [JOINED], counted, CELL_COLUMNS)]
         if not self.release.declaration.charges:
             return [*before, build_exact_measurements(release)]
         return [*before, build_postprocessed(self), build_finished(release)]
 
     def queries(self) -> Sequence[Query]:
         """Every run at every level for which it is released, each with its own noise."""
-        design = self.release.design
-        return [
-            Query(
-                released.label,
-                design.noise_of(released.run, released.level),
-                design.groups(released.level) * len(released.run.cells),
-            )
-            for released in design.released
-        ]
+        design, queries = self.release.design, []
+        for released in design.released:
+            cells = design.groups(released.level) * len(released.run.cells)
+            queries.append(Query(released.label, design.noise_of(released.run, released.level), cells))
+        return queries
 
     def build_grid(self) -> pa.Table:
         return list_cells(self.release.design)
@@ -104,75 +96,61 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
 
     def further_gates(self) -> Sequence[Gate[PHSafeRelease]]:
         release = self.release
-        words = "The stored truncated join is that of the current CEF."
-        joined = Gate("join_of_the_cef", JOINED, words, self._find_other_joins)
+        words, table = "The stored truncated join is that of the current CEF.", release.confidential(JOINED)
+        joined = recipes_gate(
+            "join_of_the_cef",
+            JOINED,
+            words,
+            lambda session: {table: join_recipe(session, release)},
+            [Zone.CONFIDENTIAL],
+        )
         if not release.declaration.charges:
             return [joined]
-        estimates = {release.public(ESTIMATES): "estimates that are negative, not finite or outside their interval"}
-        finished = {
-            finished_table(release, name): f"{name}: cells that are negative or outside their interval"
-            for name in release.products
-        }
         return [
             joined,
-            parameters_gate(),
-            Gate(
-                "estimates_of_the_measurements",
-                "postprocessed",
-                "The stored estimates are those of the current measurements.",
-                self._find_other_estimates,
-            ),
-            Gate(
-                "intervals_in_order",
-                "postprocessed",
-                "Every estimate is nonnegative and finite, and lies in its interval.",
-                partial(_find_out_of_order, estimates),
-            ),
+            plan_gate(self),
+            session_gate("estimates_of_the_measurements", "postprocessed", self._check_estimates),
+            session_gate("intervals_in_order", "postprocessed", self._check_intervals),
             tables_gate(lambda session: table_recipes(session, release)),
-            Gate(
-                "derived_files",
-                TABLES,
-                "PH5_num equals PH4, and PH8_num the sums of cells of PH7.",
-                self._find_differing_sums,
-            ),
-            Gate(
-                "finished_tables_plausible",
-                TABLES,
-                "No finished table contains a negative number, and every estimate lies in its interval.",
-                partial(_find_out_of_order, finished),
-            ),
+            session_gate("derived_files", TABLES, self._check_derived_files),
+            session_gate("finished_tables_plausible", TABLES, self._check_finished_tables),
         ]
 
-    def _find_other_joins(self, context: ReleaseContext[PHSafeRelease]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            return differing_table(session, self.release.confidential(JOINED), join_recipe(session, self.release))
+    def _check_estimates(self, session: Session, context: ReleaseContext[PHSafeRelease]) -> list[str]:
+        """The stored estimates are those of the current measurements."""
+        try:
+            again = store_rows(session, "made", estimate_tables(self, session))
+        except GridError as error:
+            return [str(error)]
+        return differing_table(session, self.release.public(ESTIMATES), again)
 
-    def _find_other_estimates(self, context: ReleaseContext[PHSafeRelease]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            try:
-                again = store_rows(session, "made", estimate_tables(self, session))
-            except GridError as error:
-                return [str(error)]
-            return differing_table(session, self.release.public(ESTIMATES), again)
+    def _check_derived_files(self, session: Session, context: ReleaseContext[PHSafeRelease]) -> Iterator[str]:
+        """PH5_num equals PH4, and PH8_num the sums of cells of PH7."""
+        for name in list_measured_files(self.release.design):
+            file = FILES[name]
+            if file.run == name:
+                continue
+            pairs = [(cell, part) for cell, parts in file.cells.items() for part in parts]
+            (cells,) = session.row(
+                "phsafe/differing_sums",
+                {"cells": [cell for cell, _ in pairs], "parts": [part for _, part in pairs]},
+                derived=measured_table(self.release, name),
+                derived_cell=f"{name.upper()}_DATA_CELL",
+                source=measured_table(self.release, file.run),
+                source_cell=f"{file.run.upper()}_DATA_CELL",
+            )
+            yield from count_problem(int(cells), f"cells of {name} that are not sums of cells of {file.run}")
 
-    def _find_differing_sums(self, context: ReleaseContext[PHSafeRelease]) -> list[str]:
-        problems = []
-        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            for name in list_measured_files(self.release.design):
-                file = FILES[name]
-                if file.run == name:
-                    continue
-                pairs = [(cell, part) for cell, parts in file.cells.items() for part in parts]
-                (cells,) = session.row(
-                    "phsafe/differing_sums",
-                    {"cells": [cell for cell, _ in pairs], "parts": [part for _, part in pairs]},
-                    derived=measured_table(self.release, name),
-                    derived_cell=f"{name.upper()}_DATA_CELL",
-                    source=measured_table(self.release, file.run),
-                    source_cell=f"{file.run.upper()}_DATA_CELL",
-                )
-                problems += count_problem(int(cells), f"cells of {name} that are not sums of cells of {file.run}")
-        return problems
+    def _check_intervals(self, session: Session, context: ReleaseContext[PHSafeRelease]) -> list[str]:
+        """Every estimate is nonnegative and finite, and lies in its interval."""
+        (rows,) = session.row("phsafe/out_of_order", table=self.release.public(ESTIMATES))
+        return count_problem(int(rows), "estimates that are negative, not finite or outside their interval")
+
+    def _check_finished_tables(self, session: Session, context: ReleaseContext[PHSafeRelease]) -> Iterator[str]:
+        """No finished table contains a negative number, and every estimate lies in its interval."""
+        for name in self.release.products:
+            (rows,) = session.row("phsafe/out_of_order", table=finished_table(self.release, name))
+            yield from count_problem(int(rows), f"{name}: cells that are negative or outside their interval")
 
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design, counted = self.release.design, "measured pairs of a run and a level"
@@ -189,23 +167,11 @@ the exact counts."""
 
     def draw_description(self) -> str:
         design = self.release.design
-        noise = (
-            "a discrete Gaussian of variance σ² = Δ² / 2ρ"
-            if design.noise is Noise.GAUSSIAN
-            else "a discrete Laplace of scale Δ / ε"
-        )
+        gaussian, laplace = "a discrete Gaussian of variance σ² = Δ² / 2ρ", "a discrete Laplace of scale Δ / ε"
+        noise = gaussian if design.noise is Noise.GAUSSIAN else laplace
         return f"""Every exact count of {len(design.released)} pairs of a run and a level, plus independent noise:
 {noise}, with the unbounded budget of its run and level. Noisy counts may be negative. The finished tables are computed
 from them."""
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return phsafe_statement(self.release, draw.inputs, output_version)
-
-
-def _find_out_of_order(tables: Mapping[Table, str], context: ReleaseContext[PHSafeRelease]) -> list[str]:
-    problems = []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for table, words in tables.items():
-            (rows,) = session.row("phsafe/out_of_order", table=table)
-            problems += count_problem(int(rows), words)
-    return problems

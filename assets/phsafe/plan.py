@@ -91,10 +91,7 @@ def runs_with_budgets(
 ) -> dict[str, Any]:
     """The field `runs` with the budgets of a design multiplied by a factor; no budget follows from a margin then.
 
-    Lines for which margins are wanted have the least budgets, in millionths.
-
-    Raises:
-        ValueError: if no budget gives a margin.
+    Lines for which margins are wanted have the least budgets, in millionths. Raises ValueError if none gives a margin.
     """
     by_line = budgets_for_margins(planned_lines(design), margins, LARGEST_BUDGET)
     budgets: dict[str, dict[str, Fraction]] = {}
@@ -120,16 +117,11 @@ def planned_lines(design: PHSafeDesign) -> Iterator[Line]:
 def _tabulate_runs(design: PHSafeDesign) -> Cells:
     """What the lines do not say: truncation, Δ, share, and the margin from which a declared `moe` makes budgets."""
     header = ["run, level", "τ", "Δ", "share", "1.645·Δ/√(2ρ)" if design.noise is Noise.GAUSSIAN else "margin"]
-    return header, [
-        [
-            f"{row['run']} {row['level']}",
-            format_cell(row["truncation"]),
-            str(row["stability"]),
-            f"{row['share']:.4f}",
-            f"{row['margin']:,.2f}",
-        ]
-        for row in parameters(design)
-    ]
+    rows = []
+    for row in parameters(design):
+        label, share, margin = f"{row['run']} {row['level']}", f"{row['share']:.4f}", f"{row['margin']:,.2f}"
+        rows.append([label, format_cell(row["truncation"]), str(row["stability"]), share, margin])
+    return header, rows
 
 
 def _tabulate_budgets(design: PHSafeDesign) -> Cells:

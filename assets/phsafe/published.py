@@ -1,7 +1,4 @@
-"""The published tables of PHSafe: finished tables, measurements in the production format, and parameters.
-
-This module describes them for the data dictionary. `tables` makes them.
-"""
+"""The published tables of PHSafe, which `tables` makes, as the data dictionary describes them."""
 
 from dataclasses import replace
 

@@ -1,8 +1,4 @@
-"""A PHSafe release as one value, which all its stages receive: its products, and the rules of its declaration.
-
-The rules are checked before anything runs. Those that need no dataset are in `assets.phsafe.declaration` and
-`mechanisms.phsafe.design`.
-"""
+"""A PHSafe release as one value: its products, and the rules that it satisfies before anything runs."""
 
 from dataclasses import dataclass
 
@@ -60,7 +56,6 @@ class PHSafeRelease(Release):
 
 
 def available_products(design: PHSafeDesign) -> tuple[str, ...]:
-    """The finished tables that a design allows."""
     return tuple(shell.name for shell in SHELLS if not _find_problem(design, shell))
 
 

@@ -1,7 +1,4 @@
-"""The part of a certificate that is specific to PHSafe: figures, with the texts of `statement.md`.
-
-The mathematics is in `mechanisms.phsafe` and `mechanisms.accounting`.
-"""
+"""The part of a certificate that is specific to PHSafe: figures, with the texts of `statement.md`."""
 
 import math
 
@@ -34,7 +31,6 @@ _GROUPS = {
 
 
 def phsafe_statement(release: PHSafeRelease, inputs: Inputs, output_version: str) -> Statement:
-    """The statement of the certificate about the mechanism."""
     design, gaussian = release.design, release.design.noise is Noise.GAUSSIAN
     twice = "Twice the loss for one person added or removed"
     source = "The sum over all runs and levels." + (" Sexton et al., Theorems 1 and 2" if gaussian else "")
@@ -99,13 +95,12 @@ def _margins(design: PHSafeDesign, parts: list[Part], level: Level) -> list[floa
 def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
     design = release.design
     runs = tuple(dict.fromkeys(run for run, _, _ in design.released))
-    thresholds = tuple(
-        f"{run.name}: τ = {threshold}, Δ = {design.stability(run)}"
-        if (threshold := design.truncation(run)) is not None
-        else f"{run.name}: Δ = {design.stability(run)}"
-        for run in runs
-    )
-    names = tuple(STATES[code] for code in design.states)
+    thresholds = []
+    for run in runs:
+        threshold = design.truncation(run)
+        kept = "" if threshold is None else f"τ = {threshold}, "
+        thresholds.append(f"{run.name}: {kept}Δ = {design.stability(run)}")
+    names, kind = tuple(STATES[code] for code in design.states), release.declaration.interval.value.replace("_", "-")
     nation = ("the nation",) if Geography.NATION.region_type in design.region_types else ()
     regions = Parameter("Regions", nation, f"The nation is {', '.join(names)}.")
     if Geography.STATE.region_type in design.region_types:
@@ -113,10 +108,6 @@ def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
     return (
         regions,
         Parameter("Noise", NOISE_NAMES[design.noise], PROSE("Noise")),
-        Parameter("Truncation and stability", thresholds, PROSE("Truncation and stability")),
-        Parameter(
-            "Intervals",
-            f"90%; for counts, {release.declaration.interval.value.replace('_', '-')} credible intervals",
-            PROSE("Intervals"),
-        ),
+        Parameter("Truncation and stability", tuple(thresholds), PROSE("Truncation and stability")),
+        Parameter("Intervals", f"90%; for counts, {kind} credible intervals", PROSE("Intervals")),
     )

@@ -73,12 +73,9 @@ def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recip
         for name in list_measured_files(release.design)
     }
     regions = {code: STATES[code] for code in release.design.states} | {NATION_ID: NATION}
-    names = {
-        "regions": session.register("regions", pa.table({"region_id": list(regions), "name": list(regions.values())})),
-        "iterations": session.register(
-            "iterations", pa.table({"iteration_code": list(ITERATIONS), "name": list(ITERATIONS.values())})
-        ),
-    }
+    names = {}
+    for name, column, words in (("regions", "region_id", regions), ("iterations", "iteration_code", ITERATIONS)):
+        names[name] = session.register(name, pa.table({column: list(words), "name": list(words.values())}))
     for name in release.products:
         shell = SHELL[name]
         cells = pa.table({"cell": [cell.number for cell in shell.cells], "label": [cell.label for cell in shell.cells]})
@@ -109,15 +106,11 @@ def file_recipe(session: Session, name: str, counts: Table, *, noisy: bool) -> R
 
 
 def estimate_tables(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
-    """The estimates of all declared tables, at every level for which all runs of a table are released.
+    """The estimates of all declared tables, with the columns of `_SCHEMA`, at every level for which all runs of a table
+    are released.
 
-    Returns:
-        Columns `table_name`, `level`, `region_type`, `region_id`, `iteration_code`, `cell`, `estimate`,
-        `standard_error`, `lower`, `upper` and `margin_of_error`, the last five as decimals with two places. Averages
-        have no standard error: the ratio of two noisy counts has no finite variance.
-
-    Raises:
-        GridError: unless there is exactly one measurement of every declared cell.
+    Averages have no standard error: the ratio of two noisy counts has no finite variance. Raises GridError unless there
+    is exactly one measurement of every declared cell.
     """
     release, slices = method.release, method.slices(method.read_measurements(session))
     measured: dict[Level, dict[str, _Measurements]] = {level: {} for level in LEVELS}

@@ -20,7 +20,7 @@ from assets.planning.expectation import Machine, format_expectation, this_machin
 from assets.planning.lines import format_exactly
 from assets.release.method import PLAN, Method
 from assets.release.plan import Cells, Curve, Line, Plan, PlanRequest
-from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_rows
+from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage, store_tables
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -50,11 +50,7 @@ class PlannedDeclaration(Protocol):
 def build_plan(
     method: Method[Any, Any, Any], plan_declaration: Callable[[PlanRequest], PlannedDeclaration]
 ) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "plan"]`.
-
-    Args:
-        plan_declaration: plans the release for a request.
-    """
+    """The asset `[dataset, release, "plan"]`, from a function that plans the release for a request."""
     release = method.release
 
     @release_stage(
@@ -81,12 +77,9 @@ def plan_metadata(
     records: int | None = None,
     machine: Machine | None = None,
 ) -> dict[str, Any]:
-    """A plan for the asset's page.
+    """A plan for the asset's page, with what is declared if that differs.
 
-    Args:
-        declared: what is declared, if the plan differs from it.
-        records: the expected number of persons or units; None if it is not given.
-        machine: the machine that the release would be made on; by default, this one.
+    `records` is the expected number of persons or units. The release would be made on the machine, by default this one.
     """
     plan, before = planned.plan, declared.plan if declared else None
     metadata: dict[str, Any] = {"total": format_total(plan)}
@@ -129,11 +122,7 @@ def format_lines(plan: Plan) -> Cells:
 
 
 def draw_curve(curve: Curve) -> bytes:
-    """Draw a curve: a line for each series, and diamonds for what is planned.
-
-    Returns:
-        PNG bytes, 1080 pixels wide.
-    """
+    """A PNG, 1080 pixels wide, with a line for each series and diamonds for what is planned."""
     from matplotlib.ticker import NullFormatter
 
     many = len(curve.series) > _MOST_SERIES_WITHIN
@@ -141,21 +130,14 @@ def draw_curve(curve: Curve) -> bytes:
     axes.set_xscale("log" if curve.log_x else "linear")
     axes.set_yscale("log" if curve.log_y else "linear")
     colors = SERIES if len(curve.series) <= len(SERIES) else shades(len(curve.series))
+    diamond: dict[str, Any] = {"marker": "D", "markersize": 6, "color": VERMILION, "markeredgecolor": "white"}
+    diamond["linestyle"] = "none"
     for (name, points), color in zip(curve.series.items(), colors, strict=False):
         x, y = [point[0] for point in points], [point[1] for point in points]
         axes.plot(x, y, color=color, linewidth=1.8, label=fill(name, _LEGEND_LETTERS))
     for number, (name, x_mark, y_mark) in enumerate(curve.marks):
-        axes.plot(
-            x_mark,
-            y_mark,
-            marker="D",
-            markersize=6,
-            color=VERMILION,
-            markeredgecolor="white",
-            linestyle="none",
-            label=name if len(curve.marks) <= _MARKS_IN_LEGEND else "planned" if number == 0 else None,
-            zorder=4,
-        )
+        label = name if len(curve.marks) <= _MARKS_IN_LEGEND else "planned" if number == 0 else None
+        axes.plot(x_mark, y_mark, label=label, zorder=4, **diamond)
     for logarithmic, axis in ((curve.log_x, axes.xaxis), (curve.log_y, axes.yaxis)):
         if logarithmic:
             axis.set_minor_formatter(NullFormatter())
@@ -191,7 +173,7 @@ def _store_tables(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[s
     published = method.tables() if method.release.declaration.charges else []
     with warehouse.session(writes=Zone.PUBLIC) as session:
         with session.transaction():
-            create_tables(session, {table: store_rows(session, table.name, rows) for table, rows in tables.items()})
+            create_tables(session, store_tables(session, tables))
         first = next(iter(tables))
         columns = [column for table in published if table.table == first for column in table.columns]
         descriptions = {column.name: column.description for column in columns}

@@ -61,14 +61,11 @@ _LIMIT_OF_CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine.
+    """A machine: the cores and bytes of memory that this process may use, and the duration of the reference work.
 
     Attributes:
-        cores: the cores that this process may use.
-        memory: the bytes of the machine, or of the container if that is less.
-        reference_seconds: the duration of the reference work.
-        free_home: the bytes that are free where the databases lie; without a bound if they are in a lake.
-        free_published: the bytes that are free where the publications lie.
+        free_home, free_published: the bytes that are free where the databases lie, without a bound if they are in a
+            lake, and where the publications lie.
         one_disk: whether both lie on one known disk, so that its free space is for both together.
     """
 
@@ -97,9 +94,7 @@ class Slopes:
     """What jobs of one kind of release were measured to take.
 
     Attributes:
-        cores: the cores of the machine that was measured.
-        reference_seconds: the duration of the reference work on it.
-        seconds: the duration.
+        cores, reference_seconds: of the machine that was measured, and of the reference work on it.
         warehouse: the most bytes that databases and spilled data had on disk.
         published: the bytes of the publication.
         memory: bytes of all processes together at their peak, by records; both ascend.
@@ -135,11 +130,9 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a job is expected to take on a machine, measured as in `Slopes`.
+    """What a job with so many records and noisy numbers is expected to take on a machine, measured as in `Slopes`.
 
     Attributes:
-        records: the records of the CEF.
-        numbers: the numbers that are measured with noise.
         memory_is_least: whether no job with so many records was measured, so that it may take more memory.
         warnings: what the machine has too little of, and what is uncertain, as sentences.
     """
@@ -181,13 +174,9 @@ def expectation(
 ) -> Expectation:
     """What a job that makes a release is expected to take: every stage from the source to the publication.
 
-    Args:
-        records: the expected number of persons, or of units where there are none; None if it is not given.
-        slopes: what was measured, by mechanism; by default, that of `slopes.json`.
-
-    Raises:
-        UnknownError: if the number of records is not known, or nothing was measured for this kind of release.
-        ValueError: if the number is not positive.
+    `records` is the expected number of persons, or of units where there are none; None if it is not given. `slopes` is,
+    by mechanism, what was measured, by default that of `slopes.json`. Raises UnknownError if the number is not known or
+    nothing was measured for this kind of release, and ValueError if the number is not positive.
     """
     dataset = method.release.dataset
     size = expected_size(dataset, records)
@@ -278,12 +267,7 @@ def _two_digits(number: float) -> str:
 def expected_size(dataset: DatasetDeclaration, records: int | None = None) -> Size | None:
     """The expected size of a dataset; None if it is not known.
 
-    Args:
-        records: the expected number of persons, or of units if the dataset has none; None if it is not given. Of units
-            and places, there are as many for each person as in the 2020 Census.
-
-    Raises:
-        ValueError: if the number is not positive.
+    `records` is as for `expectation`. Of units and places, there are as many for each person as in the 2020 Census.
     """
     if records is not None:
         if records < 1:
@@ -304,11 +288,8 @@ def like_2020(persons: int) -> Size:
 
 
 def this_machine(home: Path, published: Path, *, in_lake: bool = False) -> Machine:
-    """This machine, with the folders of the databases and of the publications, which need not exist yet.
-
-    Args:
-        in_lake: whether the databases are in a lake, and not in that folder.
-    """
+    """This machine, with the folders of the databases (unless they are in a lake) and of the publications, which need
+    not exist yet."""
     home, published = _nearest_existing(home), _nearest_existing(published)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     # Without a limit, the file of a container has the word max; elsewhere there is no such file.

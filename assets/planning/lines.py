@@ -38,17 +38,11 @@ def plan_line(
 def budgets_for_margins(
     lines: Iterable[Line], margins: Mapping[str, Fraction], most: int | Fraction, *, as_shares: bool = False
 ) -> dict[str, Fraction]:
-    """By line, its budget: the least one that keeps a wanted margin, and otherwise its own.
+    """By line, its budget: the least one, up to the most, that keeps a wanted 90% margin, and otherwise its own.
 
-    Args:
-        margins: by line, the wanted 90% margin of error.
-        most: the largest budget.
-        as_shares: whether budgets are declared as shares of their sum. All are then multiples of one unit, of a
-            millionth or less: other lines keep their budgets exactly if such shares can be declared, and otherwise get
-            the next billionth. If not, the least budgets are multiples of a millionth.
-
-    Raises:
-        ValueError: if no budget gives a margin.
+    The least budgets are multiples of a millionth. If budgets are declared as shares of their sum, all are multiples of
+    one unit, of a millionth or less: other lines keep their budgets exactly if such shares can be declared, and
+    otherwise get the next billionth. Raises ValueError if no budget gives a margin.
     """
     lines = list(lines)
     unit = unit_of(line.budget for line in lines if line.name not in margins) if as_shares else Fraction(1, MILLION)
@@ -70,12 +64,9 @@ def margins_by_budget(
     series: Mapping[str, Callable[[Fraction], float]],
     marks: Sequence[tuple[str, Fraction, Callable[[Fraction], float]]],
 ) -> Curve:
-    """Margins of error against budgets.
+    """Margins of error against budgets, whose axes are given in words.
 
-    Args:
-        x, y: the axes, in words.
-        series: by name, the margin that a budget gives.
-        marks: of each line, its name, its budget, and the margin that a budget gives.
+    A series is the margin that a budget gives, and a mark the name of a line, its budget, and its margin by budget.
     """
     budgets = [float(budget) for _, budget, _ in marks]
     steps = [Fraction(step) for step in np.geomspace(min(budgets) / _BEYOND, max(budgets) * _BEYOND, _STEPS)]

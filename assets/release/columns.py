@@ -289,9 +289,8 @@ class Column(Part):
     def recode(self) -> Recode | None:
         """How a value of the source becomes one of the CEF; None if it stays as it is.
 
-        Raises:
-            ValueError: if an end or a code is not of the column's type, or the bands or categories contradict each
-                other; a declaration that was accepted does not raise it.
+        Raises ValueError if an end or a code is not of the column's type, or bands or categories contradict each other;
+        a declaration that was accepted does not raise it.
         """
         if self.bands is not None:
             with name_error("bands"):
@@ -352,8 +351,7 @@ class Column(Part):
     def domain(self) -> tuple[Value | None, ...]:
         """All values that may occur, in ascending order; None comes last if the column is nullable.
 
-        Raises:
-            ValueError: if the declaration does not determine a list of values, as with a pattern, a decimal or a date.
+        Raises ValueError if the declaration determines no list of values, as with a pattern, a decimal or a date.
         """
         return (*self._listed, *([None] if self.nullable else []))
 
@@ -396,6 +394,12 @@ def title_columns(columns: Mapping[str, Column]) -> dict[str, str]:
     return {name: column.title or name.replace("_", " ") for name, column in columns.items()}
 
 
+def distinguish_columns(columns: Mapping[str, Column]) -> dict[str, str]:
+    """The words of the data dictionary for columns, or their names if the words do not tell them apart."""
+    words = title_columns(columns)
+    return words if len(set(words.values())) == len(words) else {name: name for name in words}
+
+
 def describe_columns(columns: Mapping[str, Column]) -> dict[str, str]:
     return {name: column.description for name, column in columns.items()}
 
@@ -406,11 +410,7 @@ def whole(pattern: str) -> str:
 
 
 def require_distinct_columns(columns: dict[str, Column]) -> dict[str, Column]:
-    """The columns, unless the case of letters, which DuckDB ignores, is all that two names differ in.
-
-    Raises:
-        ValueError: if it is.
-    """
+    """The columns, unless the case of letters, which DuckDB ignores, is all that two names differ in (ValueError)."""
     seen: dict[str, str] = {}
     for name in columns:
         other = seen.setdefault(name.casefold(), name)
@@ -420,11 +420,7 @@ def require_distinct_columns(columns: dict[str, Column]) -> dict[str, Column]:
 
 
 def require_recodes(layout: Mapping[str, Column], columns: dict[str, Column]) -> dict[str, Column]:
-    """The columns, unless one is not recoded or has the name of a column of a layout.
-
-    Raises:
-        ValueError: if there is such a column, or two of the columns differ only in the case of letters.
-    """
+    """The columns, unless one is not recoded or has the name of another one or of one of a layout (ValueError)."""
     taken = {name.casefold(): name for name in layout}
     for name, column in columns.items():
         if name.casefold() in taken:

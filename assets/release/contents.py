@@ -1,17 +1,13 @@
 """The keyed versions of a dataset's content, which show that two datasets hold the same records.
 
-The charge records them in the ledger. If the records of one dataset are charged again as another dataset, under a cap
-of its own, the ledger recognizes them. The versions cover the CEF and every source file of records, so that another
-selection of columns from the same file is recognized too. Nobody can test them against guessed records without the key.
-
-Two more versions are kept: of the whole source, so that an unchanged source is not read again; and of the CEF in the
-order of its rows, which takes less time to compute than its content version.
+The charge records them in the ledger, which thereby recognizes records that are charged again as another dataset, under
+a cap of its own. The versions cover the CEF and every source file of records, so that another selection of columns from
+the same file is recognized too. Nobody can test them against guessed records without the key. Two more versions are
+kept: of the whole source, so that an unchanged source is not read again; and of the CEF in the order of its rows, which
+takes less time to compute than its content version.
 
 A file that was written anew has other versions. For it, a sketch of the records is kept in the custody under a name
 that is published here (`mechanisms.people`).
-
-The seals of stages that count the CEF contain its version as they counted it. A charge follows from counts of the
-current CEF only.
 """
 
 import hmac
@@ -38,12 +34,10 @@ _CEF, _SOURCE, _ORDERED, _SKETCH = "cef", "source", "ordered", "sketch"
 
 @dataclass(frozen=True)
 class CefVersions:
-    """The keyed versions of one CEF.
+    """The keyed versions of one CEF: of its tables as multisets of rows, its data version, and in their order.
 
     Attributes:
-        content: of its tables as multisets of rows, which is its data version.
-        ordered: of its tables in the order of their rows.
-        sketch: the sketch of the records in its source files (`mechanisms.people`); empty if they are built in.
+        sketch: of the records in its source files (`mechanisms.people`); empty if they are built in.
     """
 
     content: str
@@ -52,11 +46,7 @@ class CefVersions:
 
 
 def hash_files(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
-    """The keyed versions of the source files of a dataset: by table, or by table and field for a geography file.
-
-    Returns:
-        The HMACs of the bytes of all files that can be read.
-    """
+    """The HMACs of the source files that can be read: by table, or by table and field for a geography file."""
     paths = {name: records.path for name, records in dataset.tables.items()}
     paths |= {f"{name}.geography_path": records.geography_path for name, records in dataset.tables.items()}
     versions = {name: _hash_file(root / path, key) for name, path in paths.items() if path is not None}
@@ -64,21 +54,15 @@ def hash_files(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str,
 
 
 def hash_source(dataset: DatasetDeclaration, code_version: str, files: Mapping[str, str], key: bytes) -> str:
-    """The keyed version of everything that a CEF follows from.
+    """The keyed version of everything that a CEF follows from: its source files, by name, and the declaration.
 
-    Args:
-        dataset: the dataset, with every field of its declaration; of the places of its files, whether they are given.
-        files: the keyed versions of its source files, by name.
+    Of the places of the files, only whether they are given matters.
     """
-    placeless = {
-        name: records.model_copy(
-            update={
-                "path": None if records.path is None else "",
-                "geography_path": None if records.geography_path is None else "",
-            }
-        )
-        for name, records in dataset.tables.items()
-    }
+    placeless = {}
+    for name, records in dataset.tables.items():
+        paths = {"path": records.path, "geography_path": records.geography_path}
+        given = {field: None if path is None else "" for field, path in paths.items()}
+        placeless[name] = records.model_copy(update=given)
     parts = {
         "code": code_version,
         "stirred": installed("stirred"),
@@ -98,12 +82,8 @@ def publish_contents(
 ) -> None:
     """Write the keyed versions of the CEF and of its source to the public zone, sealed.
 
-    The stored CEF is not read for it: it may be another one by now.
-
-    Args:
-        versions: of the CEF, computed when no other process could have written it (`ingest`).
-        files: of its source files (`hash_files`).
-        source: of all that it was read from (`hash_source`); empty to have it read again.
+    The stored CEF is not read for it, because it may be another one by now: its versions were computed when no other
+    process could have written it (`ingest`). If `source` (`hash_source`) is empty, the source is read again.
     """
     table = _table(dataset)
     published = {_CEF: versions.content, **files, _SOURCE: source, _ORDERED: versions.ordered}
@@ -116,31 +96,20 @@ def publish_contents(
 
 
 def read_contents(session: Session, custody: Custody, dataset: DatasetDeclaration) -> tuple[str, ...]:
-    """The keyed versions of the CEF and of its files of records that `publish_contents` wrote.
-
-    Raises:
-        SealError: if they are missing or were altered.
-    """
+    """The keyed versions of the CEF and of its files of records. Raises SealError if they are missing or altered."""
     published = _published(session, custody, dataset)
     return tuple(sorted(published[name] for name in (_CEF, *dataset.tables) if name in published))
 
 
 def read_sketch_name(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
-    """The name of the sketch of the records; "" if they are built in, or an earlier version of Stirred read them.
-
-    Raises SealError as `read_contents`.
-    """
+    """The name of the sketch of the records; "" if they are built in, or an earlier version of Stirred read them."""
     return _published(session, custody, dataset).get(_SKETCH, "")
 
 
 def find_unchanged_version(
     warehouse: Warehouse, custody: Custody, dataset: DatasetDeclaration, source: str
 ) -> str | None:
-    """The keyed version of the stored CEF, if it is exactly what was read from the same source; otherwise None.
-
-    Args:
-        source: the version of its source as it is now (`hash_source`).
-    """
+    """The keyed version of the stored CEF if it was read from the source as it is now (`hash_source`), or None."""
     try:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             published = _published(session, custody, dataset)
@@ -159,14 +128,9 @@ def find_unchanged_version(
 def compute_basis(
     session: Session, custody: Custody, dataset: DatasetDeclaration, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What the seal of counts says that they follow from: the CEF as it is stored now, and the parameters.
+    """What the seal of counts says that they follow from: the CEF as it is stored now, and `Release.counted_with`.
 
-    Args:
-        session: the session that counts, which reads the confidential zone.
-        parameters: the parameters that the counts follow from (`Release.counted_with`).
-
-    Raises:
-        SealError: if there is no CEF.
+    The session is the one that counts, in the confidential zone. Raises SealError if there is no CEF.
     """
     return {"cef": _stored_version(session, custody, dataset), "parameters": dict(parameters)}
 
@@ -186,11 +150,7 @@ def read_cef_version(session: Session, custody: Custody, dataset: DatasetDeclara
 def find_content_problems(session: Session, custody: Custody, dataset: DatasetDeclaration) -> list[str]:
     """The problem if the stored CEF is not the one that was read from the source; empty if it is.
 
-    Args:
-        session: a session that reads the confidential and the public zone.
-
-    Raises:
-        SealError: if there is no CEF, or the published versions are missing or were altered.
+    The session reads both zones. Raises SealError if there is no CEF, or its published versions are missing or altered.
     """
     if _stored_version(session, custody, dataset) == read_cef_version(session, custody, dataset):
         return []
@@ -198,11 +158,7 @@ def find_content_problems(session: Session, custody: Custody, dataset: DatasetDe
 
 
 def hash_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVersions:
-    """The keyed versions of the stored CEF: of its tables and of the recodes that it was made with.
-
-    Args:
-        session: a session that reads the confidential zone.
-    """
+    """The keyed versions of the stored CEF: of its tables and of the recodes that it was made with."""
     tables, keyed = dataset.cef_tables(), with_recodes(key, dataset.recodes())
     return CefVersions(session.content_version(tables, keyed), session.ordered_version(tables, keyed))
 
@@ -212,9 +168,6 @@ def with_recodes(key: bytes, recodes: Mapping[str, Any]) -> bytes:
 
     The data alone are not enough. If another end of a band left a version as it was, every reader of both versions, in
     two certificates or in the event log, would know that no record lies between the two ends.
-
-    Args:
-        recodes: the recodes of the columns that the data follow from (`DatasetDeclaration.recodes`).
     """
     return hmac.new(key, canonicalize(dict(recodes)), sha256).digest() if recodes else key
 

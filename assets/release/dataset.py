@@ -110,8 +110,7 @@ class Rule:
     """A rule that the records of a layout must satisfy together, beyond the rules of single rows and keys.
 
     Attributes:
-        table: the table whose violating rows are counted, such as `units` or `persons`.
-        column: the column that violates the rule.
+        table, column: where violating rows are counted.
         offence: a description of the violation, without a value of any record.
         needs: a column that not every dataset of the layout has, in any table. The rule does not apply without it.
     """
@@ -142,9 +141,7 @@ class Structure:
 class Size:
     """The expected size of a dataset. It follows from what is public, never from the records.
 
-    Attributes:
-        persons: the number of persons; 0 if the dataset has none.
-        places: by geographic column of the census layout, how many places there are that it tells apart from others.
+    `places` is, by geographic column of the census layout, how many places it tells apart.
     """
 
     units: int
@@ -272,11 +269,8 @@ class DatasetDeclaration(Declaration):
         return {"units": self.units} | ({"persons": self.persons} if self.persons else {})
 
     def recodes(self, names: Collection[str] | None = None) -> dict[str, Any]:
-        """The recodes of variables as plain values that are equal if and only if they mean the same.
-
-        Args:
-            names: the variables; None for all.
-        """
+        """The recodes of variables, by default of all, as plain values that are equal if and only if they mean the
+        same."""
         return {
             name: {"source": column.source or name, "type": column.type.value, **recode.record()}
             for records in self.tables.values()

@@ -18,11 +18,8 @@ from assets.texts import LONGEST_TEXT, find_unseen
 MOST_VALUES = 1_000_000
 """The most values, lists and mappings in a declaration; an alias in YAML can repeat its list without end."""
 
-_OF_SEVERAL_LINES = "description"
-"""The field whose text may have line breaks and tabs, because YAML leaves them in a long one."""
-
-
-_TITLE = "title"
+_TITLE, _OF_SEVERAL_LINES = "title", "description"
+"""Only a description may have line breaks and tabs, because YAML leaves them in a long one."""
 
 
 class Part(dg.Model):
@@ -35,7 +32,6 @@ class Declaration(Part):
     """A declaration whose errors begin with what is declared: `dataset town`, or `release town/tenure`."""
 
     declares: ClassVar[str]
-    """What is declared: a dataset or a release."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -27,9 +27,7 @@ class StaleInputError(RefusedError):
 class Inputs:
     """The public description of what a draw is made from. A mechanism may add public fields that its loss depends on.
 
-    Attributes:
-        versions: by the input's name, its data version, which is part of the draw id; keyed under the custody if the
-            input is confidential.
+    The versions, by name, are part of the draw id, and keyed under the custody if the input is confidential.
     """
 
     versions: Mapping[str, str]
@@ -71,10 +69,8 @@ def version_table(release: Release, stage: str) -> Table:
 def publish_version(
     warehouse: Warehouse, custody: Custody, release: Release, stage: str, version: str, counted: Mapping[str, Any]
 ) -> None:
-    """Write the keyed version of a stage's confidential output to the public zone, sealed, for the charge to read.
-
-    `counted` is what the output was counted from (`assets.release.contents.compute_basis`).
-    """
+    """Write the keyed version of a stage's confidential output to the public zone, sealed with what it was counted from
+    (`assets.release.contents.compute_basis`), for the charge to read."""
     table = version_table(release, stage)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(table, "warehouse/label", {"text": version}, column="version")

@@ -3,7 +3,7 @@
 The gates of all releases are in `assets.gates.shared`. Those of one mechanism are in its package.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -16,7 +16,7 @@ from mechanisms.refusal import RefusedError
 from resources.custody import Custody
 from resources.ledger import Ledger, Reading
 from resources.statements import Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Session, Warehouse
 
 if TYPE_CHECKING:
     from assets.release.method import Method
@@ -46,7 +46,7 @@ class Verdicts:
         self._kept: set[tuple[str | None, ...]] = set()
 
     def holds(self, *basis: str | None) -> bool:
-        """Whether a gate found no problem on this basis: its name, and the values that its verdict follows from."""
+        """Whether a gate found no problem on this basis: a name, and the values that its verdict follows from."""
         return None not in basis and basis in self._kept
 
     def keep(self, *basis: str | None) -> None:
@@ -63,12 +63,7 @@ def find_verdicts(run_id: str) -> Verdicts:
 
 @dataclass(frozen=True)
 class ReleaseContext(Generic[R]):
-    """The context in which a release's gates are evaluated.
-
-    Attributes:
-        nodes: the deployment's asset graph, for the check of paths from confidential data to the publication.
-        verdicts: those that the run has reached already, if the gates are evaluated in a run.
-    """
+    """The context in which a release's gates are evaluated: with the asset graph, and the verdicts of a run so far."""
 
     method: "Method[R, Any, Any]"
     warehouse: Warehouse
@@ -86,22 +81,13 @@ class ReleaseContext(Generic[R]):
         """The ledger as it is when the first gate of this context reads it, so that all gates see one state.
 
         A context that is made of this one (`snapshot`) reads it anew. No key is opened because of it.
-
-        Raises:
-            WarehouseError: if it cannot be read.
         """
         return self.ledger.read()
 
     @contextmanager
     def snapshot(self, folder: Path | None = None) -> Iterator[Self]:
-        """This context with tables whose content stays the same until the block ends.
-
-        Args:
-            folder: the one folder whose files statements can read and write.
-
-        Raises:
-            WarehouseError: if a zone cannot be read.
-        """
+        """This context with tables whose content stays the same until the block ends. Raises WarehouseError if a zone
+        cannot be read. `folder` is the only one whose files statements can read and write."""
         with self.warehouse.snapshot([Zone.CONFIDENTIAL, Zone.PUBLIC], folder) as warehouse:
             yield replace(self, warehouse=warehouse)
 
@@ -112,7 +98,7 @@ class Gate(Generic[R]):
 
     Attributes:
         words: the rule as a sentence, for the check's page and the certificate.
-        problems: returns the violations of the rule, in words with counts and without values; empty if there are none.
+        problems: returns its violations, in words with counts and without values.
     """
 
     name: str
@@ -121,12 +107,33 @@ class Gate(Generic[R]):
     problems: Callable[[ReleaseContext[R]], list[str]]
 
     def evaluate(self, context: ReleaseContext[R]) -> list[str]:
-        """The violations of the rule. If it cannot be evaluated on the stored tables, that is a violation too.
+        """The violations of the rule; that it cannot be evaluated on the stored tables is one too.
 
-        Raises:
-            TransientError: if a server cannot be reached, which says nothing about the stored tables.
+        Raises TransientError if a server cannot be reached, which says nothing about the stored tables.
         """
         try:
             return self.problems(context)
         except RefusedError as error:
             return [f"it cannot be evaluated: {error}"]
+
+
+def session_gate(
+    name: str,
+    stage: str,
+    check: Callable[[Session, ReleaseContext[R]], Iterable[str]],
+    reads: Sequence[Zone] = (Zone.PUBLIC,),
+) -> Gate[R]:
+    """A gate whose check, in a session that reads some zones, claims its rule (`read_claim`)."""
+
+    def find_problems(context: ReleaseContext[R]) -> list[str]:
+        with context.warehouse.session(reads=reads) as session:
+            return list(check(session, context))
+
+    return Gate(name, stage, read_claim(check), find_problems)
+
+
+def read_claim(check: Callable[..., Iterable[str]]) -> str:
+    """The rule of a gate, which the certificate states: the first paragraph of the docstring of its check."""
+    if check.__doc__ is None:
+        raise RuntimeError("certificates state what gates hold, which Python was told to leave out (-OO)")
+    return " ".join(check.__doc__.split("\n\n")[0].split())

@@ -63,9 +63,7 @@ O = TypeVar("O")  # noqa: E741 - the draw's output
 class Partitions:
     """The partitions of a release some of whose stages are made in parts, each in a run of its own.
 
-    Attributes:
-        keys_from: the stage that keeps their keys, before all partitions.
-        stages: the partitioned stages, each after those before it.
+    The stage `keys_from`, before all partitions, keeps their keys. Each partitioned stage is after those before it.
     """
 
     name: str
@@ -170,12 +168,8 @@ class Method(ABC, Generic[R, I, O]):
 
     @final
     def describe(self, session: Session, custody: Custody) -> Draw[I]:
-        """The draw that follows from the release's parameters and the current public tables.
-
-        Raises:
-            SealError: if one of the `charged_tables` is not as its stage sealed it, or was made from another
-                CEF or with other parameters.
-        """
+        """The draw that follows from the release's parameters and the current public tables. Raises SealError if one of
+        the `charged_tables` is not as its stage sealed it, or was made from another CEF or with other parameters."""
         release = self.release
         counted = read_basis(session, custody, release.dataset, release.counted_with)
         for stage, tables in self.charged_tables().items():
@@ -200,29 +194,18 @@ class Method(ABC, Generic[R, I, O]):
         """What a draw would charge, and how exact it would be, from the declaration alone. No record is read."""
 
     def plan_request(self, request: PlanRequest) -> Plan:
-        """The plan of what is asked, of which the fields of the declaration are in place already.
-
-        Raises:
-            ValueError: if something is asked that there is not for this mechanism.
-        """
+        """The plan of what is asked, of which the fields of the declaration are in place already. Raises ValueError if
+        something is asked that there is not for this mechanism."""
         if request.largest_stratum is not None:
             raise ValueError("largest_stratum: only the loss of swapping depends on it")
         return self.plan()
 
     def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
-        """The fields of the declaration with which lines have at most these 90% margins of error.
-
-        Raises:
-            ValueError: if no declaration has them.
-        """
+        """The fields of the declaration with which lines have 90% margins. Raises ValueError if there are none."""
         raise ValueError("margins: this kind of release has no budget for each line")
 
     def fields_for_total(self, total: Fraction, request: PlanRequest) -> Mapping[str, Any]:
-        """The fields of the declaration with which its charge is a total.
-
-        Raises:
-            ValueError: if no declaration has it.
-        """
+        """The fields of the declaration with which its charge is a total. Raises ValueError if there are none."""
         loss = self.plan().loss
         charged = loss.epsilon if isinstance(loss, ApproximateLoss) else loss
         if isinstance(charged, PureLoss) and charged.argument == 1 and charged.rational:
@@ -247,8 +230,7 @@ class Method(ABC, Generic[R, I, O]):
         """Raise an error if a later stage could not be carried out, before anything is charged; nothing by default."""
 
     def charge_facts(self, inputs: I) -> Mapping[str, Fact]:
-        """Public facts that the charge's row contains besides draw id, commitment and ledger entry; by default its
-        loss."""
+        """Public facts that the charge's row has besides draw id, commitment and ledger entry; by default, its loss."""
         return {"exact_loss": (str(self.specification(inputs).charge), "The loss that is charged, exact")}
 
     @abstractmethod
@@ -265,26 +247,16 @@ class Method(ABC, Generic[R, I, O]):
 
     @abstractmethod
     def make(self, session: Session, draw: Draw[I], key: bytes, custody: Custody) -> O:
-        """Compute the draw's output from the confidential input and the draw's key, without storing it.
+        """Compute the draw's output from the confidential input and the key that its charge committed to.
 
-        The same draw must always give the same output.
-
-        Args:
-            key: the draw's key, which is the one that its charge committed to.
-            custody: the key of versions, for the version of the confidential input.
-
-        Raises:
-            StaleInputError: if the version of the confidential input is not that of `draw.inputs`.
+        The same draw must always give the same output. Nothing is stored. Raises StaleInputError if the version of the
+        confidential input, keyed under the custody, is not that of `draw.inputs`.
         """
 
     def in_parts(self, draw: Draw[I], output: O, folder: Path) -> O:
-        """The output, made in files of a private folder, so that `write` needs no session but its own.
+        """An output of `make`, whose session is still open, made in files of a private folder, which `write` can read.
 
         Only methods that draw in parts define it. The files are not encrypted: they may hold nothing but the output.
-
-        Args:
-            output: an output of `make`, whose session is still open.
-            folder: a private folder, which `write` can read.
         """
         raise NotImplementedError(f"{self.mechanism} does not draw in parts")
 
@@ -335,17 +307,9 @@ class Method(ABC, Generic[R, I, O]):
 
 def release_hook(function: Callable[[Any], T]) -> Callable[[Any], T]:
     """A hook without arguments that calls a function of the release."""
-
-    def hook(method: Method[Any, Any, Any]) -> T:
-        return function(method.release)
-
-    return hook
+    return lambda method: function(method.release)
 
 
 def session_hook(function: Callable[[Session, Any], T]) -> Callable[[Any, Session], T]:
     """A hook whose argument is a session that calls a function of the session and the release."""
-
-    def hook(method: Method[Any, Any, Any], session: Session) -> T:
-        return function(session, method.release)
-
-    return hook
+    return lambda method, session: function(session, method.release)

@@ -52,7 +52,7 @@ def find_repeated(names: Sequence[str]) -> list[str]:
 
 
 def require_distinct_products(products: list[N]) -> list[N]:
-    """Raises ValueError if a product is named twice."""
+    """The products, unless one is named twice (ValueError)."""
     if repeated := find_repeated(products):
         raise ValueError(f"{', '.join(repeated)}: a product is declared once")
     return products

@@ -37,11 +37,8 @@ def shown(value: object) -> str:
 def exact_fraction(value: object) -> Fraction:
     """Convert a number from YAML, or a text such as `1/2`, `0.5` or `40`, to the fraction that was written.
 
-    A float stands for the shortest decimal number that is read as it, so 0.1 becomes one tenth.
-
-    Raises:
-        ValueError: if the value is no number, not finite, or a text that is negative; if its size is more than
-            `LARGEST_NUMBER`, or its denominator more than `LARGEST_DENOMINATOR`.
+    A float stands for the shortest decimal number that is read as it, so 0.1 becomes one tenth. Raises ValueError for
+    what is no number, not finite or a negative text, beyond `LARGEST_NUMBER`, or finer than `LARGEST_DENOMINATOR`.
     """
     number = _fraction(value)
     if abs(number) > LARGEST_NUMBER:
@@ -70,8 +67,7 @@ def _fraction(value: object) -> Fraction:
 def exact_delta(value: object) -> Fraction:
     """Convert a δ from YAML to the fraction that was written, including `1e-10`, which YAML reads as text.
 
-    Raises:
-        ValueError: if the value is not a number, not strictly between 0 and 1, or below or finer than `LEAST_DELTA`.
+    Raises ValueError if it is not a number strictly between 0 and 1, or is below or finer than `LEAST_DELTA`.
     """
     by_exponent = isinstance(value, str) and len(value) <= _LONGEST_TEXT and re.fullmatch(EXPONENT, value, re.ASCII)
     delta = Fraction(value) if isinstance(value, str) and by_exponent else _fraction(value)
@@ -171,15 +167,9 @@ Delta = Annotated[
     Fraction, BeforeValidator(exact_delta), _schema(_BETWEEN_0_AND_1, _DELTA_TEXT, "strictly between 0 and 1")
 ]
 
-SwapRate = Annotated[
-    Fraction,
-    BeforeValidator(exact_swap_rate),
-    _schema(
-        _BETWEEN_0_AND_1,
-        _RATE_TEXT,
-        "strictly between 0 and 1, as a fraction such as 1/2 or a decimal such as 0.05",
-    ),
-]
+_RATE_WORDS = "strictly between 0 and 1, as a fraction such as 1/2 or a decimal such as 0.05"
+
+SwapRate = Annotated[Fraction, BeforeValidator(exact_swap_rate), _schema(_BETWEEN_0_AND_1, _RATE_TEXT, _RATE_WORDS)]
 """The probability with which a record is selected."""
 
 DesignRate = Annotated[

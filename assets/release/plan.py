@@ -62,10 +62,10 @@ class Line:
     Attributes:
         name: the name by which a wanted margin is given, such as `PH3 state_A-G`.
         budget: ρ or ε as it is declared, exact: for one record added or removed, and in TopDown for one changed.
-        standard_error: the standard deviation of the noise of one number, in what the numbers count.
+        standard_error: of one number, in what the numbers count.
         margin: the noise of one number is within this margin in at least 90% of draws.
-        margin_at: the 90% margin of error of one number if the line had another budget; it does not grow with it.
-        numbers: how many numbers are measured in one place or group; None if that is not known.
+        margin_at: that margin if the line had another budget; it does not grow with it.
+        numbers: how many are measured in one place or group; None if that is not known.
         level: the geographic level, for charts; "" if there is none.
     """
 

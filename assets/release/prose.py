@@ -19,11 +19,7 @@ _HEADING = "## "
 
 
 class Prose:
-    """The texts of a Markdown file.
-
-    Args:
-        path: the file, or the module beside it that has the same stem.
-    """
+    """The texts of a Markdown file, which is given by its path or by that of the module of the same stem beside it."""
 
     def __init__(self, path: str | Path) -> None:
         _, *sections = f"\n{Path(path).with_suffix('.md').read_text('utf-8')}".split(f"\n{_HEADING}")
@@ -41,12 +37,7 @@ class Prose:
         }
 
     def __call__(self, heading: str, **values: Any) -> str:
-        """The text below a heading, with values filled in.
-
-        Raises:
-            jinja2.TemplateNotFound: if there is no such heading.
-            jinja2.UndefinedError: if the text needs a value that is not given.
-        """
+        """The text below a heading, with values filled in; errors of jinja2 if heading or values are missing."""
         return self._environment.get_template(heading).render(values)
 
 

@@ -72,9 +72,8 @@ class PublishedColumn:
     Attributes:
         type: one of `FIELD_TYPES`; any other raises ValueError.
         values: the values that may occur, each with its label or ""; empty if they are not listed.
-        required: whether every row has a value.
         total: the column that marks rows with totals over this one, which have no value in it; "" if there are none.
-        title: the name of the column in words; "" if it has no other name.
+        title: its name in words; "" if it has no other name.
     """
 
     name: str
@@ -94,14 +93,11 @@ class PublishedColumn:
 class PublishedTable:
     """A table to publish: as CSV and Parquet, or as Parquet only if a column contains lists.
 
+    Raises ValueError if it is contradictory; the message names the product and the rule.
+
     Attributes:
         name: the stem of the file names.
         interval: by which method the 90% interval of each estimate is made, as a sentence; "" if there are no errors.
-
-    Raises:
-        ValueError: if the name is not valid in a file name, a key column is not among the columns, a table with lists
-            has no primary key or has a list in it, or the table has all of `ERRORS` without the sentence on their
-            method, or the sentence without all of them.
     """
 
     name: str
@@ -160,13 +156,9 @@ def error_columns(
 
 
 def require_placeable(release: Release, tables: Sequence[PublishedTable]) -> None:
-    """Check that the files and stored tables of a release can exist side by side, before anything is charged.
+    """Raise DeclarationError, before anything is charged, unless the files and stored tables can exist side by side.
 
     File systems and DuckDB may ignore the case of names. While a publication is written, its folder has a longer name.
-
-    Raises:
-        DeclarationError: if two tables have the same name or address, one has the name of a file that every publication
-            has, or a path would be too long.
     """
     for named in ([table.name.casefold() for table in tables], [str(table.table).casefold() for table in tables]):
         for name, times in Counter(named).items():

@@ -43,11 +43,9 @@ class Band(dg.Model):
 
 @dataclass(frozen=True)
 class Bands:
-    """Contiguous bands in ascending order.
+    """Contiguous bands in ascending order: names, which are values of the CEF, and ends.
 
-    Attributes:
-        labels: the name of each band, which is its value in the CEF.
-        ends: for each band, its least value and the value that it ends below; None if it is open.
+    The ends of a band are its least value and the value that it ends below; None if it is open.
     """
 
     labels: tuple[str, ...]
@@ -55,11 +53,7 @@ class Bands:
 
     @classmethod
     def ordered(cls, given: Mapping[str, tuple[Any, Any]]) -> "Bands":
-        """Bands from their ends.
-
-        Raises:
-            ValueError: if a band is empty or has no end, or two bands overlap, or there is a gap between them.
-        """
+        """Bands from their ends. Raises ValueError if one is empty or has no end, or two overlap or leave a gap."""
         for label, (start, end) in given.items():
             if (start, end) == (None, None):
                 raise ValueError(f"{label}: a band has at_least, below, or both")
@@ -82,19 +76,12 @@ class Bands:
         return _join_meanings(self.meanings)
 
     def record(self) -> dict[str, Any]:
-        return {
-            "bands": [[label, *map(_text, ends)] for label, ends in zip(self.labels, self.ends, strict=True)],
-        }
+        return {"bands": [[label, *map(_text, ends)] for label, ends in zip(self.labels, self.ends, strict=True)]}
 
 
 @dataclass(frozen=True)
 class Merge:
-    """Categories made of codes.
-
-    Attributes:
-        categories: by category, its codes.
-        everything_else: the category of all other values; None if there are to be none.
-    """
+    """Categories made of codes; `everything_else` is the category of all other values, or None."""
 
     categories: Mapping[str, tuple[Any, ...]]
     everything_else: str | None
@@ -134,12 +121,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Coding:
-    """Top- and bottom-coding: values beyond a bound are taken as the bound.
-
-    Attributes:
-        bottom: the value that lesser ones become; None if there is no bottom-coding.
-        top: the value that greater ones become; None if there is no top-coding.
-    """
+    """Top- and bottom-coding: values beyond a bound are taken as the bound; None where there is none."""
 
     bottom: Any
     top: Any

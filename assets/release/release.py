@@ -1,7 +1,7 @@
 """A release as one value: its declaration, dataset, design and publisher, and the names of its tables and assets.
 
 The package of each mechanism adds its fields in `declaration`, where the design follows from them, and in `release` the
-rules that a release must satisfy before anything runs.
+rules about the dataset that a release must satisfy before anything runs. All other rules are in the mechanism's design.
 """
 
 from collections.abc import Collection, Mapping
@@ -68,13 +68,9 @@ class ReleaseDeclaration(Declaration):
         return schedule
 
     def design(self, dataset: DatasetDeclaration, **sources: Any) -> Any:
-        """The mechanism's design, as it follows from the declaration and the dataset.
+        """The mechanism's design, which follows from the declaration, the dataset, and a release that it may read.
 
-        Args:
-            sources: what else the release is made from, in mechanisms that read another release.
-
-        Raises:
-            ValueError: if the declaration contradicts itself or the dataset. The message names the field and the rule.
+        Raises ValueError if the declaration contradicts itself or the dataset. The message names field and rule.
         """
         raise NotImplementedError
 
@@ -114,12 +110,10 @@ UNDECLARED = Publisher.model_validate({})
 class Release:
     """A declared release. Each mechanism has a subclass with the types of its declaration and its design.
 
-    Attributes:
-        design: the mechanism's parameters, as they follow from declaration and dataset.
-        address: the address under which that folder is served; "" if it is not.
+    Raises DeclarationError if the declaration contradicts the dataset.
 
-    Raises:
-        DeclarationError: if the declaration contradicts the dataset.
+    Attributes:
+        address: the address under which the folder of publications is served; "" if it is not.
     """
 
     declaration: ReleaseDeclaration
@@ -133,11 +127,7 @@ class Release:
     def from_declaration(
         cls, declaration: ReleaseDeclaration, dataset: DatasetDeclaration, published: Path, address: str, **sources: Any
     ) -> Self:
-        """The release that a declaration declares of a dataset.
-
-        Args:
-            sources: the further fields of a release that is made from another one as well.
-        """
+        """The release that a declaration declares; `sources` are the further fields of one that reads another one."""
         try:
             design = declaration.design(dataset, **sources)
         except DeclarationError:

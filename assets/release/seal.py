@@ -50,12 +50,7 @@ def is_sealed(
 def require_sealed(
     session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> None:
-    """Refuse tables that are not exactly those that a stage sealed.
-
-    Raises:
-        SealError: if a table is missing, was altered or exchanged, was counted from another CEF or with other
-            parameters, or was sealed under another custody.
-    """
+    """Raise SealError unless the tables are exactly those that the stage sealed, under this custody and `made_of`."""
     if not is_sealed(session, custody, schema, stage, tables, made_of):
         source = " from the current records and declaration" if made_of else ""
         raise SealError(

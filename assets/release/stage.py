@@ -40,11 +40,9 @@ def release_stage(
     group: str = "",
     **options: Any,
 ) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
-    """A decorator that makes the asset `[dataset, release, name]` from its function.
+    """A decorator that makes the asset `[dataset, release, name]` from its function, by default in the release's group.
 
-    Args:
-        group: the asset's group, if it is not that of the release.
-        options: as for `assets.stages.stage`.
+    `options` are those of `assets.stages.stage`.
     """
     keys = [release.key(dependency) if isinstance(dependency, str) else dependency for dependency in deps]
     return stage(release.key(name), group or release.schema, kind, description, keys, **options)
@@ -138,3 +136,7 @@ def create_tables(session: Session, recipes: Recipes) -> None:
 def store_rows(session: Session, name: str, rows: pa.Table) -> Recipe:
     """The recipe of a table with these rows, which are registered under a name."""
     return "warehouse/all", {}, {"source": session.register(name, rows)}
+
+
+def store_tables(session: Session, tables: Mapping[Table, pa.Table]) -> Recipes:
+    return {table: store_rows(session, table.name, rows) for table, rows in tables.items()}

@@ -46,12 +46,7 @@ class EvaluatedLoss:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """The loss of a part of the release, or for some of the changes that the guarantee covers.
-
-    Attributes:
-        loss: the loss. The certificate states ρ as (ε, δ) too.
-        source: what it follows from.
-    """
+    """The loss of a part of the release, or for some of the changes that the guarantee covers, and its source."""
 
     of: str
     loss: Loss

@@ -44,27 +44,17 @@ class WithheldRecords(ABC):
 
     @abstractmethod
     def specification(self, tables: Loss) -> Specification:
-        """The DP specification of tables with noise that are counted from the records. It is charged.
-
-        Args:
-            tables: the loss of the tables for a change of one counted record.
-        """
+        """The DP specification, which is charged, of tables with noise; `tables` is their loss for one counted record
+        changed."""
 
     @abstractmethod
     def own_loss(self, session: Session, custody: Custody) -> Specification:
-        """The specification that the tables have besides, because the records are what they are.
-
-        Raises:
-            SealError: if what it follows from is missing, was altered, or follows from another CEF.
-        """
+        """The specification that the tables have besides, because the records are what they are. Raises SealError if
+        what it follows from is missing, was altered, or follows from another CEF."""
 
     @abstractmethod
     def require_current(self, session: Session, custody: Custody) -> None:
-        """Refuse stored records that do not follow from the stored CEF and the declaration.
-
-        Raises:
-            StaleInputError: if they do not.
-        """
+        """Raise StaleInputError unless the stored records follow from the stored CEF and the declaration."""
 
     @abstractmethod
     def problems(self, context: ReleaseContext) -> list[str]:

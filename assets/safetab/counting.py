@@ -27,7 +27,6 @@ from assets.safetab.release import (
     REGIONS,
     SafeTabPRelease,
     SafeTabRelease,
-    identify_records,
 )
 from mechanisms.refusal import RefusedError
 from mechanisms.safetab.lists import CODES_FILE, CodeLists, RegionType, format_count
@@ -71,12 +70,10 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
     from 0; that of a household is 4 (HOUSEHOLD_TYPE - 1) + TEN - 1. Rows are in the order of the draw: region type,
     level, region, iteration and cell. So some regions are read quickly, and counts made again compare quickly.
 
-    Args:
-        groups: the groups to count, a table with the columns `region_type`, `region_id` and `iteration_code` without
-            repetition; None for all.
+    The groups to count are all, or those of a table, by `region_type`, `region_id` and `iteration_code`.
     """
     levels, dataset = _levels(release), release.dataset
-    read = identify_records(dataset, release.counted, release.design.max_race_codes)
+    read = release.identify_records(release.design.max_race_codes)
     codes, members, memberships = _register_members(session, release.lists, levels)
     areas, area_regions, regions = _stage_regions(session, release)
     answers = session.stage("answers", "safetab/answers", **read)
@@ -101,11 +98,7 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
     region_ids: dict[str, list[str]] = {str(region_type): [] for region_type in levels}
     for region_type, _, region_id in session.rows("warehouse/all", source=regions):
         region_ids[region_type].append(region_id)
-    values = {
-        "region_types": list(region_ids),
-        "region_ids": list(region_ids.values()),
-        "iteration_codes": codes,
-    }
+    values = {"region_types": list(region_ids), "region_ids": list(region_ids.values()), "iteration_codes": codes}
     return "safetab/counts", values, {"region_counts": region_counts}
 
 
@@ -167,20 +160,17 @@ def require_regions(session: Session, release: SafeTabPRelease) -> None:
 
 
 def require_countable_records(session: Session, release: SafeTabRelease) -> None:
-    """Refuse records that SafeTab cannot count, before a charge. Only rules and numbers of records are reported.
+    """Refuse records that SafeTab cannot count (`RecordsError`), before a charge; rules and numbers are all it reports.
 
     Codes must be in the list, in all eight columns of all records of the dataset. States are treated as follows.
     SafeTab's two runs are separate, and each leaves the blocks of the other alone: a dataset with blocks of Puerto Rico
     may have a release for the US only, and the other way round. Within the run for the US, the production layout is
     the whole country's, from which a release takes its states; but SafeTab's own files must be those of the declared
     states, as its validation says. So a state that was forgotten is an error, instead of people missing in the nation.
-
-    Raises:
-        RecordsError: if a code is not in the list, or if a block of SafeTab's files lies in another state.
     """
     dataset, counted = release.dataset, release.counted
     codes = session.register("known_codes", pa.table({"code": pa.array(sorted(release.lists.names), pa.string())}))
-    read = identify_records(dataset, counted)
+    read = release.identify_records()
     problems = [
         f"{counted}: {read['codes'][column]}: a code is not in {CODES_FILE}: {format_count(records, 'record')}"
         for column, records in session.rows("safetab/unknown_codes", known=codes, **read)
@@ -199,8 +189,7 @@ def require_countable_records(session: Session, release: SafeTabRelease) -> None
 def require_households_in_groups(session: Session, release: SafeTabRelease, counts: Table) -> None:
     """Refuse a run of SafeTab-H without any household in a group that it measures, such as one with another run's file.
 
-    This looks at confidential records before a charge, so it reports nothing but that the rule is violated
-    (`RecordsError`).
+    This looks at confidential records before a charge, so the RecordsError reports nothing but the violated rule.
     """
     region_types = {RegionType(region_type) for (region_type,) in session.rows(_REGION_TYPES, counts=counts)}
     if run := find_empty_run(release, region_types):
@@ -238,8 +227,7 @@ def _register_members(
 ) -> tuple[list[str], Fragment, Fragment]:
     """Register the members, iterations in a universe (detailed or not, and level), and which codes map to them.
 
-    Returns:
-        The iterations of the members, which are numbered from 0, and the two tables.
+    Returns the iterations of the members, which are numbered from 0, and the two tables.
     """
     members: list[dict[str, Any]] = []
     memberships: list[dict[str, Any]] = []

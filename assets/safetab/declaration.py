@@ -1,8 +1,4 @@
-"""The fields of releases by SafeTab-P and SafeTab-H, and the designs that follow from them.
-
-What a design must satisfy is in `mechanisms.safetab.design`; what it must satisfy of the dataset, in
-`assets.safetab.release`.
-"""
+"""The fields of releases by SafeTab-P and SafeTab-H, and the designs that follow from them."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -141,14 +137,8 @@ def _choose_budgets(
     """By line, the declared budgets, those that declared margins need, or those of production.
 
     In pure DP, the budgets of production are those that its margins of error need. Its lines that have no groups are
-    left out.
-
-    Args:
-        without: why regions have no groups.
-
-    Raises:
-        DesignError: if a line does not exist or has a budget and a margin, no budget within bounds meets a margin, or
-            there are regions of a declared line but no groups: it would be charged, and nothing measured.
+    left out. Raises DesignError if a line does not exist or has a budget and a margin, no budget within bounds meets a
+    margin, or there are regions of a declared line but no groups (`without` says why): it would be charged for nothing.
     """
     margins, declared = _read_lines(declaration, "moe"), _read_lines(declaration, "budgets")
     for field, by_line in (("budgets", declared), ("moe", margins)):

@@ -19,21 +19,27 @@ import pyarrow.parquet as pq
 
 from assets.conventions import StageKind, preview, public_table_metadata, table_schema
 from assets.gates.shared import count_problem, differing_table
-from assets.measurement.method import MEASUREMENTS, Batch, GridError, build_counts, parameters_gate
+from assets.measurement.method import MEASUREMENTS, Batch, GridError, build_counts, plan_gate
 from assets.publication.asset import publication_problems
 from assets.publication.signature import identity
 from assets.release.contents import read_basis
 from assets.release.dataset import CEF
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, PUBLICATION, release_hook
 from assets.release.release import Release
 from assets.release.seal import SealError, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage
 from assets.safetab.counting import COUNT_COLUMNS, counts_recipe, require_households_in_groups
 from assets.safetab.method import SafeTabMethod, SafeTabPMethod, find_farthest
-from assets.safetab.published import column_descriptions, household_products
 from assets.safetab.release import COLUMNS_OF_GROUPS, COUNTS, GROUPS, SafeTabHRelease
-from assets.safetab.tables import T1, build_household_tables, household_table_recipes, measured_tables, name_product
+from assets.safetab.tables import (
+    T1,
+    build_household_tables,
+    household_products,
+    household_table_recipes,
+    measured_tables,
+    name_product,
+)
 from assets.tabulation.asset import TABLES, tables_gate
 from mechanisms.refusal import RefusedError
 from mechanisms.safetab.design import MECHANISM_H, MeasuredTable
@@ -99,7 +105,7 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
                 COUNT_COLUMNS,
                 reads=[Zone.PUBLIC],
             ),
-            build_household_tables(release, column_descriptions(household_products(release))),
+            build_household_tables(release),
         ]
 
     def counts_recipe(self, session: Session) -> Recipe:
@@ -182,15 +188,10 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     def further_gates(self) -> Sequence[Gate[SafeTabHRelease]]:
         release = self.release
         return [
-            parameters_gate(),
-            Gate(
-                "groups_as_published",
-                GROUPS,
-                "The groups are exactly the published totals of measured iterations, in the detail that they allow.",
-                _find_other_groups,
-            ),
+            plan_gate(self),
+            session_gate("groups_as_published", GROUPS, _check_groups),
             tables_gate(lambda session: household_table_recipes(session, release)),
-            Gate("groups_complete", TABLES, "Every group is in exactly one table of each family.", _find_incomplete),
+            session_gate("groups_complete", TABLES, _check_completeness),
         ]
 
     def charge_description(self) -> str:
@@ -205,19 +206,18 @@ and cost nothing here."""
 of its table of tenures, plus independent noise; empty cells and groups without households too."""
 
 
-def _find_incomplete(context: ReleaseContext[SafeTabHRelease]) -> list[str]:
-    release, problems = context.release, []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for family, tables in measured_tables(release).items():
-            measured = [line.region_and_level for line in release.design.measured if line.family == family]
-            (groups,) = session.row(
-                "safetab/groups_not_once",
-                measured=session.register(f"measured_{family}", pa.Table.from_pylist(measured)),
-                groups=release.public(GROUPS),
-                tables=[release.public(name_product(table)) for table in tables],
-            )
-            problems += count_problem(int(groups), f"{family}: groups that are not in exactly one table")
-    return problems
+def _check_completeness(session: Session, context: ReleaseContext[SafeTabHRelease]) -> Iterator[str]:
+    """Every group is in exactly one table of each family."""
+    release = context.release
+    for family, tables in measured_tables(release).items():
+        measured = [line.region_and_level for line in release.design.measured if line.family == family]
+        (groups,) = session.row(
+            "safetab/groups_not_once",
+            measured=session.register(f"measured_{family}", pa.Table.from_pylist(measured)),
+            groups=release.public(GROUPS),
+            tables=[release.public(name_product(table)) for table in tables],
+        )
+        yield from count_problem(int(groups), f"{family}: groups that are not in exactly one table")
 
 
 def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
@@ -255,11 +255,8 @@ def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
 
 
 def read_published_totals(session: Session, release: SafeTabHRelease, custody: Custody, ledger: Ledger) -> pa.Table:
-    """T1 as the release by SafeTab-P published it, from the current records.
-
-    Raises:
-        DetailError: if the publication is missing or was altered, or is of other records or of another declaration.
-    """
+    """T1 as the release by SafeTab-P published it, from the current records. Raises DetailError if the publication is
+    missing or was altered, or is of other records or of another declaration."""
     persons = release.detail
     name, job = f"{persons.dataset.name}/{persons.name}", persons.schema
     launch = f"launch the job {job}, and then this one again"
@@ -299,11 +296,11 @@ def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) 
     return "safetab/groups", {}, names
 
 
-def _find_other_groups(context: ReleaseContext[SafeTabHRelease]) -> list[str]:
+def _check_groups(session: Session, context: ReleaseContext[SafeTabHRelease]) -> list[str]:
+    """The groups are exactly the published totals of measured iterations, in the detail that they allow."""
     release = context.release
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        try:
-            totals = read_published_totals(session, release, context.custody, context.ledger)
-        except DetailError as error:
-            return [str(error)]
-        return differing_table(session, release.public(GROUPS), groups_recipe(session, release, totals))
+    try:
+        totals = read_published_totals(session, release, context.custody, context.ledger)
+    except DetailError as error:
+        return [str(error)]
+    return differing_table(session, release.public(GROUPS), groups_recipe(session, release, totals))

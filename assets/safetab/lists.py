@@ -54,12 +54,8 @@ class ListsFileError(RefusedError):
 
 
 def read_lists(folder: Path = PRODUCTION) -> CodeLists:
-    """Read the lists in a folder.
-
-    Raises:
-        ListsFileError: if a file is missing or not UTF-8 text, its header is not the exact one, a row has too few or
-            too many fields, a value breaks the rule of its field, or the lists break a rule between rows and files.
-    """
+    """The lists in a folder. Raises ListsFileError if a file is missing or not UTF-8 text, its header is not the exact
+    one, a row has too few or too many fields, or a rule of a field, or between rows and files, is broken."""
     try:
         codes = _read_rows(folder, CODES_FILE)
         names = dict(codes)

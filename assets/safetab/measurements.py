@@ -151,12 +151,8 @@ def write_measurements(session: Session, release: SafeTabPRelease, batches: Iter
 
 
 def read_stored_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptCells]:
-    """The stored measurements, a batch for each region type and level.
-
-    Raises:
-        GridError: unless they are cells of declared groups, each group with all cells of one detail and only once, and
-            of the nation and the states with every group.
-    """
+    """The stored measurements, a batch for each region type and level. Raises GridError unless they are cells of
+    declared groups, each with all cells of one detail and only once, and of the nation and the states every group."""
     table, total = release.public(MEASUREMENTS), 0
     if list(session.columns(table)) != list(COLUMNS):
         raise GridError(f"{release.schema}: the columns are not {', '.join(COLUMNS)}")

@@ -1,5 +1,4 @@
-"""SafeTab-P as a method, and what it shares with SafeTab-H: how they fill in the hooks of charge, draw, gates and
-publication."""
+"""SafeTab-P as a method, and what it shares with SafeTab-H: how they fill in the hooks of a release."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -10,12 +9,12 @@ import dagster as dg
 import numpy as np
 
 from assets.conventions import preview
-from assets.gates.shared import count_problem, differing_table
-from assets.measurement.method import MEASUREMENTS, Batch, BatchedCounts, budget_facts, build_counts, parameters_gate
+from assets.gates.shared import count_problem
+from assets.measurement.method import MEASUREMENTS, Batch, BatchedCounts, budget_facts, build_counts, plan_gate
 from assets.planning.lines import budgets_for_margins
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
 from assets.release.statement import Statement
 from assets.safetab import measurements
@@ -29,11 +28,10 @@ from assets.safetab.counting import (
 )
 from assets.safetab.measurements import KeptCells
 from assets.safetab.plan import parameter_tables, planned_lines, safetab_plan
-from assets.safetab.published import column_descriptions, person_products
 from assets.safetab.release import AREA_COLUMNS, COUNTS, REGIONS, SafeTabPRelease, SafeTabRelease
 from assets.safetab.statement import safetab_statement
-from assets.safetab.tables import T1, T2, build_person_tables, person_table_recipes
-from assets.tabulation.asset import TABLES, tables_gate
+from assets.safetab.tables import T1, T2, build_person_tables, person_products, person_table_recipes
+from assets.tabulation.asset import TABLES, recipes_gate, tables_gate
 from mechanisms.design import LARGEST_BUDGET
 from mechanisms.safetab.adaptive import GroupNoise
 from mechanisms.safetab.design import MECHANISM_P, VERSION, Measured
@@ -49,6 +47,8 @@ _REGION_COLUMNS = dict(zip(("STATE", "COUNTY", "TRACT", "PLACE", "AIANNH"), AREA
 
 IMPOSSIBLE = Fraction(1, 10**31)
 """A probability that counts as none."""
+
+Context = ReleaseContext[SafeTabPRelease]
 
 R = TypeVar("R", bound=SafeTabRelease)
 B = TypeVar("B", bound=Batch)
@@ -73,10 +73,7 @@ class SafeTabMethod(BatchedCounts[R, B]):
     def numbers(self, size: Size) -> int:
         """The population groups of all regions; Puerto Rico is among the places of the shared name."""
         lists = self.release.lists
-        groups = {
-            (region_type.shared_name, level): len(lists.universe(region_type, level))
-            for region_type, level in self.release.pairs
-        }
+        groups = {(kind.shared_name, level): len(lists.universe(kind, level)) for kind, level in self.release.pairs}
         return sum(
             number * (size.places_of([_REGION_COLUMNS[name]]) if name in _REGION_COLUMNS else 1)
             for (name, _), number in groups.items()
@@ -127,11 +124,10 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
                 "The exact counts of every group by sex and 23 age groups. Cells without persons are left out.",
                 COUNT_COLUMNS,
             ),
-            build_person_tables(release, column_descriptions(person_products(release))),
+            build_person_tables(release),
         ]
 
     def require_chargeable(self, session: Session) -> None:
-        """Refuse, before the charge, a run without regions, and more numbers than can be stored."""
         if session.columns(self.release.public(REGIONS)):
             require_regions(session, self.release)
             measurements.require_storable(session, self.release)
@@ -175,81 +171,56 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
         draw that chose details or left out totals by another rule than the declared one.
         """
         release = self.release
+        words, table = "The stored regions are those of the current CEF.", release.public(REGIONS)
+        both = [Zone.CONFIDENTIAL, Zone.PUBLIC]
         return [
-            parameters_gate(),
-            Gate(
-                "regions_of_the_cef",
-                REGIONS,
-                "The stored regions are those of the current CEF.",
-                self._find_other_regions,
+            plan_gate(self),
+            recipes_gate(
+                "regions_of_the_cef", REGIONS, words, lambda session: {table: regions_recipe(session, release)}, both
             ),
-            Gate(
-                "detail_as_declared",
-                MEASUREMENTS,
-                "The detail of every group is one that its count and the noise of its first total make possible.",
-                self._find_impossible_details,
-            ),
-            Gate(
-                "suppression_as_declared",
-                MEASUREMENTS,
-                "No group whose count is far above the cut-off is missing, and as many empty groups were kept as the "
-                "noise makes expect.",
-                self._find_other_suppression,
-            ),
+            session_gate("detail_as_declared", MEASUREMENTS, self._check_details, both),
+            session_gate("suppression_as_declared", MEASUREMENTS, self._check_suppression, both),
             tables_gate(lambda session: person_table_recipes(session, release)),
-            Gate(
-                "margins_agree",
-                TABLES,
-                "The total of every group in T1 is the sum of its cells in T2.",
-                self._find_other_margins,
-            ),
+            session_gate("margins_agree", TABLES, self._check_margins),
         ]
 
-    def _find_other_regions(self, context: ReleaseContext[SafeTabPRelease]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            return differing_table(session, self.release.public(REGIONS), regions_recipe(session, self.release))
-
-    def _find_impossible_details(self, context: ReleaseContext[SafeTabPRelease]) -> list[str]:
+    def _check_details(self, session: Session, context: Context) -> list[str]:
+        """The detail of every group is one that its count and the noise of its first total make possible."""
         impossible = 0
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            for exact in self.exact(session):
-                measured = exact.measured
-                _, _, detail, cell, count = exact.values.T
-                starts = np.flatnonzero(cell == 0)
-                totals = np.add.reduceat(count, starts) if len(starts) else count
-                adaptive = ~exact.of_totals_only(self.release)[starts]
-                most_noise, ends = find_farthest(measured.stage_1), np.array([-np.inf, *measured.thresholds, np.inf])
-                least, most = ends[detail[starts]] - totals, ends[detail[starts] + 1] - totals
-                impossible += int(np.count_nonzero(adaptive & ((least > most_noise) | (most <= -most_noise))))
+        for exact in self.exact(session):
+            measured = exact.measured
+            _, _, detail, cell, count = exact.values.T
+            starts = np.flatnonzero(cell == 0)
+            totals = np.add.reduceat(count, starts) if len(starts) else count
+            adaptive = ~exact.of_totals_only(self.release)[starts]
+            most_noise, ends = find_farthest(measured.stage_1), np.array([-np.inf, *measured.thresholds, np.inf])
+            least, most = ends[detail[starts]] - totals, ends[detail[starts] + 1] - totals
+            impossible += int(np.count_nonzero(adaptive & ((least > most_noise) | (most <= -most_noise))))
         return count_problem(impossible, "groups in another detail than their counts and the thresholds allow")
 
-    def _find_other_suppression(self, context: ReleaseContext[SafeTabPRelease]) -> list[str]:
-        release, problems = self.release, []
+    def _check_suppression(self, session: Session, context: Context) -> Iterator[str]:
+        """No group whose count is far above the cut-off is missing, and as many empty groups were kept as the noise
+        makes expect."""
+        release = self.release
         suppressed = [measured for measured in release.design.measured if measured.cut_off is not None]
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            for measured in suppressed:
-                assert measured.cut_off is not None
-                missing, empty, kept = session.row(
-                    "safetab/kept_and_left_out",
-                    measured.region_and_level
-                    | {
-                        "iterations": len(release.universe_of(measured)),
-                        "least": measured.cut_off + find_farthest(measured.stage_2),
-                    },
-                    counts=self.counts_table,
-                    measurements=release.public(MEASUREMENTS),
-                    regions=release.public(REGIONS),
-                )
-                label = measured.label
-                problems += count_problem(missing, f"{label}: groups far above the cut-off that are missing")
-                if not _is_binomial(kept, empty, _chances_of_empty(measured), FALSE_ALARM / len(suppressed)):
-                    problems.append(f"{label}: more or fewer empty groups were kept than the noise makes expect")
-        return problems
+        for measured in suppressed:
+            assert measured.cut_off is not None
+            iterations, least = len(release.universe_of(measured)), measured.cut_off + find_farthest(measured.stage_2)
+            missing, empty, kept = session.row(
+                "safetab/kept_and_left_out",
+                measured.region_and_level | {"iterations": iterations, "least": least},
+                counts=self.counts_table,
+                measurements=release.public(MEASUREMENTS),
+                regions=release.public(REGIONS),
+            )
+            label = measured.label
+            yield from count_problem(missing, f"{label}: groups far above the cut-off that are missing")
+            if not _is_binomial(kept, empty, _chances_of_empty(measured), FALSE_ALARM / len(suppressed)):
+                yield f"{label}: more or fewer empty groups were kept than the noise makes expect"
 
-    def _find_other_margins(self, context: ReleaseContext[SafeTabPRelease]) -> list[str]:
-        t1, t2 = self.release.public(T1), self.release.public(T2)
-        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-            (groups,) = session.row("safetab/disagreeing_margins", t1=t1, t2=t2)
+    def _check_margins(self, session: Session, context: Context) -> list[str]:
+        """The total of every group in T1 is the sum of its cells in T2."""
+        (groups,) = session.row("safetab/disagreeing_margins", t1=self.release.public(T1), t2=self.release.public(T2))
         return count_problem(int(groups), "groups whose total is not the sum of their cells, or of their sexes")
 
     def charge_description(self) -> str:
@@ -267,12 +238,8 @@ totals that are hardly above zero are left out."""
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
         rows = session.rows("safetab/kept", measurements=self.release.public(MEASUREMENTS))
-        return {
-            "published groups": preview(
-                ["region type", "level", "detail", "groups"],
-                [(kind, level, detail, f"{groups:,}") for kind, level, detail, groups in rows],
-            )
-        }
+        groups = [(kind, level, detail, f"{number:,}") for kind, level, detail, number in rows]
+        return {"published groups": preview(["region type", "level", "detail", "groups"], groups)}
 
 
 def _find_least_tested(release: SafeTabPRelease, measured: Measured, noise: Uncapped, detail: np.ndarray) -> np.ndarray:
@@ -304,9 +271,7 @@ def _chances_of_empty(measured: Measured) -> tuple[float, float]:
 def _is_binomial(successes: int, trials: int, probabilities: tuple[float, float], false_alarm: float) -> bool:
     """Whether a binomial number is no further from its mean than happens with some probability (Chernoff's bound).
 
-    Args:
-        probabilities: of a success and of a failure. Each is given, because either may be tiny.
-        false_alarm: the probability that a true binomial number is further away.
+    The probabilities of a success and of a failure are both given, because either may be tiny.
     """
     if trials <= 0:
         return successes == 0

@@ -91,10 +91,9 @@ def _noise_at(release: SafeTabRelease, measured: Measured | MeasuredTable, budge
     Where some groups are measured as totals only, whose noise is less, it is that of all others.
     """
     design = release.design
-    part = budget
     if isinstance(design, SafeTabPDesign) and _is_adaptive(release, measured):
-        part *= 1 - design.stage_1_share
-    return noise_of_measurement(design.noise, measured.stability, part)
+        budget *= 1 - design.stage_1_share
+    return noise_of_measurement(design.noise, measured.stability, budget)
 
 
 def _is_adaptive(release: SafeTabRelease, measured: Measured | MeasuredTable) -> bool:

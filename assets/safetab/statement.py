@@ -1,7 +1,4 @@
-"""The part of a certificate that is specific to SafeTab-P and SafeTab-H: figures, with the texts of `statement.md`.
-
-The mathematics is in `mechanisms.safetab` and `mechanisms.accounting`.
-"""
+"""The part of a certificate that is specific to SafeTab-P and SafeTab-H: figures, with the texts of `statement.md`."""
 
 from math import sqrt
 
@@ -31,7 +28,6 @@ PAPERS = (
 
 
 def safetab_statement(release: SafeTabRelease, inputs: Inputs, output_version: str) -> Statement:
-    """The statement of the certificate about the mechanism."""
     design = release.design
     if isinstance(release, SafeTabHRelease):
         not_covered = "groups without a published total of persons"

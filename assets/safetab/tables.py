@@ -1,10 +1,11 @@
 """The published tables: T1 and T2 of SafeTab-P, T3 and T4 of SafeTab-H, and the stages that make them.
 
 All are post-processing of the measurements: in the production layout, and in words, with standard errors and 90%
-intervals. A published number is the sum of one or more measured cells.
+intervals. A published number is the sum of one or more measured cells. The data dictionary describes them as here.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from math import sqrt
@@ -17,7 +18,9 @@ from assets.cef.census import CensusDeclaration
 from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS
 from assets.release.dataset import DatasetDeclaration
-from assets.safetab.release import GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
+from assets.release.published import PublishedColumn, PublishedTable, error_columns
+from assets.safetab.plan import PARAMETER_COLUMNS
+from assets.safetab.release import GROUPS, PARAMETERS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
 from assets.tabulation.asset import build_tables
 from mechanisms.safetab.design import MeasuredLine
 from mechanisms.safetab.details import AGES, DATA_CELLS, DETAILS, HOUSEHOLD_TABLES, SEXES, HouseholdTable, cells
@@ -52,26 +55,26 @@ _ERRORS = pa.schema(
 )
 
 
-def build_person_tables(release: SafeTabPRelease, columns: Mapping[str, str]) -> dg.AssetsDefinition:
+def build_person_tables(release: SafeTabPRelease) -> dg.AssetsDefinition:
     return build_tables(
         release,
         [REGIONS, MEASUREMENTS],
         "T1, the total of every published group, and T2, sex by age of those published in detail: in the production "
         "layout, and in words with standard errors and 90% intervals. Made from public data only.",
         lambda session: person_table_recipes(session, release),
-        columns,
-        shown=lambda session: {
-            "largest groups": preview(
-                ["region", "iteration", "estimate", "90% interval"],
-                [
-                    (region, iteration, f"{estimate:,}", f"{lower:,}\u00a0–\u00a0{upper:,}")
-                    for region, iteration, estimate, lower, upper in session.rows(
-                        "safetab/largest", {"rows": FIRST_ROWS}, table=release.public(TOTALS)
-                    )
-                ],
-            )
-        },
+        _describe_columns(person_products(release)),
+        shown=lambda session: _preview_largest(session, release.public(TOTALS)),
     )
+
+
+def _preview_largest(session: Session, totals: Table) -> dict[str, dg.MetadataValue]:
+    rows = [
+        (region, iteration, f"{estimate:,}", f"{lower:,}\u00a0–\u00a0{upper:,}")
+        for region, iteration, estimate, lower, upper in session.rows(
+            "safetab/largest", {"rows": FIRST_ROWS}, table=totals
+        )
+    ]
+    return {"largest groups": preview(["region", "iteration", "estimate", "90% interval"], rows)}
 
 
 def person_table_recipes(session: Session, release: SafeTabPRelease) -> dict[Table, Recipe]:
@@ -110,10 +113,7 @@ def _list_cells() -> Iterator[dict[str, Any]]:
 def register_words(
     session: Session, release: SafeTabRelease, name: str, errors: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Identifiers of `safetab/in_words`: the names of iterations and of regions, and the errors of sums of cells.
-
-    The errors are rows of `list_errors`, registered under a name.
-    """
+    """Identifiers of `safetab/in_words`: names of iterations and regions, and the errors, rows of `list_errors`."""
     iterations = [
         {
             "iteration_code": iteration.code,
@@ -143,22 +143,16 @@ def _list_names(dataset: DatasetDeclaration) -> Iterator[dict[str, str]]:
 def list_errors(
     line: MeasuredLine, noise: Uncapped, sums: Collection[int], *, total_only: bool = False
 ) -> list[dict[str, Any]]:
-    """The standard errors and the half widths of the 90% intervals of sums of cells of a line.
+    """The standard errors and the half widths of the 90% intervals of sums of so many cells of a line.
 
-    Args:
-        sums: how many cells are added up.
-        total_only: whether the noise is that of groups with an iteration that is measured as a total only.
+    If `total_only`, the noise is that of groups with an iteration that is measured as a total only.
     """
-    return [
-        line.region_and_level
-        | {
-            "total_only": total_only,
-            "added": added,
-            "standard_error": Decimal(f"{sqrt(added * float(noise.exact_variance)):.{PLACES}f}"),
-            "half_width": half_width(noise, added, COVERAGE),
-        }
-        for added in sorted(sums)
-    ]
+    rows = []
+    for added in sorted(sums):
+        error = Decimal(f"{sqrt(added * float(noise.exact_variance)):.{PLACES}f}")
+        errors = {"standard_error": error, "half_width": half_width(noise, added, COVERAGE)}
+        rows.append(line.region_and_level | {"total_only": total_only, "added": added} | errors)
+    return rows
 
 
 def measured_tables(release: SafeTabHRelease) -> dict[str, tuple[HouseholdTable, ...]]:
@@ -174,14 +168,14 @@ def name_cell_column(table: HouseholdTable) -> str:
     return f"{table.family}_DATA_CELL"
 
 
-def build_household_tables(release: SafeTabHRelease, columns: Mapping[str, str]) -> dg.AssetsDefinition:
+def build_household_tables(release: SafeTabHRelease) -> dg.AssetsDefinition:
     return build_tables(
         release,
         [GROUPS, MEASUREMENTS],
         "T3, household type, and T4, tenure: in the production layout, and in words with standard errors and 90% "
         "intervals. Made from public data only.",
         lambda session: household_table_recipes(session, release),
-        columns,
+        _describe_columns(household_products(release)),
     )
 
 
@@ -214,3 +208,171 @@ def _list_published_cells(table: HouseholdTable) -> list[dict[str, Any]]:
         for cell, parts in table.data_cells.items()
         for part in parts
     ]
+
+
+_PRODUCTION = "The columns and their order are those of the production system."
+
+_APART = (
+    "Every group was measured by itself: regions do not add up to larger ones, iterations not to each other, and an "
+    "iteration alone may exceed the same in any combination."
+)
+
+_NEGATIVE, _NOT_NEGATIVE = "Numbers may be negative.", "Measured numbers below zero became 0."
+
+_SUPPRESSED = (
+    "Below the states, totals that are hardly above zero are left out. So a total that is there tends to be too high "
+    "if the true one is small; intervals do not account for that."
+)
+
+INTERVAL = (
+    "The noisy count, or sum of noisy counts, and on both sides the least number that bounds its noise, a sum of "
+    "independent discrete noises, with a probability of at least 0.9."
+)
+
+_AGES = "10, 20 or 48 rows a group: two sexes by 4, 9 or 23 age groups, each sex with its total (* as age)."
+
+
+def person_products(release: SafeTabPRelease) -> tuple[PublishedTable, ...]:
+    suppression = _SUPPRESSED if any(line.cut_off is not None for line in release.design.measured) else ""
+    independence = _independence(release)
+    sex = PublishedColumn("sex", "string", "Sex", {"1": "Male", "2": "Female"})
+    return (
+        _in_words(
+            release,
+            TOTALS,
+            "T1: total population of detailed groups",
+            f"Noisy totals with standard errors and 90% intervals. {independence} {suppression}".strip(),
+        ),
+        _in_words(
+            release,
+            SEX_BY_AGE,
+            "T2: sex by age of detailed groups",
+            f"Noisy counts of the groups that are large enough, with standard errors and 90% intervals. The larger a "
+            f"group, the finer are its ages. Its total in T1 is the sum of its cells. {independence}",
+            (sex, PublishedColumn("age", "string", "Age group, or all ages")),
+        ),
+        _in_layout(release, T1, "T1 in the production layout", f"The total of every published group. {_PRODUCTION}"),
+        _in_layout(
+            release,
+            T2,
+            "T2 in the production layout",
+            f"{_AGES} {_PRODUCTION}",
+            (
+                PublishedColumn("AGESTART", "string", "Least age of the group; * for all ages"),
+                PublishedColumn("AGEEND", "string", "Greatest age of the group; * for all ages"),
+                replace(sex, name="SEX"),
+            ),
+        ),
+        PublishedTable(
+            REGIONS,
+            "The measured regions",
+            "The regions in which there is a unit. The list is exact: it is an invariant of the release.",
+            release.public(REGIONS),
+            (
+                _region_type(release),
+                PublishedColumn("number", "integer", "Number of the region within its type"),
+                PublishedColumn("region_id", "string", "Code of the region"),
+            ),
+            ("region_type", "number"),
+        ),
+        _parameters(release),
+    )
+
+
+def household_products(release: SafeTabHRelease) -> tuple[PublishedTable, ...]:
+    words, layout = [], []
+    for family, tables in measured_tables(release).items():
+        words.append(
+            _in_words(
+                release,
+                IN_WORDS[family],
+                f"{family}: {IN_WORDS[family].replace('_', ' ')} of detailed groups",
+                "Noisy counts of households by the householder's detailed race or ethnicity, with standard errors and "
+                "90% intervals. The larger the published total of a group of persons, the more cells there are. T3 and "
+                f"T4 are measured apart, so that their totals differ. {_independence(release)}",
+                (
+                    PublishedColumn("cell", "integer", "Number of the cell"),
+                    PublishedColumn("label", "string", "What the cell counts"),
+                ),
+            )
+        )
+        for table in tables:
+            labels = {cell: DATA_CELLS[family][cell] for cell in table.data_cells}
+            column = PublishedColumn(name_cell_column(table), "integer", "Cell", labels)
+            title = f"{table.name} in the production layout"
+            layout.append(_in_layout(release, name_product(table), title, _PRODUCTION, (column,)))
+    return (*words, *layout, _parameters(release))
+
+
+def _describe_columns(tables: Iterable[PublishedTable]) -> dict[str, str]:
+    return {column.name: column.description for table in tables for column in table.columns}
+
+
+def _in_words(
+    release: SafeTabRelease, name: str, title: str, description: str, columns: Sequence[PublishedColumn] = ()
+) -> PublishedTable:
+    """A table in words, with the columns that tell the rows of a group apart, and labels of them."""
+    keys = [column.name for column in columns if column.name != "label"]
+    return PublishedTable(
+        name,
+        title,
+        description,
+        release.public(name),
+        (
+            _region_type(release),
+            PublishedColumn("region_id", "string", "Code of the region; 1 for the nation"),
+            PublishedColumn("region", "string", "Name of the region, as far as the dataset names it"),
+            PublishedColumn("level", "integer", "Level of the iteration", {1: "Regional", 2: "Detailed"}),
+            PublishedColumn("iteration_code", "string", "Characteristic iteration"),
+            PublishedColumn("iteration", "string", "The iteration in words"),
+            *columns,
+            *error_columns("integer", "Noisy count, or a sum of noisy counts", "Standard deviation of the noise"),
+        ),
+        ("region_type", "region_id", "iteration_code", *keys),
+        interval=INTERVAL,
+    )
+
+
+def _in_layout(
+    release: SafeTabRelease, name: str, title: str, description: str, columns: Sequence[PublishedColumn] = ()
+) -> PublishedTable:
+    """A table in the production layout, with the columns that tell the rows of a group apart."""
+    return PublishedTable(
+        name,
+        title,
+        description,
+        release.public(name),
+        (
+            PublishedColumn("REGION_ID", "string", "Code of the region; 1 for the nation"),
+            replace(_region_type(release), name="REGION_TYPE"),
+            PublishedColumn("ITERATION_CODE", "string", "Characteristic iteration"),
+            *columns,
+            PublishedColumn("COUNT", "integer", "Noisy count"),
+        ),
+        ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", *(column.name for column in columns)),
+        delimiter="|",
+    )
+
+
+def _region_type(release: SafeTabRelease) -> PublishedColumn:
+    measured = {line.region_type for line in release.design.measured}
+    words = {region_type.value: region_type.words for region_type in RegionType if region_type in measured}
+    return PublishedColumn("region_type", "string", "Type of the region", words)
+
+
+def _independence(release: SafeTabRelease) -> str:
+    return f"{_APART} {_NEGATIVE if release.design.negative_counts else _NOT_NEGATIVE}"
+
+
+def _parameters(release: SafeTabRelease) -> PublishedTable:
+    return PublishedTable(
+        PARAMETERS,
+        "Budgets, thresholds and noise",
+        "What was measured for each region type and level, with which budget, thresholds and noise.",
+        release.public(PARAMETERS),
+        tuple(
+            PublishedColumn(name, kind, words, required=required)
+            for name, (kind, words, _, required) in PARAMETER_COLUMNS.items()
+        ),
+        ("region_type", "level", "part"),
+    )

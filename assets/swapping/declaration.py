@@ -1,8 +1,4 @@
-"""The fields of a release by permutation swapping and of its products, and the design that follows from them.
-
-What a design must satisfy is in `mechanisms.swapping.design`; what it must satisfy of the dataset, in
-`assets.swapping.release`.
-"""
+"""The fields of a release by permutation swapping and of its products, and the design that follows from them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

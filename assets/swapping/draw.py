@@ -42,10 +42,7 @@ _ROWS_OF_BATCH = 122_880
 
 @dataclass(frozen=True)
 class SwappingInputs(Inputs):
-    """The inputs of a swap.
-
-    The versions are those of the records (`records`), and of the margins that number holding values (`holding`) and
-    swap values (`swap`).
+    """The inputs of a swap, with versions of the `records`, and of the margins that number `holding` and `swap` values.
 
     Attributes:
         largest_stratum: b, the size of the largest stratum with two distinct records; 0 if there is none.

@@ -141,9 +141,8 @@ def _holding_values_recipe(session: Session, release: SwappingRelease, swapping:
 def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> None:
     """Write the tables of the stage, in a transaction of the caller.
 
-    Raises:
-        UniqueRecordsError: if they would publish more unique records than the release declares.
-        TooManyHoldingValuesError: if noise would choose from too many combinations.
+    Raises UniqueRecordsError if they would publish more unique records than the release declares, and
+    TooManyHoldingValuesError if noise would choose from too many combinations.
     """
     records = stage_records(session, release)
     margins = stage_margins(session, release, records)
@@ -162,10 +161,9 @@ class UniqueRecords:
     """How many records the invariants publish exactly, each because no other record has the same values.
 
     Attributes:
-        holding: the records that are the only one with their values of the holding variables, persons included.
-        swap: the records that are the only one with their values of match and swap variables.
-        whole: the records whose values of all variables follow from the two tables, because nothing in their stratum
-            differs that could be exchanged.
+        holding, swap: those alone with their values of the holding variables, persons included; of match and swap ones.
+        whole: those whose values of all variables follow from the two tables, because nothing in their stratum differs
+            that could be exchanged.
         persons: the persons of the units counted in `holding`; 0 if persons do not follow units.
     """
 
@@ -205,20 +203,12 @@ def stored_unique(session: Session, release: SwappingRelease) -> UniqueRecords:
 
 
 def require_few_unique(
-    session: Session,
-    release: SwappingRelease,
-    holding: Source | None,
-    swapping: Source,
-    persons: Source,
+    session: Session, release: SwappingRelease, holding: Source | None, swapping: Source, persons: Source
 ) -> None:
-    """Refuse a release whose invariants, stored or staged, publish more unique records than it declares.
+    """Raise UniqueRecordsError if the invariants, stored or staged, publish more unique records than declared.
 
-    Args:
-        persons: a table with the variables of the persons who follow their unit; not read if they do not.
-
-    Raises:
-        UniqueRecordsError: if the share in one of the two tables is greater than declared. The message states shares in
-            whole percent only: as long as the tables are not published, their exact figures are confidential.
+    The message states shares in whole percent only: as long as the tables are not published, their exact figures are
+    confidential. The table of the persons who follow their unit is not read if none do.
     """
     allowed, design = release.declaration.publishes_unique_records, release.design
     if allowed is None:
@@ -246,7 +236,6 @@ def require_few_unique(
 
 
 def require_few_stored(session: Session, release: SwappingRelease) -> None:
-    """`require_few_unique` for the stored invariants."""
     swapping, persons = release.public(SWAPPING), release.public(COMPOSITIONS)
     require_few_unique(session, release, None if release.design.noise else release.public(HOLDING), swapping, persons)
 

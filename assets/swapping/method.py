@@ -112,6 +112,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     def charge_facts(self, inputs: SwappingInputs) -> dict[str, Fact]:
         b, rate, losses = inputs.largest_stratum, self.release.design.plain_rate, inputs.losses
+        alone = "Number of records that are the only one with their values"
         if losses is not None:
             charged, further = losses.charged, _facts_of_extensions(losses)
         else:
@@ -121,14 +122,8 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
             "swap_rate": (self._rates(inputs), "p, the probability with which a record is selected"),
             "strata": (inputs.strata, "Number of strata"),
             "largest_stratum": (b, "b, the size of the largest stratum with two distinct records; 0 if there is none"),
-            "unique_on_holding": (
-                inputs.unique.holding,
-                "Number of records that are the only one with their values of the holding variables",
-            ),
-            "unique_on_swap": (
-                inputs.unique.swap,
-                "Number of records that are the only one with their values of match and swap variables",
-            ),
+            "unique_on_holding": (inputs.unique.holding, f"{alone} of the holding variables"),
+            "unique_on_swap": (inputs.unique.swap, f"{alone} of match and swap variables"),
             "epsilon_exact": (str(charged), "ε that is charged, exact; by Theorem 1 for a plain swap"),
             "epsilon": (float(charged.round_up()), "ε that is charged, rounded up"),
             **further,

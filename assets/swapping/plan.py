@@ -40,12 +40,8 @@ _GRID = np.arange(1, 200) / 200
 def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) -> Plan:
     """What a swap would charge, and what it does to counts.
 
-    Args:
-        largest_stratum: b of the strata that the loss follows from: those of the second stir if there is one. By
-            default, that of the published edition.
-
-    Raises:
-        ValueError: if b is negative, 1 or above `LARGEST`.
+    The largest stratum, b, is by default that of the published edition, and of the second stir if there is one. Raises
+    ValueError if b is negative, 1 or above `LARGEST`.
     """
     design = release.design
     b, words = _stratum(release, largest_stratum)
@@ -72,13 +68,8 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
     for rate in rates[:1]:
         tables[f"What a swap with p = {float(rate):g} does, by size of stratum"] = _tabulate_effects(b, rate)
     charged = None if loss is None or release.declaration.withheld else design.specification(release.dataset.name, loss)
-    return Plan(
-        charged,
-        facts=facts,
-        tables=tables,
-        curves=() if design.noise else (_curve(b, rates),),
-        is_bound=_has_varying_rates(design),
-    )
+    curves = () if design.noise else (_curve(b, rates),)
+    return Plan(charged, facts=facts, tables=tables, curves=curves, is_bound=_has_varying_rates(design))
 
 
 def rate_for(release: SwappingRelease, largest_stratum: int | None, epsilon: Fraction) -> Mapping[str, Any] | Fraction:
@@ -111,10 +102,8 @@ def _stratum(release: SwappingRelease, given: int | None) -> tuple[int | None, s
 
 
 def published_stratum(release: SwappingRelease) -> int | None:
-    """b of the published edition, if its strata, invariants and exempt records are those of this release; or None.
-
-    The certificate says it. Whoever relies on it verifies the publication.
-    """
+    """b in the certificate of the published edition, if its strata, invariants and exempt records are those of this
+    release; or None. Whoever relies on it verifies the publication."""
     try:
         record = json.loads((release.folder / CERTIFICATE).read_text(encoding="utf-8"))
         if tuple(record["invariants"]["as_charged"]) != release.design.invariants:
@@ -169,10 +158,8 @@ def _tabulate_epsilons(b: int | None, rates: list[Fraction]) -> Cells:
 
 
 def _tabulate_effects(b: int | None, rate: Fraction) -> Cells:
-    """By size of stratum: the share of records that move, c, and by which factor the variance of estimates grows.
-
-    c is the share of a count's deviation from independence that a swap keeps (`mechanisms.swapping.uncertainty`).
-    """
+    """By size of stratum: the share of records that move; c, the share of a count's deviation from independence that a
+    swap keeps (`mechanisms.swapping.uncertainty`); and by which factor the variance of estimates grows."""
     rows = []
     for size in sorted({*STRATA, *([b] if b else [])}):
         kept = float(moments(size, rate).kept)

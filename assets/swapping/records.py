@@ -91,13 +91,9 @@ def codebooks(release: SwappingRelease) -> dict[str, Any]:
 def read_contingency(
     session: Session, release: SwappingRelease, records: Fragment | Table, margins: Mapping[str, Fragment] = {}
 ) -> Contingency:
-    """The contingency table of the records, in the codes of their margins.
+    """The contingency table of the records, in the codes of their margins: those given, or the stored ones.
 
-    Args:
-        margins: `holding` and `swapping`; without it, those that the stage invariants stored.
-
-    Raises:
-        StaleInputError: if a record has values that do not occur in the margins.
+    Raises StaleInputError if a record has values that do not occur in the margins.
     """
     names = codebooks(release) | dict(margins)
     variables = list(dict.fromkeys([*names["holding_variables"], *names["swap_variables"]]))
@@ -110,11 +106,8 @@ def read_contingency(
 
 
 def cells_version(table: Contingency, key: bytes | None) -> str:
-    """The version of a contingency table: the SHA-256 of its codes and counts, in their fixed order.
-
-    Args:
-        table: the table. The version does not cover the codebooks that define its codes; use it with their versions.
-        key: the custody's version key, for an HMAC, if the table counts records; None if it is a draw's output.
+    """The version of a contingency table: the SHA-256 of its codes and counts, in their fixed order; or their HMAC, by
+    the custody's version key, if it counts records. Used with the versions of the codebooks, which it does not cover.
     """
     digest = hmac.new(key, digestmod=sha256) if key else sha256()
     for column in (table.stratum, table.holding, table.swap, table.count):
@@ -154,8 +147,7 @@ def derive_stirring(
 ) -> Stirring:
     """The stirs that follow from the margins, stored or staged. With noise, the holding margin is not read.
 
-    Raises:
-        RatesError: if a stratum or record has no rate, or no rate gives the declared ε.
+    Raises RatesError if a stratum or record has no rate, or no rate gives the declared ε.
     """
     design = release.design
     if design.noise:
@@ -182,14 +174,9 @@ def derive_stirring(
 
 
 def read_groups(session: Session, release: SwappingRelease, groups: Table | Fragment, order: str) -> Groups:
-    """Groups of records with their strata and rates.
+    """Groups of records with their strata and rates, from a table of stratum, values that rates depend on, and count.
 
-    Args:
-        groups: a table of stratum, values that rates depend on, and count.
-        order: the column that numbers the groups.
-
-    Raises:
-        RatesError: if a stratum or record has no rate, or no rate gives the declared ε.
+    A column numbers the groups. Raises RatesError as `derive_stirring`.
     """
     rates = release.design.rates
     names, values = bind_cases(rates.cases)

@@ -1,8 +1,4 @@
-"""A swapping release as one value, which all its stages receive: its variables, and the rules of its declaration.
-
-The rules are checked before anything runs. Those that need no dataset are in `assets.swapping.declaration` and
-`mechanisms.swapping.design`.
-"""
+"""A swapping release as one value: its variables, and the rules that it satisfies before anything runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from assets.conventions import join_names
-from assets.release.columns import title_columns
+from assets.release.columns import distinguish_columns
 from assets.release.prose import Prose
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Equivalent, EvaluatedLoss, Parameter, Statement
 from assets.swapping.draw import SwappingInputs
@@ -79,11 +79,7 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
 
 
 def variable_words(release: SwappingRelease) -> dict[str, str]:
-    """The variables in the words of the data dictionary, or by their names if the words do not tell them apart."""
-    words = title_columns({**release.variables, **release.person_variables})
-    if len(set(words.values())) < len(words):
-        return {name: name for name in words}
-    return words
+    return distinguish_columns({**release.variables, **release.person_variables})
 
 
 def put_in_words(design: SwappingDesign, names: Mapping[str, str]) -> SwappingDesign:
@@ -147,10 +143,7 @@ def describe_invariants(release: SwappingRelease) -> str:
 
 
 def equivalents(design: SwappingDesign, charged: Loss, losses: SwapLosses | None = None) -> tuple[Equivalent, ...]:
-    """The loss for one record and for the fewest in which data sets differ, and the loss in finer universes.
-
-    `losses` are those of a swap that is not plain.
-    """
+    """The loss for one record and for the fewest in which data sets differ, and the loss in finer universes."""
     source = "Theorem 1" if losses is None else PROSE("loss source, extended")
     equivalent_losses = [Equivalent(f"One {design.unit} (this is charged)", charged, source)]
     if not design.noise:
@@ -173,10 +166,7 @@ def equivalents(design: SwappingDesign, charged: Loss, losses: SwapLosses | None
 
 
 def accuracy(design: SwappingDesign, moved: Moved) -> Accuracy:
-    """The shares of records that the swap is expected to move; they follow from the swap rate and the invariants.
-
-    Of a swap that is not plain, how many records change does not follow from the invariants.
-    """
+    """The shares of records that the swap is expected to move, as far as they follow from rates and invariants."""
     unit, selected = design.unit, round(100 * moved.selected, 2)
     rows: list[tuple[str | float, ...]] = [(f"{unit}s selected for the exchange", selected)]
     changed = None
@@ -201,12 +191,7 @@ def accuracy(design: SwappingDesign, moved: Moved) -> Accuracy:
 def parameters(
     design: SwappingDesign, largest_stratum: int, strata: int, losses: SwapLosses | None = None
 ) -> tuple[Parameter, ...]:
-    """The design, the number of strata, and b, on which the loss depends.
-
-    Args:
-        largest_stratum: b, the size of the largest stratum with two distinct records; 0 if there is none.
-        losses: those of a swap that is not plain.
-    """
+    """The design, the number of strata, and b, on which the loss depends; 0 if no stratum has two distinct records."""
     return (
         Parameter("Records swapped", _write("Records swapped", design)),
         _parameter(design, SWAP_KEY, design.match),
@@ -259,10 +244,7 @@ def _extended_parameters(design: SwappingDesign, losses: SwapLosses) -> tuple[Pa
 def unique_parameters(
     design: SwappingDesign, most_unique: Fraction | None, unique: UniqueRecords
 ) -> tuple[Parameter, ...]:
-    """How many records the invariants publish exactly.
-
-    `most_unique` is the greatest share that the release declares; None if it accepts any.
-    """
+    """How many records the invariants publish exactly, and at most by declaration; None if any share is accepted."""
     limit = "any number of them" if most_unique is None else f"at most {percent(most_unique)}"
 
     def parameter(label: str, number: int, further: str = "") -> Parameter:

@@ -143,11 +143,8 @@ def _estimate_cells(
 
 
 def require_readable(session: Session, release: SwappingRelease) -> None:
-    """Refuse products with too many empty cells. Only the invariants are needed, so this is checked before the charge.
-
-    Raises:
-        TooManyCellsError: if a product with its empty cells and its totals could have more than 20 million rows.
-    """
+    """Raise TooManyCellsError, before the charge, if a product with its empty cells and totals could have more than 20
+    million rows. Only the invariants are needed."""
     sources = {
         holding_table(release): set(release.design.holding),
         release.public(SWAPPING): set(release.design.swap),

@@ -70,14 +70,10 @@ def build_utility(release: SwappingRelease) -> dg.AssetsDefinition:
         }
         if release.dataset.synthetic:
             titles = name_products(release.declaration.products)
-            cells = [
-                (
-                    titles[error["product"]],
-                    "none" if error["mape"] is None else f"{error['mape']:.4%}",
-                    f"{error['cells']:,}",
-                )
-                for error in session.arrow("warehouse/all", source=table).to_pylist()
-            ]
+            cells = []
+            for error in session.arrow("warehouse/all", source=table).to_pylist():
+                mape = "none" if error["mape"] is None else f"{error['mape']:.4%}"
+                cells.append((titles[error["product"]], mape, f"{error['cells']:,}"))
             metadata["MAPE (synthetic data)"] = preview(["product", "MAPE", "cells"], cells)
         return metadata
 
@@ -145,7 +141,7 @@ def _measure_errors(session: Session, release: SwappingRelease) -> pa.Table:
     _, original = _stage_original(session, release)
     errors = []
     for product in release.declaration.products:
-        truth = _tabulate(session, release, product, original, "truth")
+        truth = _tabulate(session, release, product, original)
         (error,) = _compare(session, release, product, truth, release.public(SWAPPED))
         errors.append({"product": product.name, **error})
     return pa.Table.from_pylist(errors, schema=_ERRORS)
@@ -156,12 +152,11 @@ def run_experiment(
 ) -> Iterator[tuple[Fraction, int, dict[str, Any]]]:
     """For each swap rate and each of its draws, numbered from 1, the error of the experiment's product.
 
-    Args:
-        key: the key of the experiment's own random streams, 32 bytes.
+    The key, of 32 bytes, is that of the experiment's own random streams.
     """
     (product,) = (product for product in release.declaration.products if product.name == experiment.product)
     table, original = _stage_original(session, release)
-    truth = _tabulate(session, release, product, original, "truth")
+    truth = _tabulate(session, release, product, original)
     plan = [(rate, number) for rate in sorted(experiment.swap_rates) for number in range(1, experiment.draws + 1)]
 
     def draw(rate: Fraction, number: int) -> Contingency:
@@ -198,7 +193,7 @@ def _tabulate(
     release: SwappingRelease,
     product: SwappedProduct,
     units: Fragment | Table,
-    name: str,
+    name: str = "truth",
     draws: Sequence[str] = (),
 ) -> Fragment:
     names = product_names(product, stage_counted(session, release, product, units))
@@ -257,10 +252,7 @@ def draw_epsilon(marked: tuple[int, Fraction] | None) -> bytes:
     """Draw ε by Theorem 1 against the swap rate, with one line for each of `STRATA`.
 
     The form is that of Bailie, Gong and Meng, Figure 2. Diamonds mark the smallest ε that each b can attain, and dotted
-    lines the swap rates 5% and 50%. The picture is 1080 pixels wide.
-
-    Args:
-        marked: b and p of a release to mark, or None; if b is 0, so is ε.
+    lines the swap rates 5% and 50%. The picture, 1080 pixels wide, also marks b and p of a release, if they are given.
     """
     from matplotlib.ticker import MaxNLocator
 

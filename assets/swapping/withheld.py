@@ -9,18 +9,19 @@ take part, and the parameters. So the same records and parameters give the same 
 they are counted, whatever else the dataset contains.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
 import dagster as dg
 
 from assets.conventions import StageKind, named
-from assets.gates.shared import count_differences, count_problem, count_unequal, differing_table
+from assets.gates.shared import count_differences, count_problem, count_unequal
 from assets.release.columns import describe_columns
 from assets.release.contents import read_basis
 from assets.release.dataset import CEF
 from assets.release.draw import StaleInputError
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.release.seal import require_sealed
 from assets.release.stage import build_stage
 from assets.release.withheld import WithheldRecords
@@ -38,13 +39,14 @@ from assets.swapping.records import (
 )
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import describe_draw
+from assets.tabulation.asset import recipes_gate
 from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import Specification
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.loss import StirLoss, loss_of_stir
 from mechanisms.swapping.permutation import VERSION, stir
 from resources.custody import Custody
-from resources.statements import Fragment, Zone
+from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe, Session
 
 STRATA, WITHHELD = "invariant_strata", "withheld_records"
@@ -60,7 +62,7 @@ def build_strata(release: SwappingRelease) -> dg.AssetsDefinition:
         f"The number of {release.design.unit}s in each stratum. It is all that this release makes public: both "
         "specifications of tables that are counted from the swapped records hold it fixed.",
         [CEF],
-        lambda session: {table: strata_recipe(session, release)},
+        lambda session: strata_recipes(session, release),
         describe_columns(release.variables),
         metadata=lambda session, _: {"table": named(table), "strata": session.count(table)},
         finish=lambda session, _: require_few_alone(session, release, table),
@@ -68,9 +70,9 @@ def build_strata(release: SwappingRelease) -> dg.AssetsDefinition:
     )
 
 
-def strata_recipe(session: Session, release: SwappingRelease) -> Recipe:
+def strata_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:
     names = {"records": stage_records(session, release), "match": list(release.design.match)}
-    return "swapping/strata_of_match", {}, names
+    return {release.public(STRATA): ("swapping/strata_of_match", {}, names)}
 
 
 def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
@@ -98,10 +100,8 @@ def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
 def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> StirLoss:
     """The loss of the swap in its own universes, from the public sizes of strata alone.
 
-    Raises:
-        SealError: if the stored sizes are not as the stage `invariants` wrote them, or follow from another CEF.
-        UniqueRecordsError: if too many records are alone in their stratum.
-        RatesError: if a stratum has no rate.
+    Raises SealError if the stored sizes are not as the stage `invariants` wrote them, or follow from another CEF;
+    UniqueRecordsError if too many records are alone in their stratum; RatesError if a stratum has no rate.
     """
     strata = release.public(STRATA)
     counted = read_basis(session, custody, release.dataset, release.counted_with)
@@ -124,7 +124,7 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
     margins = stage_margins(session, release, records)
     books = {"holding": margins[HOLDING], "swapping": margins[SWAPPING]}
     table = read_contingency(session, release, records, books)
-    name, _, names = strata_recipe(session, release)
+    ((name, _, names),) = strata_recipes(session, release).values()
     groups = read_groups(session, release, session.stage("strata_of_match", name, **names), "stratum")
     # Keyed multiset hashes of the margins, which define the codes of a contingency table.
     columns = {HOLDING: ["holding_code", *design.holding], SWAPPING: ["swap_code", *swap_variables(release)]}
@@ -158,31 +158,23 @@ def count_not_as_drawn(session: Session, release: SwappingRelease, custody: Cust
 
 def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
     # The context may be that of another release of the deployment.
-    def check_strata(context: ReleaseContext[Any]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            return differing_table(session, release.public(STRATA), strata_recipe(session, release))
+    def check_margins(session: Session, context: ReleaseContext[Any]) -> Iterator[str]:
+        """The swapped records have the margins of the CEF."""
+        records, withheld = stage_records(session, release), release.confidential(WITHHELD)
+        for columns in (list(release.design.holding), swap_variables(release)):
+            before = session.stage("before", "gates/counts", records=records, columns=columns)
+            after = session.stage("after", "gates/counts", records=withheld, columns=columns)
+            yield from count_problem(count_unequal(session, after, before, columns), "cells of a margin that differ")
 
-    def check_margins(context: ReleaseContext[Any]) -> list[str]:
-        problems = []
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            records, withheld = stage_records(session, release), release.confidential(WITHHELD)
-            for columns in (list(release.design.holding), swap_variables(release)):
-                before = session.stage("before", "gates/counts", records=records, columns=columns)
-                after = session.stage("after", "gates/counts", records=withheld, columns=columns)
-                cells = count_unequal(session, after, before, columns)
-                problems += count_problem(cells, "cells of a margin that differ")
-        return problems
+    def check_draw(session: Session, context: ReleaseContext[Any]) -> list[str]:
+        """The swapped records are those that the custody's key gives."""
+        return count_problem(count_not_as_drawn(session, release, context.custody), "records that are not as drawn")
 
-    def check_draw(context: ReleaseContext[Any]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-            rows = count_not_as_drawn(session, release, context.custody)
-            return count_problem(rows, "records that are not as drawn")
-
-    sizes = "The stored sizes of strata are those of the current CEF."
+    sizes, both = "The stored sizes of strata are those of the current CEF.", (Zone.CONFIDENTIAL, Zone.PUBLIC)
     return [
-        Gate("strata_of_the_cef", "invariants", sizes, check_strata),
-        Gate("margins_exact", "swapped", "The swapped records have the margins of the CEF.", check_margins),
-        Gate("drawn_again", "swapped", "The swapped records are those that the custody's key gives.", check_draw),
+        recipes_gate("strata_of_the_cef", "invariants", sizes, lambda session: strata_recipes(session, release), both),
+        session_gate("margins_exact", "swapped", check_margins, [Zone.CONFIDENTIAL]),
+        session_gate("drawn_again", "swapped", check_draw, [Zone.CONFIDENTIAL]),
     ]
 
 

@@ -40,10 +40,9 @@ Where = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True)
 class Publication:
-    """The published numbers of a hypercube.
+    """The published numbers of a hypercube, in steps of a grid.
 
     Attributes:
-        grid: the size of a step, in records or in the unit of the amount.
         quantity: the content of the cells, in words.
         numbers: by table, what sub-tables are added up from, in ten-thousandths, int64: the noisy cells; if the tables
             are fitted, only the fitted inner table.
@@ -67,14 +66,10 @@ class Publication:
         return Question(self.design, tuple(by), places, self.possible)
 
     def ask(self, by: Sequence[str], where: Where) -> pa.Table:
-        """The table by some variables, with the columns `estimate`, `standard_error`, `lower` and `upper`.
+        """The table by some variables, or a single number by none, with the columns `estimate`, `standard_error`,
+        `lower` and `upper`. `where` has, by variable, the categories that count; of other variables, all do.
 
-        Args:
-            by: the variables; none for a single number.
-            where: by variable, the categories that count; all categories of other variables count.
-
-        Raises:
-            QuestionError: as `question`, and if a cell that is not published would be needed.
+        Raises QuestionError as `question`, and if a cell that is not published would be needed.
         """
         question = self.question(by, where)
         answer = self.answer(question)
@@ -84,9 +79,8 @@ class Publication:
     def means(self, per: "Publication", by: Sequence[str], where: Where) -> pa.Table:
         """The means by some variables: sums of this hypercube divided by the counts or weights of another one.
 
-        Raises:
-            QuestionError: as `ask`; if both have the same noise, are of different records or categories, or have other
-                structural zeros; if the bounds of a record do not bound the mean; if a p-table changes a mean.
+        Raises QuestionError as `ask`; if both have the same noise, are of different records or categories, or have
+        other structural zeros; if the bounds of a record do not bound the mean; if a p-table changes a mean.
         """
         fewest = 1 if per.quantity.startswith(NUMBER) else per.design.least
         if fewest < 1:
@@ -111,13 +105,11 @@ class Publication:
         least = self.design.least / (fewest if self.design.least < 0 else per.design.most)
         most = self.design.most / (fewest if self.design.most > 0 else per.design.most)
         quotients = means(self.answer(above), per.answer(below), least, most)
-        return pa.table(
-            self._columns(above, rows)
-            | {
-                name: round_to_decimals(getattr(quotients, name).ravel()[rows] * step)
-                for name in ("estimate", "lower", "upper")
-            }
-        )
+        figures = {
+            name: round_to_decimals(getattr(quotients, name).ravel()[rows] * step)
+            for name in ("estimate", "lower", "upper")
+        }
+        return pa.table(self._columns(above, rows) | figures)
 
     def _columns(self, question: Question, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
         chosen = [np.array(question.chosen[name]) for name in question.by]
@@ -289,9 +281,8 @@ def _read(folder: Path) -> Publication:
 def least_variance(published: Mapping[str, Publication], by: Sequence[str], where: Where) -> str:
     """The name of the hypercube that answers with the least variance; of equal ones, the first by name.
 
-    Raises:
-        QuestionError: as `Publication.ask` for the last hypercube, if none can answer; if several can that contain
-            different quantities.
+    Raises QuestionError as `Publication.ask` for the last hypercube if none can answer, and if several can that have
+    different quantities.
     """
     variances: dict[str, float] = {}
     refusal = QuestionError("there is no hypercube")
@@ -313,13 +304,8 @@ def answer(
 ) -> tuple[list[str], pa.Table]:
     """The names of the hypercubes that answer, and their answer: sums, or means of one by the other.
 
-    Args:
-        folders: by name, the folders of the hypercubes that may answer; a second mapping for means.
-        by: the variables to tabulate by.
-        where: by variable, the categories that count.
-
-    Raises:
-        QuestionError: if none can answer.
+    Folders of the hypercubes that may answer are given by name, in a second mapping for means. `Publication.ask`
+    explains `by` and `where`. Raises QuestionError if none can answer.
     """
     answering = []
     for by_name in folders:

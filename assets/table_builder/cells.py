@@ -154,10 +154,8 @@ def add_up_given_keys(session: Session, release: HypercubeRelease, column: str) 
 def derive_keys(session: Session, record: str, key: bytes, names: Mapping[str, Any]) -> pa.Table:
     """The key of every record, with the number of its inner cell: the columns `cell`, `key_upper` and `key_lower`.
 
-    Args:
-        record: the column with the key of the records, which is different for all of them and never null.
-        key: of the draw, 32 bytes, secret.
-        names: the parameters of the statement `table_builder/identifiers`, as `describe_records` gives them.
+    A column identifies the records, which are told as by `describe_records`: it is different for all of them and never
+    null. The key of the draw, of 32 bytes, is secret.
     """
     whole = session.columns(names["records"]).get(record) in _WHOLE
     records = session.arrow("table_builder/identifiers", **{**names, "record": record, "whole": whole})
@@ -198,11 +196,8 @@ def _add_up_margins(design: Hypercube, inner: Words) -> Mapping[Table, Words]:
 def unlikely_results(design: Hypercube, pairs: Iterable[tuple[Batch, Batch]]) -> list[str]:
     """Results that do not fit the p-table: impossible ones, and rows that fail a chi-square test.
 
-    Under cell consistency, cells with the same records have the same result. Only the inner cells with records are
-    independent of each other, so only they are in the test.
-
-    Args:
-        pairs: exact cells with their results, the inner table first.
+    The pairs are exact cells with their results, the inner table first. Under cell consistency, cells with the same
+    records have the same result. Only the inner cells with records are independent, so only they are in the test.
     """
     p_table = design.p_table
     assert p_table is not None

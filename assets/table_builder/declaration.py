@@ -1,7 +1,4 @@
-"""The fields of a release by the table builder, and the hypercubes that follow from them.
-
-The rules of hypercubes are in `mechanisms.table_builder.hypercube`, and those that concern the dataset in `release`.
-"""
+"""The fields of a release by the table builder, and the hypercubes that follow from them."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -284,10 +281,7 @@ class HypercubeDeclaration(ReleaseDeclaration):
     hypercube: HypercubeAttributes
 
     def design(self, dataset: DatasetDeclaration, *, withheld: WithheldRecords | None = None, **_: Any) -> Hypercube:
-        """The measured tables with their noise; withheld are the records that `swapped` names.
-
-        Raises ValueError if the declaration contradicts itself or the dataset.
-        """
+        """The measured tables with their noise; withheld are the records that `swapped` names."""
         cube = self.hypercube
         if cube.of == PERSONS and dataset.persons is None:
             raise ValueError(f"of: {dataset.name} has no persons")

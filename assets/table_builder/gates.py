@@ -6,55 +6,39 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assets.gates.shared import count_problem, differing_table
+from assets.gates.shared import count_problem
 from assets.measurement.method import COUNTS
-from assets.release.gate import Gate, ReleaseContext
-from assets.release.method import PLAN
-from assets.release.stage import store_rows
+from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.table_builder.asking import as_parts
 from assets.table_builder.cells import table_name
 from assets.table_builder.release import HYPERCUBE, HypercubeRelease
-from assets.table_builder.tables import FIGURES, planned_tables
+from assets.table_builder.tables import FIGURES
 from assets.tabulation.asset import TABLES
 from mechanisms.table_builder.hypercube import Margins
-from resources.statements import Zone
+from resources.warehouse import Session
 
 Context = ReleaseContext[HypercubeRelease]
 
 
 def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease]]:
-    words = "Every cell of every measured table is published once, and no structural zero is."
-    gates = [
-        Gate("plan_as_declared", PLAN, "The stored plan is the one that follows from the declaration.", _planned),
-        Gate("cells_complete", TABLES, words, _complete),
-    ]
+    gates = [session_gate("cells_complete", TABLES, _check_cells)]
     if withheld := release.withheld:
         words = f"The records that are counted are those that {withheld.name} made of the current CEF."
         gates.append(Gate("withheld_as_made", COUNTS, words, withheld.problems))
     if release.cube.suppress_below:
-        words = "No figure is published for an estimate below the threshold."
-        gates.append(Gate("small_estimates_absent", TABLES, words, _small))
+        gates.append(session_gate("small_estimates_absent", TABLES, _check_small_estimates))
     if release.design.margins is Margins.FITTED and not release.cube.suppress_below:
-        words = "Every published margin is exactly the sum of its inner cells."
-        gates.append(Gate("margins_agree", TABLES, words, _agree))
+        gates.append(session_gate("margins_agree", TABLES, _check_margins))
     return gates
 
 
-def _planned(context: Context) -> list[str]:
-    problems = []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for table, rows in planned_tables(context.release).items():
-            problems += differing_table(session, table, store_rows(session, table.name, rows))
-    return problems
+def _read(session: Session, context: Context, name: str = HYPERCUBE) -> pa.Table:
+    return session.arrow("warehouse/all", source=context.release.public(name))
 
 
-def _read(context: Context, name: str) -> pa.Table:
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        return session.arrow("warehouse/all", source=context.release.public(name))
-
-
-def _complete(context: Context) -> list[str]:
-    release, rows, problems = context.release, _read(context, HYPERCUBE), []
+def _check_cells(session: Session, context: Context) -> list[str]:
+    """Every cell of every measured table is published once, and no structural zero is."""
+    release, rows, problems = context.release, _read(session, context), []
     for table in release.design.tables:
         name = table_name(table)
         cells = rows.filter(pc.equal(rows["table_name"], name))["cell"].to_numpy()
@@ -65,10 +49,11 @@ def _complete(context: Context) -> list[str]:
     return problems + count_problem(others, "rows of tables that are not measured")
 
 
-def _small(context: Context) -> list[str]:
+def _check_small_estimates(session: Session, context: Context) -> list[str]:
+    """No figure is published for an estimate below the threshold."""
     cube, problems = context.release.cube, []
     for name in (HYPERCUBE, *(f"product_{product.name}" for product in cube.products)):
-        rows = _read(context, name)
+        rows = _read(session, context, name)
         small = pc.less(rows["estimate"].cast(pa.float64()), float(cube.suppress_below))
         shown = sum(
             pc.sum(pc.and_(rows["suppressed"], pc.is_valid(rows[column]))).as_py() or 0
@@ -79,8 +64,9 @@ def _small(context: Context) -> list[str]:
     return problems
 
 
-def _agree(context: Context) -> list[str]:
-    design, rows, published, problems = context.release.design, _read(context, HYPERCUBE), {}, []
+def _check_margins(session: Session, context: Context) -> list[str]:
+    """Every published margin is exactly the sum of its inner cells."""
+    design, rows, published, problems = context.release.design, _read(session, context), {}, []
     for table in design.tables:
         part = rows.filter(pc.equal(rows["table_name"], table_name(table)))
         cells = np.zeros(design.cells(table), dtype=np.int64)

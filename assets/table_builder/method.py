@@ -9,7 +9,7 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, build_counts
+from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, build_counts, plan_gate
 from assets.planning.lines import budgets_for_margins
 from assets.release.contents import read_cef_version
 from assets.release.dataset import CEF
@@ -46,11 +46,7 @@ from resources.warehouse import Session
 
 @dataclass(frozen=True)
 class HypercubeInputs(Inputs):
-    """The inputs of a hypercube's draw.
-
-    Attributes:
-        withheld: the specification that the tables have besides, if they are counted from withheld records.
-    """
+    """The inputs of a hypercube's draw, with the specification that tables of withheld records have besides."""
 
     withheld: Specification | None = None
 
@@ -96,13 +92,9 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
+        withheld = [release.withheld.asset] if release.withheld else []
         return [
-            build_counts(
-                self,
-                [CEF, *([release.withheld.asset] if release.withheld else [])],
-                PROSE("counts"),
-                CELL_COLUMNS,
-            ),
+            build_counts(self, [CEF, *withheld], PROSE("counts"), CELL_COLUMNS),
             build_tables(
                 release,
                 [MEASUREMENTS],
@@ -134,7 +126,8 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             self.release.withheld.require_current(session, custody)
 
     def further_gates(self) -> Sequence[Gate[HypercubeRelease]]:
-        return [*hypercube_gates(self.release), tables_gate(lambda session: table_recipes(session, self))]
+        plan = plan_gate(self, "plan_as_declared", "The stored plan is the one that follows from the declaration.")
+        return [plan, *hypercube_gates(self.release), tables_gate(lambda session: table_recipes(session, self))]
 
     def inputs(self, session: Session, custody: Custody) -> HypercubeInputs:
         """With cell consistency the noise follows from which records there are, and not from their counts alone."""

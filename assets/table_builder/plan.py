@@ -16,18 +16,11 @@ from assets.table_builder.cells import table_name
 from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statement import PROSE
 from mechanisms.accounting.losses import PureLoss, format_loss
+from mechanisms.table_builder import judging
 from mechanisms.table_builder.asking import margin_of_one
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, HypercubeError, Margins
 from mechanisms.table_builder.hypercube import Table as Variables
-from mechanisms.table_builder.judging import (
-    curve,
-    discrete_laplace_delta,
-    discrete_laplace_epsilon,
-    judge,
-    ratio_below,
-    smallest_epsilon,
-)
 from mechanisms.table_builder.p_table import PTable
 
 SHOWN = tuple(map(Fraction, ("0", "1/2", "1", "2", "5")))
@@ -130,23 +123,20 @@ def describe_p_table(p_table: PTable, declared: PureLoss | None) -> tuple[str, C
     """δ against ε of a p-table for one record added or removed in one table: in words, at some ε, and as a curve.
 
     Beside it is the discrete Laplace distribution with the greatest variance of its rows. A line of the curve ends
-    where δ is 0 from there on.
-
-    Args:
-        declared: ε of the table by all variables for one record added or removed; None if none is declared.
+    where δ is 0 from there on. Declared is the ε of the table by all variables, if any.
     """
     variance = max(row.variance for row in p_table.rows)
     if not variance:
         return "The p-table changes no count, so it guarantees nothing.", None, None
-    charged = None if declared is None else judge(p_table, declared)
-    smallest, laplace = smallest_epsilon(p_table), discrete_laplace_epsilon(variance)
+    charged = None if declared is None else judging.judge(p_table, declared)
+    smallest, laplace = judging.smallest_epsilon(p_table), judging.discrete_laplace_epsilon(variance)
 
     def deltas_at(ratios: list[Fraction]) -> tuple[list[Fraction], list[Fraction]]:
-        return curve(p_table, ratios), [discrete_laplace_delta(variance, ratio) for ratio in ratios]
+        return judging.curve(p_table, ratios), [judging.discrete_laplace_delta(variance, ratio) for ratio in ratios]
 
     deltas, laplace_deltas = (
         [format_delta(delta) for delta in column]
-        for column in deltas_at([ratio_below(PureLoss(epsilon)) for epsilon in SHOWN])
+        for column in deltas_at([judging.ratio_below(PureLoss(epsilon)) for epsilon in SHOWN])
     )
     words = PROSE(
         "p-table",

@@ -1,7 +1,4 @@
-"""A hypercube as one value, which all its stages receive, and the rules that it satisfies before anything runs.
-
-Rules that need no dataset are in `assets.table_builder.declaration` and `mechanisms.table_builder.hypercube`.
-"""
+"""A hypercube as one value, which all its stages receive, and the rules that it satisfies before anything runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace

@@ -1,14 +1,11 @@
-"""The part of a certificate that is specific to the table builder, and the words of pages, from `statement.md`.
-
-The mathematics is in `mechanisms.table_builder` and `mechanisms.accounting`.
-"""
+"""The part of a certificate that is specific to the table builder, and the words of pages, from `statement.md`."""
 
 from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 
 from assets.measurement.method import COUNTS
-from assets.release.columns import title_columns
+from assets.release.columns import distinguish_columns
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
@@ -114,10 +111,8 @@ def _equivalents(release: HypercubeRelease, besides: Specification | None) -> tu
 
 
 def _words(release: HypercubeRelease) -> dict[str, str]:
-    """The columns read in the words of the data dictionary, or by their names if the words do not tell them apart."""
     columns = release.known_columns
-    words = title_columns({name: columns[name] for name in release.columns_read})
-    return words if len(set(words.values())) == len(words) else {name: name for name in words}
+    return distinguish_columns({name: columns[name] for name in release.columns_read})
 
 
 def _with_least_delta(release: HypercubeRelease) -> tuple[Equivalent, ...]:

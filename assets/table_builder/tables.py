@@ -1,7 +1,5 @@
-"""The tables of a hypercube: what the stages `plan` and `tables` store, and how the data dictionary describes them.
-
-The plan's tables follow from the declaration alone, and all others from the noisy measurements.
-"""
+"""The tables of a hypercube: what the stages `plan`, from the declaration alone, and `tables`, from the measurements,
+store, and how the data dictionary describes them."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -285,9 +283,5 @@ def _figures(release: HypercubeRelease) -> tuple[PublishedColumn, ...]:
     )
     if not release.cube.suppress_below:
         return columns
-    flag = PublishedColumn(
-        "suppressed",
-        "boolean",
-        f"Whether the estimate is below {float(release.cube.suppress_below):g} and not published",
-    )
-    return (*columns, flag)
+    words = f"Whether the estimate is below {float(release.cube.suppress_below):g} and not published"
+    return (*columns, PublishedColumn("suppressed", "boolean", words))

@@ -64,16 +64,23 @@ def build_tables(
     )
 
 
-def tables_gate(recipes: Callable[[Session], Recipes], stage: str = TABLES) -> Gate[Any]:
-    """The gate `<stage>_as_made`: every stored table of a stage equals the result of its recipe."""
+def recipes_gate(
+    name: str, stage: str, words: str, recipes: Callable[[Session], Recipes], reads: Sequence[Zone] = (Zone.PUBLIC,)
+) -> Gate[Any]:
+    """A gate on stored tables, each of which equals the result of its recipe in a session that reads some zones."""
 
     def find_differences(context: ReleaseContext[Any]) -> list[str]:
-        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        with context.warehouse.session(reads=reads) as session:
             return [
                 problem
                 for table, recipe in recipes(session).items()
                 for problem in differing_table(session, table, recipe)
             ]
 
+    return Gate(name, stage, words, find_differences)
+
+
+def tables_gate(recipes: Callable[[Session], Recipes], stage: str = TABLES) -> Gate[Any]:
+    """The gate `<stage>_as_made` on the tables of a stage."""
     words = "Every stored table is what its recipe makes from its sources."
-    return Gate(f"{stage}_as_made", stage, words, find_differences)
+    return recipes_gate(f"{stage}_as_made", stage, words, recipes)

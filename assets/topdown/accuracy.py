@@ -17,9 +17,8 @@ from assets.pictures import picture
 from assets.release.stage import Recipes, build_stage, store_rows
 from assets.topdown.histograms import read_counts, stage_level
 from assets.topdown.measurements import BATCH, read_answers
-from assets.topdown.release import ACCURACY, HISTOGRAMS, TopDownRelease
+from assets.topdown.release import ACCURACY, HISTOGRAMS, TEXTS, TopDownRelease
 from assets.topdown.spine import count_places, stage_ancestry
-from assets.topdown.texts import TEXTS
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
 from resources.statements import SQL, Fragment, Table, Zone
@@ -37,12 +36,12 @@ _ROWS = pa.schema(
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure of the differences between answers to a query and the exact answers.
+    """The mean absolute difference between answers to a query and the exact answers.
 
     Attributes:
         leading: the number of leading answers in each place that count; None for all.
-        relative: whether half the sum of differences is divided by the number of records, which gives the total
-            variation distance of histograms with equally many records; otherwise the mean of the differences is taken.
+        relative: whether it is half the sum of differences divided by the number of records instead, which is the total
+            variation distance of histograms with equally many records.
     """
 
     name: str
@@ -72,10 +71,7 @@ METRICS = (
 
 
 class Figure(NamedTuple):
-    """The value of a metric at a level with so many places (`units`).
-
-    The value is None if the level does not measure the query, or there are no records.
-    """
+    """The value of a metric at a level of so many places (`units`); None if it has no such query, or no records."""
 
     level: str
     metric: str
@@ -90,8 +86,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
         return {**_show_if_synthetic(release, figures), "table": named(tables[0])}
 
     def recipes(session: Session) -> Recipes:
-        figures = [dict(zip(_ROWS.names, figure, strict=True)) for figure in measure_accuracy(session, release)]
-        rows = pa.Table.from_pylist(figures, schema=_ROWS)
+        rows = pa.Table.from_pylist([figure._asdict() for figure in measure_accuracy(session, release)], _ROWS)
         return {release.confidential(ACCURACY): store_rows(session, "figures", rows)}
 
     return build_stage(

@@ -6,6 +6,7 @@ The figures come from `accuracy`. `assets.pictures` defines style and size.
 import math
 from collections.abc import Mapping, Sequence
 from textwrap import fill
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -26,18 +27,10 @@ _PLAINLY = 0.001, 100_000
 
 
 def accuracy_by_level(levels: Sequence[str], panels: Mapping[str, Mapping[str, Sequence[float | None]]]) -> bytes:
-    """A panel for each metric: its value at every level, for each of two sources, on a logarithmic scale.
+    """A PNG, 1080 pixels wide: panels by title with the values at every level by source, on a logarithmic scale.
 
-    A value of 0, which has no logarithm, is an empty mark on the lower edge.
-
-    Args:
-        panels: by title and by source (the same two sources in all panels), a value for each level, or None.
-
-    Returns:
-        PNG bytes, 1080 pixels wide.
-
-    Raises:
-        ValueError: if there is no panel, or a panel does not have a value or None for each level and two sources.
+    A value of 0, which has no logarithm, is an empty mark on the lower edge. Raises ValueError unless there is a panel,
+    and all have the same two sources, with a value or None for each level.
     """
     shapes = [[len(values) for values in sources.values()] for sources in panels.values()]
     if not shapes or any(shape != [len(levels)] * len(_LOOKS) for shape in shapes):
@@ -89,17 +82,8 @@ def _draw(axes: Axes, sources: Mapping[str, Sequence[float | None]]) -> None:
         drawn = [value or math.nan for value in values]
         axes.plot(places, drawn, color=color, marker=marker, markersize=5.5, linewidth=1.2, label=source)
         exact = [place for place, value in zip(places, values, strict=True) if value == 0]
-        axes.plot(
-            exact,
-            [least] * len(exact),
-            color=color,
-            marker=marker,
-            markersize=6.5,
-            markerfacecolor="white",
-            linestyle="none",
-            clip_on=False,
-            zorder=4,
-        )
+        empty: dict[str, Any] = {"color": color, "marker": marker, "markersize": 6.5, "markerfacecolor": "white"}
+        axes.plot(exact, [least] * len(exact), linestyle="none", clip_on=False, zorder=4, **empty)
 
 
 def _power_of_ten(number: float, _: float) -> str:

@@ -1,8 +1,4 @@
-"""The fields of a redistricting release by TopDown, and the design that follows from them.
-
-What a design must satisfy is in `mechanisms.topdown.design`; what it must satisfy of the dataset, in
-`assets.topdown.release`.
-"""
+"""The fields of a redistricting release by TopDown, and the design that follows from them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag
 from pydantic.json_schema import SkipJsonSchema
 
+from assets.measurement.declaration import PRODUCTION_OR_OWN, Production
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import require_distinct_products
@@ -28,13 +25,8 @@ FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
 
 @dataclass(frozen=True)
 class Code:
-    """How the code of a level's places is formed.
-
-    Attributes:
-        columns: the columns of the CEF's units whose codes, joined in this order, form the code; empty at the root,
-            which is the only place of its level.
-        prefix: the number of leading characters of the finest level's code that form the code; None if `columns` do.
-    """
+    """How the code of a level's places is formed: joined from columns of the CEF's units, or of so many leading
+    characters of the finest level's code. The root, which is the only place of its level, has neither."""
 
     columns: tuple[str, ...] = ()
     prefix: int | None = None
@@ -88,23 +80,13 @@ PlaceCode = Annotated[
 ]
 
 
-def _production_or(other: str) -> Discriminator:
-    return Discriminator(lambda value: other if isinstance(value, Mapping | AllocationDeclaration) else "production")
-
-
-Allocated = Annotated[
-    Annotated[Literal["production"], Tag("production")] | Annotated[AllocationDeclaration, Tag("allocation")],
-    _production_or("allocation"),
-]
+Allocated = Annotated[Production | Annotated[AllocationDeclaration, Tag("own")], PRODUCTION_OR_OWN]
 Spine = Annotated[
-    Annotated[Literal["production"], Tag("production")]
-    | Annotated[dict[Level, PlaceCode], Field(min_length=2, max_length=20), Tag("levels")],
-    _production_or("levels"),
+    Production | Annotated[dict[Level, PlaceCode], Field(min_length=2, max_length=20), Tag("own")], PRODUCTION_OR_OWN
 ]
 InvariantLevels = Annotated[
-    Annotated[Literal["production"], Tag("production")]
-    | Annotated[dict[Literal["population", "housing_units", "group_quarters"], Level], Tag("held")],
-    _production_or("held"),
+    Production | Annotated[dict[Literal["population", "housing_units", "group_quarters"], Level], Tag("own")],
+    PRODUCTION_OR_OWN,
 ]
 
 

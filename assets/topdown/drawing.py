@@ -50,12 +50,9 @@ class CountedPart:
 
 @dataclass(frozen=True)
 class Drawing:
-    """The output of a draw. It is not made before it is asked for.
+    """The output of a draw, which is not made before it is asked for, in a session that reads both zones.
 
-    Attributes:
-        session: a session that reads the confidential and the public zone.
-        version: the version of the measurements, if they are made in parts.
-        files: the files of the parts, if they are made, in the order in which they are stored.
+    If the measurements are made in parts, it has their version and files, in the order in which they are stored.
     """
 
     release: TopDownRelease

@@ -15,9 +15,8 @@ from assets.measurement.method import MEASUREMENTS
 from assets.release.method import DRAW, Partitions
 from assets.release.stage import release_stage
 from assets.topdown.estimation import Scope, estimate_level, keep_states, unite_states
-from assets.topdown.release import ESTIMATES, TopDownRelease, level_of_states
+from assets.topdown.release import ESTIMATES, TEXTS, TopDownRelease, level_of_states
 from assets.topdown.spine import pluralize, read_states
-from assets.topdown.texts import TEXTS
 from assets.topdown.workers import WorkerError
 from mechanisms.topdown.design import words
 from resources.custody import Custody
@@ -109,7 +108,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
 
 
 def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
-    stages = [release.estimates(level) for level in release.levels if release.is_by_state(level)]
+    stages = state_partitions(release).stages
 
     @release_stage(
         release,

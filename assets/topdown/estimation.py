@@ -3,17 +3,15 @@
 `mechanisms.topdown.estimation` estimates, and `workers` runs the pool of processes; this module reads the tables,
 divides the work into tasks, and writes and labels the results.
 
-Next to the estimates of a level is an account of how they were made (`Estimation`), sealed under the custody
-(`assets.release.seal`). If the stored estimates are made of what is stored now, they are not computed again. A new run
-therefore continues at the level where a killed run stopped, with the same result: nothing depends on time, on order, or
-on the number of processes. Because the answers are hashed as they are read, the gates notice if estimates were made
-from measurements that were altered for a while and then restored.
+Next to the estimates of a level is an account of how they were made (`Estimation`), sealed under the custody. If the
+stored estimates are made of what is stored now, they are not computed again. A new run therefore continues at the level
+where a killed run stopped, with the same result: nothing depends on time, on order, or on the number of processes.
+Because the answers are hashed as they are read, the gates notice if estimates were made from measurements that were
+altered for a while and then restored.
 
-Memory is bounded by the largest state. Limits are computed state by state; measurements and the estimates above are
-read a few thousand places at a time; results go to a private Parquet file as they come.
-
-No database is open during the computation, because a session that reads keeps other processes from writing. Each new
-session checks whether the measurements were drawn anew in the meantime.
+Memory is bounded by the largest state: limits are computed state by state, tables are read a few thousand places at a
+time, and results go to a private Parquet file as they come. No database is open during the computation, because a
+session that reads keeps other processes from writing. Each new session checks whether the measurements were drawn anew.
 """
 
 import json
@@ -33,13 +31,7 @@ from numpy.typing import NDArray
 from assets.release.draw import DRAWN, StaleInputError
 from assets.release.seal import is_sealed, seal_stage
 from assets.topdown.histograms import read_counts
-from assets.topdown.invariants import (
-    Region,
-    derive_limits,
-    read_state_region,
-    read_upper_region,
-    take_highest,
-)
+from assets.topdown.invariants import Region, derive_limits, read_state_region, read_upper_region, take_highest
 from assets.topdown.measurements import Digests, Stream, read_answers, read_streams
 from assets.topdown.release import TopDownRelease, level_of_states
 from assets.topdown.spine import Tree, pluralize, read_codes, read_states, read_tree
@@ -104,11 +96,7 @@ class Estimation:
 
 @dataclass(frozen=True)
 class Scope:
-    """The places that are estimated and stored together.
-
-    Attributes:
-        state: the code of the state that they lie in; empty for all places of the level.
-    """
+    """The places that are estimated and stored together: those in the state of a code, or all of the level."""
 
     level: str
     state: str = ""
@@ -119,13 +107,10 @@ class Scope:
 
 @dataclass(frozen=True)
 class _Part:
-    """Consecutive places whose limits are in memory together: those of a state, or all of a level above.
+    """Consecutive places whose limits, by histogram, are in memory together: those of a state, or all of a level above.
 
-    Attributes:
-        parent: the number of the first parent.
-        starts: shape (parents + 1,), as `mechanisms.topdown.replicates.find_starts`, from that of the first parent.
-        streams: of the measurements of these places.
-        limits: by histogram.
+    The parents are numbered from `parent`; their starts, as of `mechanisms.topdown.replicates.find_starts`, have the
+    shape (parents + 1,).
     """
 
     parent: int
@@ -135,12 +120,9 @@ class _Part:
 
 
 class _Reading:
-    """What an estimation reads, task by task, with the hashes of what it has read. No session is open between tasks.
+    """What an estimation reads, task by task, with the hashes of answers and regions as they were read.
 
-    Attributes:
-        places, parents: how many there are in all tasks.
-        answers: the running hashes of the answers that were read.
-        regions: the digests of spine and invariants that were read, region by region.
+    No session is open between tasks, which have so many places and parents together.
     """
 
     def __init__(
@@ -233,9 +215,7 @@ def estimate_level(
 ) -> Estimation:
     """Estimate all places of a scope and store their histograms, unless current estimates are stored already.
 
-    Args:
-        scope: one of the release's scopes; the level above must be estimated already.
-        report: called every few seconds, and at the end.
+    Reports come every few seconds, and at the end.
 
     Raises:
         StaleInputError: if the estimates of the level above do not come from the stored measurements, or the
@@ -305,12 +285,11 @@ def read_estimation(session: Session, custody: Custody, release: TopDownRelease,
 def find_wrong_levels(
     session: Session, custody: Custody, release: TopDownRelease
 ) -> tuple[tuple[Scope, ...], Mapping[str, str]]:
-    """How the stored estimates of all levels were made.
+    """The scopes whose estimates were altered, or not made from the current draw, spine and invariants; and by label,
+    the SHA-256 of the answers of each stream as they were read.
 
-    Returns:
-        The scopes whose estimates were altered, or not made from the current draw, spine and invariants, but for those
-        below a scope whose account is no longer known; the whole of a level if its view does not show exactly the
-        tables of all states; and by label, the SHA-256 of the answers of each stream as they were read.
+    Scopes below one whose account is no longer known are left out. The whole of a level is wrong if its view does not
+    show exactly the tables of all states.
     """
     draw_id, tree = read_draw_id(session, release), read_tree(session, release)
     states = read_states(session, release)
@@ -343,11 +322,8 @@ def find_wrong_levels(
 def unite_states(session: Session, custody: Custody, release: TopDownRelease) -> list[Estimation]:
     """Make the views `level_…` over the tables of all states; return the accounts of these tables.
 
-    Whether a table is as it was made is not read here: the gate `estimates_as_made` does.
-
-    Raises:
-        StaleInputError: if a state is missing, or is not made from the stored measurements and the estimates above; or
-            if there are tables of other states.
+    Whether a table is as it was made, the gate `estimates_as_made` reads. Raises StaleInputError if a state is missing,
+    or is not made from the stored measurements and the estimates above, or if there are tables of other states.
     """
     draw_id, states = read_draw_id(session, release), read_states(session, release)
     known: dict[Scope | None, Estimation] = {}
@@ -474,17 +450,9 @@ def _scope_above(release: TopDownRelease, scope: Scope) -> Scope | None:
 
 def _made_of(release: TopDownRelease, draw_id: str, scope: Scope, region: str, above: Estimation | None) -> str:
     """`Estimation.made_of` of current estimates. The estimates above are identified by what they are made of."""
-    facts = [
-        VERSION,
-        release.design.as_record(),
-        scope.level in release.design.total_first,
-        draw_id,
-        scope.level,
-        scope.state,
-        region,
-        [above.made_of, above.content] if above else None,
-    ]
-    return _hash(facts)
+    design, of_above = release.design, [above.made_of, above.content] if above else None
+    total_first = scope.level in design.total_first
+    return _hash([VERSION, design.as_record(), total_first, draw_id, scope.level, scope.state, region, of_above])
 
 
 def _hash(facts: Sequence[object]) -> str:
@@ -504,7 +472,7 @@ def _require_above(
     release: TopDownRelease,
     draw_id: str,
     scope: Scope,
-    read: Callable[[Session, Custody, TopDownRelease, Scope], Estimation | None] = read_estimation,
+    read: Callable[..., Estimation | None] = read_estimation,
 ) -> Estimation | None:
     """How the stored estimates of the level above were made; None at the root. Those above it are not read again."""
     above = _scope_above(release, scope)

@@ -3,7 +3,7 @@
 Those on estimates are evaluated at every level, by SQL alone, and share no code with the estimation.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from assets.gates.shared import count_problem, differing_table
-from assets.release.gate import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext, read_claim, session_gate
 from assets.release.method import CHARGE
 from assets.tabulation.asset import tables_gate
 from assets.topdown.estimation import find_wrong_levels
@@ -32,7 +32,6 @@ from resources.statements import Zone
 from resources.warehouse import Session
 
 Context = ReleaseContext[TopDownRelease]
-Check = Callable[[Session, Context], Iterable[str]]
 
 PLACES_AT_A_TIME = 100_000
 """The number of places whose records are compared with the estimates at a time."""
@@ -45,43 +44,28 @@ _LEAST = {GROUP_QUARTERS: 1, HOUSING_UNITS: 0}
 def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
     estimated, confidential = release.estimated, [Zone.CONFIDENTIAL]
     gates = [
-        _gate("spine_of_the_cef", SPINE, _check_spine, [*confidential, Zone.PUBLIC]),
-        _gate("no_impossible_records", HISTOGRAMS, _check_impossible_records, confidential),
-        _gate("invariants_of_the_cef", INVARIANTS, _check_invariants, [*confidential, Zone.PUBLIC]),
-        _gate("invariants_declared", INVARIANTS, _check_declared_invariants),
-        _gate("charge_as_allocated", CHARGE, _check_allocation),
-        _gate("feasible", CHARGE, _check_feasibility),
-        _gate("estimates_as_made", estimated, _check_origin),
-        _gate("invariants_exact", estimated, _check_exact_invariants),
-        _gate("children_add_up", estimated, _check_sums_of_children),
-        _gate("whole_numbers", estimated, _check_whole_numbers),
-        _gate("structural_zeros", estimated, _check_structural_zeros),
-        _gate("inequalities", estimated, _check_inequalities),
-        _gate("microdata_of_estimates", "microdata", _check_microdata),
+        session_gate("spine_of_the_cef", SPINE, _check_spine, [*confidential, Zone.PUBLIC]),
+        session_gate("no_impossible_records", HISTOGRAMS, _check_impossible_records, confidential),
+        session_gate("invariants_of_the_cef", INVARIANTS, _check_invariants, [*confidential, Zone.PUBLIC]),
+        session_gate("invariants_declared", INVARIANTS, _check_declared_invariants),
+        session_gate("charge_as_allocated", CHARGE, _check_allocation),
+        session_gate("feasible", CHARGE, _check_feasibility),
+        session_gate("estimates_as_made", estimated, _check_origin),
+        session_gate("invariants_exact", estimated, _check_exact_invariants),
+        session_gate("children_add_up", estimated, _check_sums_of_children),
+        session_gate("whole_numbers", estimated, _check_whole_numbers),
+        session_gate("structural_zeros", estimated, _check_structural_zeros),
+        session_gate("inequalities", estimated, _check_inequalities),
+        session_gate("microdata_of_estimates", "microdata", _check_microdata),
         tables_gate(lambda session: tables_recipe(session, release)),
-        _gate("tables_agree", "tables", _check_tables),
+        session_gate("tables_agree", "tables", _check_tables),
     ]
     if release.declaration.replicates:
         gates += [
-            Gate("replicates_as_made", REPLICATES, _read_claim(check_replicates), check_replicates),
+            Gate("replicates_as_made", REPLICATES, read_claim(check_replicates), check_replicates),
             tables_gate(lambda session: uncertainty_recipes(session, release), UNCERTAINTY),
         ]
     return gates
-
-
-def _gate(name: str, stage: str, check: Check, reads: Sequence[Zone] = (Zone.PUBLIC,)) -> Gate[TopDownRelease]:
-    def find_problems(context: Context) -> list[str]:
-        with context.warehouse.session(reads=reads) as session:
-            return list(check(session, context))
-
-    return Gate(name, stage, _read_claim(check), find_problems)
-
-
-def _read_claim(check: Callable[..., Iterable[str]]) -> str:
-    """The words of a gate, which the certificate states: the first paragraph of the docstring of its check."""
-    if check.__doc__ is None:
-        raise RuntimeError("certificates state what gates hold, which Python was told to leave out (-OO)")
-    return " ".join(check.__doc__.split("\n\n")[0].split())
 
 
 def _check_spine(session: Session, context: Context) -> Iterable[str]:

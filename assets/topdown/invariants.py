@@ -64,8 +64,8 @@ class Region:
     Attributes:
         levels: from that of the states to the finest, or from the root to that of the states.
         parents: for every level but the first, the parent of each place, numbered within the part.
-        invariants: by name of those at one of the levels, the counts, shape (places, categories).
-        unbounded: the upper bound of a group's count where no invariant bounds it, by histogram.
+        invariants: by name, the counts, shape (places, categories).
+        unbounded: by histogram, the upper bound of a group's count where no invariant bounds it.
         state: the code of the state whose places they are; empty for the levels above.
     """
 
@@ -113,10 +113,8 @@ def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
 def derive_all_limits(session: Session, release: TopDownRelease) -> dict[str, tuple[Limits, ...]]:
     """The limits of all places, by histogram, the root's level first.
 
-    Raises:
-        InfeasibleError: if no histograms satisfy all limits; the message has histogram, level, rule and count, and
-            below the level of the states, the state.
-        SpineError: if the stored spine is not that of the release.
+    Raises SpineError if the stored spine is not that of the release, and InfeasibleError if no histograms satisfy all
+    limits; the message has histogram, level, rule and count, and below the level of the states, the state.
     """
     tree = read_tree(session, release)
     states = [derive_limits(release, region) for region in read_state_regions(session, release, tree)]
@@ -143,10 +141,7 @@ def read_state_regions(session: Session, release: TopDownRelease, tree: Tree) ->
 
 
 def read_state_region(session: Session, release: TopDownRelease, tree: Tree, number: int) -> Region:
-    """The places of one state, from the level of the states to the finest.
-
-    Raises InfeasibleError if there is not a count for each place and category of an invariant.
-    """
+    """The places of one state, from its level to the finest. Raises InfeasibleError if counts of invariants lack."""
     depth = release.levels.index(level_of_states(release.levels))
     levels = release.levels[depth:]
     ranges = tree.ranges_below(levels[0], number)
@@ -165,7 +160,7 @@ def read_state_region(session: Session, release: TopDownRelease, tree: Tree, num
 def read_upper_region(session: Session, release: TopDownRelease, tree: Tree) -> Region:
     """The places from the root to the level of the states, with the invariants above the states.
 
-    Raises InfeasibleError if there are counts of an invariant beyond one for each place and category.
+    Raises InfeasibleError unless an invariant has one count for each place and category.
     """
     depth = release.levels.index(level_of_states(release.levels))
     invariants = {}
@@ -182,13 +177,9 @@ def read_upper_region(session: Session, release: TopDownRelease, tree: Tree) -> 
 def derive_limits(
     release: TopDownRelease, region: Region, states: Sequence[Mapping[str, Limits]] | None = None
 ) -> LevelLimits:
-    """The limits of the places of a region, its highest level first.
+    """The limits of the places of a region, its highest level first; above the states, from the limits of each state.
 
-    Args:
-        states: for the region above the states, the limits of each state, by histogram; None for a state.
-
-    Raises:
-        InfeasibleError: if no histograms satisfy them; the message names the state.
+    Raises InfeasibleError if no histograms satisfy them; the message names the state.
     """
     limits: dict[str, Sequence[Limits]] = {}
     for name in SCHEMAS:

@@ -62,11 +62,9 @@ _LARGEST = np.iinfo(np.int32).max
 
 @dataclass(frozen=True)
 class Stream:
-    """The answers to one query in consecutive places of a level, whose noise is one random stream.
+    """The answers to one query in the places from `first` up to `last` of a level, whose noise is one random stream.
 
-    Attributes:
-        state: the code of the state that the places lie in; None at the level of the states and above.
-        first, last: the numbers of the first place and after that of the last.
+    The state is the code of the one that they lie in; None at the level of the states and above.
     """
 
     measured: Measured
@@ -116,11 +114,8 @@ class Part:
 
 
 def read_streams(session: Session, release: TopDownRelease) -> tuple[Stream, ...]:
-    """All streams of a release in the order of the draw, from the stored spine.
-
-    Raises:
-        SpineError: if the stored spine is not a tree with the levels of the release, or two states have one code.
-    """
+    """All streams of a release in the order of the draw, from the stored spine. Raises SpineError if that is no tree
+    with the levels of the release, or two states have one code."""
     tree, above = read_tree(session, release), level_of_states(release.levels)
     below = release.levels.index(above) + 1
     starts = {level: np.array([0, tree.places(level)]) for level in release.levels[:below]}
@@ -133,10 +128,8 @@ def list_streams(
 ) -> tuple[Stream, ...]:
     """All streams in the order of the draw: by histogram, level, state and query.
 
-    Args:
-        states: the codes of the states, in the order of their numbers.
-        starts: for each level below that of the states, shape (states + 1,): as `Tree.starts_within` that level. For
-            each other level, shape (2,): 0 and the number of places.
+    The starts of each level below that of the states are those of `Tree.starts_within`, shape (states + 1,). Of each
+    other level, they are 0 and the number of places.
     """
     below = design.levels.index(level_of_states(design.levels)) + 1
     streams: list[Stream] = []
@@ -197,12 +190,8 @@ def run_in_threads(work: Callable[[T, Stopped], R], tasks: Iterable[T], processe
     """The results of all tasks, in the order in which they were given. An error of one stops the others.
 
     The kernels that sample, count, hash and write release Python's lock, so that threads keep all cores busy. Unlike
-    processes, they share the arrays that they work on, and the key of a draw never leaves the process.
-
-    Args:
-        work: does a task. It asks now and then whether to stop.
-        tasks: taken by the calling thread, never more than two for each thread in advance.
-        processes: the most threads; 0: one for each core.
+    processes, they share the arrays that they work on, and the key of a draw never leaves the process. The calling
+    thread never takes more than two tasks for each thread in advance. If `processes` is 0, each core has a thread.
     """
     threads, stop = processes or os.cpu_count() or 1, Event()
     futures: list[Future[R]] = []
@@ -256,14 +245,10 @@ def read_answers(
     *,
     strict: bool = False,
 ) -> dict[Measured, NDArray[np.int32]]:
-    """The stored answers in the places from `first` up to but excluding `last`, by query: (places, marginal cells).
+    """The stored answers in the places from `first` up to `last`, by query of one histogram and level, shape (places,
+    marginal cells). If it is strict, answers to other queries are an error.
 
-    Args:
-        measured: queries of one histogram at one level.
-        strict: whether answers to other queries are an error.
-
-    Raises:
-        GridError: unless each of these places is stored exactly once for each query, with an answer for every cell.
+    Raises GridError unless each of these places is stored exactly once for each query, with an answer for every cell.
     """
     queries = {query.query: query for query in measured}
     answers = {query: np.empty((last - first, query.marginal.size), np.int32) for query in measured}
@@ -339,19 +324,13 @@ def find_unmeasured(session: Session, release: TopDownRelease) -> list[str]:
     Everything is counted by SQL, apart from how measurements are read.
     """
     table, places = release.public(MEASUREMENTS), count_places(session, release)
-    due = [
-        {
-            "histogram": query.histogram,
-            "level": query.level,
-            "query": query.query,
-            "places": places.get(query.level, 0),
-            "cells": query.marginal.size,
-        }
+    rows = (
+        (query.histogram, query.level, query.query, places.get(query.level, 0), query.marginal.size)
         for query in release.design.measured
-    ]
-    wrong = session.rows(
-        "topdown/not_measured_once", measurements=table, due=session.register("due", pa.Table.from_pylist(due))
     )
+    names = ["histogram", "level", "query", "places", "cells"]
+    due = session.register("due", pa.table(list(zip(*rows, strict=True)), names))
+    wrong = session.rows("topdown/not_measured_once", measurements=table, due=due)
     (misplaced,) = session.row("topdown/misplaced", measurements=table, spine=release.public(SPINE))
     return [
         *(

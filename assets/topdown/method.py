@@ -32,6 +32,7 @@ from assets.topdown.release import (
     PLACES,
     REPLICATES,
     SPINE,
+    TEXTS,
     UNCERTAINTY,
     TopDownRelease,
 )
@@ -39,7 +40,6 @@ from assets.topdown.replicates import build_replicates
 from assets.topdown.spine import SpineError, build_spine, count_places
 from assets.topdown.statement import topdown_statement
 from assets.topdown.tables import build_microdata, build_redistricting
-from assets.topdown.texts import TEXTS
 from assets.topdown.uncertainty import build_uncertainty, describe_errors
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
@@ -89,14 +89,10 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
         cells = " and ".join(f"{schema.size:,} cells of {name}" for name, schema in SCHEMAS.items())
+        counted = f"The exact counts of every {words(release.finest)}: {cells}, without zeros."
         return [
             build_spine(release),
-            build_counts(
-                self,
-                [CEF, SPINE],
-                f"The exact counts of every {words(release.finest)}: {cells}, without zeros.",
-                reads=[Zone.PUBLIC],
-            ),
+            build_counts(self, [CEF, SPINE], counted, reads=[Zone.PUBLIC]),
             build_invariants(release),
             *build_estimates(release),
             build_microdata(release),
@@ -176,19 +172,11 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
         places = count_places(session, self.release)
         answers = {query: places[query.level] * query.marginal.size for query in self.release.design.measured}
-        rows = [
-            (
-                f"{query.histogram}, {words(query.level)}",
-                query.query,
-                str(query.loss.round_up(LINE_DECIMALS)),
-                f"{float(query.variance) ** 0.5:,.2f}",
-            )
-            for query in answers
-        ]
-        return {
-            "answers": sum(answers.values()),
-            "measured": preview(["histogram", "query", "ρ", "σ"], rows),
-        }
+        rows = []
+        for query in answers:
+            rho, deviation = str(query.loss.round_up(LINE_DECIMALS)), f"{float(query.variance) ** 0.5:,.2f}"
+            rows.append((f"{query.histogram}, {words(query.level)}", query.query, rho, deviation))
+        return {"answers": sum(answers.values()), "measured": preview(["histogram", "query", "ρ", "σ"], rows)}
 
     def errors(self, session: Session) -> Accuracy | None:
         return describe_errors(session, self.release) if self.release.declaration.replicates else None

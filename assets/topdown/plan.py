@@ -46,10 +46,8 @@ def allocations_for(design: TopDownDesign, margins: Mapping[str, Fraction]) -> d
     """By histogram, the fields `rho`, `levels` and `queries` with which queries have wanted margins.
 
     Such a query gets the least ρ that gives its margin. The others keep theirs exactly if that can be declared, and
-    otherwise get the next billionth. Histograms without a wanted margin are left out.
-
-    Raises:
-        ValueError: if no ρ gives a margin.
+    otherwise get the next billionth. Histograms without a wanted margin are left out. Raises ValueError if no ρ gives a
+    margin.
     """
     allocations = {}
     for histogram in SCHEMAS:

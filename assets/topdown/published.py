@@ -6,7 +6,7 @@ This module describes them for the data dictionary. `tables` and earlier modules
 from assets.measurement.method import MEASUREMENTS
 from assets.release.published import PublishedColumn, PublishedTable, error_columns
 from assets.topdown.measurements import COLUMNS
-from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TopDownRelease
+from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TEXTS, TopDownRelease
 from assets.topdown.tables import (
     INPUT_CODES,
     RECORD_COLUMNS,
@@ -16,7 +16,6 @@ from assets.topdown.tables import (
     redistricting_table,
     redistricting_tables,
 )
-from assets.topdown.texts import TEXTS
 from assets.topdown.uncertainty import COLUMNS as ERROR_COLUMNS
 from assets.topdown.uncertainty import uncertainty_table
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, words

@@ -1,21 +1,21 @@
-"""A TopDown release as one value, which all its stages receive: its products and tables, and the rules of its
-declaration.
-
-The rules are checked before anything runs. Those that need no dataset are in `assets.topdown.declaration` and
-`mechanisms.topdown.design`.
-"""
+"""A TopDown release as one value, with the rules that it satisfies before anything runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import get_args
 
 from assets.cef.census import CensusDeclaration
 from assets.release.columns import Role
+from assets.release.prose import Prose
 from assets.release.release import Release
 from assets.topdown.declaration import FEWEST_REPLICATES, MOST_REPLICATES, Code, Product, TopDownDeclaration
 from mechanisms.topdown.design import STATISTICS, TopDownDesign
 from mechanisms.topdown.redistricting import REDISTRICTING
+
+TEXTS = Prose(Path(__file__).with_name("texts.md"))
+"""The texts of stages and tables; those of the certificate are in `statement.md`."""
 
 PLACES = "places"
 
@@ -47,20 +47,12 @@ def level_of_states(levels: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class TopDownRelease(Release):
-    """A declared release by TopDown.
-
-    Attributes:
-        scheduler: the address of a Dask scheduler whose workers estimate; empty for processes of this machine. The draw
-            is made on this machine in either case.
-
-    Raises:
-        DeclarationError: if the declaration contradicts itself or the dataset.
-    """
-
     declaration: TopDownDeclaration
     dataset: CensusDeclaration
     design: TopDownDesign
     scheduler: str = ""
+    """The address of a Dask scheduler whose workers estimate; empty for processes of this machine. The draw is made on
+    this machine in either case."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, CensusDeclaration):

@@ -40,9 +40,8 @@ from assets.topdown.estimation import (
 )
 from assets.topdown.histograms import read_counts
 from assets.topdown.invariants import derive_all_limits
-from assets.topdown.release import REPLICATES, TopDownRelease
+from assets.topdown.release import REPLICATES, TEXTS, TopDownRelease
 from assets.topdown.spine import read_tree
-from assets.topdown.texts import TEXTS
 from assets.topdown.workers import ReplicateTask, make_replicate, perform
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.schema import Counts
@@ -126,13 +125,7 @@ def make_replicates(
 ) -> tuple[Account, ...]:
     """Make and store the replicates that are missing; return how all of them were made, by number.
 
-    Args:
-        report: called every few seconds, and at the end, with the number of replicates that are stored.
-
-    Raises:
-        StaleInputError: if the estimates do not come from the stored measurements, or are replaced in the meantime.
-        NotSolvedError, NotRoundedError: if a replicate cannot be estimated.
-        WorkerError: if one of the processes ends prematurely.
+    Reports come every few seconds, and at the end. Raises errors as `estimate_level`.
     """
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         wrong, _ = find_wrong_levels(session, custody, release)

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from assets.conventions import StageKind, preview, public_table_metadata
 from assets.release.dataset import CEF
 from assets.release.stage import build_stage
-from assets.topdown.release import SPINE, TopDownRelease, level_of_states
-from assets.topdown.texts import TEXTS
+from assets.topdown.release import SPINE, TEXTS, TopDownRelease, level_of_states
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
 from mechanisms.topdown.replicates import find_starts
@@ -43,11 +42,9 @@ class SpineError(RefusedError, ValueError):
 
 @dataclass(frozen=True)
 class Tree:
-    """The places of each level, numbered from 0, with the children of one parent next to each other.
+    """The places of each level from the root, numbered from 0, with the children of one parent next to each other.
 
-    Attributes:
-        levels: from the root to the finest.
-        parents: for each level below the root, the number of each place's parent in the level above, shape (places,).
+    For each level below the root, it has the number of each place's parent in the level above, shape (places,).
     """
 
     levels: tuple[str, ...]
@@ -124,11 +121,7 @@ def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
 
 
 def require_nameable(session: Session, release: TopDownRelease) -> None:
-    """Refuse partitions whose keys, the codes of states in the stored spine, cannot be part of the names of tables.
-
-    Raises:
-        SpineError: if there are such codes.
-    """
+    """Refuse partitions whose keys, the codes of states in the stored spine, cannot be part of the names of tables."""
     if release.declaration.partitions:
         codes = read_codes(session, release, level_of_states(release.levels)).to_pylist()
         if not all(_CODE.fullmatch(code) for code in codes) or len({code.lower() for code in codes}) < len(codes):
@@ -179,12 +172,8 @@ def read_states(session: Session, release: TopDownRelease) -> list[str]:
 
 
 def read_tree(session: Session, release: TopDownRelease) -> Tree:
-    """Read the stored spine.
-
-    Raises:
-        SpineError: if the stored levels are not those of the release, there is no single root, or places are not
-            numbered in the order of their parents.
-    """
+    """The stored spine. Raises SpineError if its levels are not those of the release, there is no single root, or
+    places are not numbered in the order of their parents."""
     table = release.public(SPINE)
     rows = session.arrow("topdown/parents", spine=table)
     depth, number, parent = (rows[name].to_numpy() for name in ("depth", "number", "parent"))

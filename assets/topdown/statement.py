@@ -1,7 +1,4 @@
-"""The part of a certificate that is specific to TopDown: figures, with the texts of `statement.md`.
-
-The mathematics is in `mechanisms.topdown` and `mechanisms.accounting`.
-"""
+"""The part of a certificate that is specific to TopDown: figures, with the texts of `statement.md`."""
 
 import math
 from collections.abc import Iterator

@@ -20,9 +20,8 @@ from assets.cef.census import CODES as CENSUS_CODES
 from assets.conventions import StageKind, preview
 from assets.release.stage import build_stage, store_rows
 from assets.tabulation.asset import build_tables
-from assets.topdown.release import INVARIANTS, QUERIES, QUERY_CELLS, SPINE, TABLES, TopDownRelease
+from assets.topdown.release import INVARIANTS, QUERIES, QUERY_CELLS, SPINE, TABLES, TEXTS, TopDownRelease
 from assets.topdown.spine import count_places, stage_ancestry
-from assets.topdown.texts import TEXTS
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, words
 from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
@@ -153,7 +152,7 @@ def redistricting_table(release: TopDownRelease, name: str) -> Table:
 def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Recipe]:
     """The recipe of every table of the asset, from microdata, spine, invariants and design.
 
-    This function stages counts of the records by cell. The recipes read them and work only in the same session.
+    The recipes read staged counts of the records by cell, and work only in the same session.
     """
     made: dict[Table, Recipe] = {
         release.public(QUERIES): store_rows(session, "made_queries", queries(release.design)),
@@ -232,16 +231,8 @@ def query_cells(design: TopDownDesign) -> pa.Table:
         size = schema.marginal(query).size
         columns = {name: pa.nulls(size, pa.string()) for name in code_columns()}
         columns |= {name: _determined_codes(schema, query, name) for name in _names(schema)}
-        parts.append(
-            pa.table(
-                {
-                    "histogram": pa.repeat(histogram, size),
-                    "query": pa.repeat(query, size),
-                    "position": pa.array(np.arange(size)),
-                    **columns,
-                }
-            )
-        )
+        named = {"histogram": pa.repeat(histogram, size), "query": pa.repeat(query, size)}
+        parts.append(pa.table(named | {"position": pa.array(np.arange(size))} | columns))
     return pa.concat_tables(parts)
 
 

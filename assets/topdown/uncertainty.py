@@ -18,10 +18,9 @@ from assets.conventions import preview
 from assets.release.statement import Accuracy
 from assets.tabulation.asset import build_tables
 from assets.topdown.histograms import read_counts
-from assets.topdown.release import REPLICATES, SPINE, SUMMARY, UNCERTAINTY, TopDownRelease
+from assets.topdown.release import REPLICATES, SPINE, SUMMARY, TEXTS, UNCERTAINTY, TopDownRelease
 from assets.topdown.spine import read_tree
 from assets.topdown.tables import redistricting_tables
-from assets.topdown.texts import TEXTS
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import RedistrictingTable
 from mechanisms.topdown.replicates import Moments, Sums, compute_intervals, roll_up_once

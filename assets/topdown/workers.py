@@ -92,10 +92,8 @@ def estimate_task(task: Task) -> Outcome:
 
 
 def make_replicate(task: ReplicateTask) -> tuple[int, Mapping[str, Counts], float]:
-    """The number of a replicate, its counts of the finest level by histogram, and the processor time in seconds.
-
-    Raises NotSolvedError and NotRoundedError, as `estimate_finest`.
-    """
+    """The number of a replicate, its counts of the finest level by histogram, and the processor time in seconds; with
+    the errors of `estimate_finest`."""
     started = time.thread_time()
     noise = replicate_noise(task.design, task.key)
     counts = estimate_finest(task.design, task.parents, task.counts, task.limits, noise)
@@ -112,12 +110,8 @@ def perform(
 def in_processes(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> Generator[R, None, None]:
     """The results of all tasks, in order. If `processes` is 1, this process does the work itself.
 
-    Args:
-        work: a function of a module, which spawned processes can import. If it raises, tasks that have not begun are
-            cancelled.
-
-    Raises:
-        WorkerError: if a process ends prematurely.
+    The work is a function that spawned processes can import. If it raises, tasks that have not begun are cancelled.
+    Raises WorkerError if a process ends prematurely.
     """
     if processes == 1:
         yield from map(work, tasks)
@@ -146,13 +140,10 @@ def on_cluster(
 ) -> Generator[R, None, None]:
     """The results of all tasks, in order, computed by the workers of a Dask cluster.
 
-    Only the two kinds of tasks of this module are sent, which are computed from public tables. A draw's key and exact
-    counts are in neither, and what works on them has no way to a cluster.
-
-    Raises:
-        TypeError: if a task is of another kind.
-        WorkerError: if the cluster cannot be reached, has no workers or other code, is lost, or loses a task three
-            times; or if it needs certificates and there are none.
+    Only the two kinds of tasks of this module are sent (any other raises TypeError), which are computed from public
+    tables. A draw's key and exact counts are in neither, and what works on them has no way to a cluster. Raises
+    WorkerError if the cluster cannot be reached, has no workers or other code, is lost, or loses a task three times; or
+    if it needs certificates and there are none.
     """
     # The package is installed only where a cluster is used.
     from distributed import Client, KilledWorker, Security

@@ -1,4 +1,3 @@
--- The persons, who follow their unit.
 SELECT moved.unit, {{ variables | ids("persons") }}
 FROM {{ persons }} AS persons
 JOIN {{ moved }} AS moved ON persons.{{ key | id }} = moved.unit_key

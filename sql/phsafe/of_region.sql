@@ -1,4 +1,3 @@
--- The rows of a finished table on the total population of a region.
 SELECT estimate, lower, upper
 FROM {{ table }}
 WHERE region_id = $region AND iteration_code = '*'

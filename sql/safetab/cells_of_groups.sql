@@ -1,4 +1,3 @@
--- The exact counts of the finest cells of some groups, by the group's row.
 SELECT groups.row, counts.cell, counts.count
 FROM {{ groups }} AS groups
 JOIN {{ regions }} AS regions USING (number)

@@ -1,4 +1,3 @@
--- The regions of each type, numbered from 0 within the type in the order of their codes.
 SELECT
     region_type,
     (row_number() OVER (PARTITION BY region_type ORDER BY region_id) - 1)::INTEGER AS number,

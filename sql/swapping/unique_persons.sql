@@ -1,4 +1,3 @@
--- The persons of units that are the only ones of their kind.
 SELECT coalesce(sum(persons.persons), 0)::BIGINT
 FROM {{ persons }} AS persons
 JOIN {{ holding }} AS holding USING (holding_code)

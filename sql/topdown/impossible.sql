@@ -1,4 +1,3 @@
--- The number of persons or units counted in impossible cells.
 SELECT coalesce(sum(count), 0)::BIGINT
 FROM {{ histograms }} AS counted
 WHERE histogram = $histogram AND list_contains($impossible::BIGINT[], cell)

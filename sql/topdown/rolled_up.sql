@@ -1,4 +1,3 @@
--- A histogram at one level: persons or units of every place, by cell. Empty cells are left out.
 SELECT ancestry.number, counted.cell, sum(counted.count)::BIGINT AS count
 FROM {{ histograms }} AS counted
 JOIN {{ ancestry }} AS ancestry ON ancestry.finest = counted.number AND ancestry.depth = {{ depth }}

@@ -24,9 +24,8 @@ from assets.safetab.counting import regions_recipe
 from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from assets.safetab.household_method import SafeTabHMethod, groups_recipe
 from assets.safetab.method import SafeTabPMethod
-from assets.safetab.published import household_products, person_products
 from assets.safetab.release import COUNTS, GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease
-from assets.safetab.tables import household_table_recipes, person_table_recipes
+from assets.safetab.tables import household_products, household_table_recipes, person_products, person_table_recipes
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lists import CodeLists, RegionType
