@@ -11,7 +11,6 @@ if its process dies. It goes on if the command that follows it is ended.
 
 import json
 import os
-import sqlite3
 import sys
 import time
 import traceback
@@ -27,6 +26,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import dagster as dg
+from sqlalchemy import Connection, create_engine, inspect
 
 from orchestration.environment import PROJECT, is_cluster
 from resources.faults import conceal
@@ -240,7 +240,7 @@ def _follow(
     """
     run_id, cursor, begun, first = "", None, dict[str, float](), time.monotonic()
     last_alive = first
-    kept: list[sqlite3.Connection] = []
+    kept: list[Connection] = []
     while True:
         over = ended is None or ended.is_set()
         runs = _ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
@@ -274,7 +274,7 @@ def _follow(
             ended.wait(_BETWEEN_LOOKS)
 
 
-def _open_history(instance: dg.DagsterInstance, run_id: str) -> Iterator[sqlite3.Connection]:
+def _open_history(instance: dg.DagsterInstance, run_id: str) -> Iterator[Connection]:
     """Connections to the files of a local instance that a run writes.
 
     Dagster opens and closes a file for every event. The last one to close it moves everything from the log of SQLite
@@ -283,8 +283,9 @@ def _open_history(instance: dg.DagsterInstance, run_id: str) -> Iterator[sqlite3
     for name in ("runs.db", "runs/index.db", f"runs/{run_id}.db"):
         path = Path(instance.root_directory, "history", name)
         if path.exists():
-            connection = sqlite3.connect(path)
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+            connection = create_engine(f"sqlite:///{path}").connect()
+            # SQLite opens a file when it is first read.
+            inspect(connection).get_table_names()
             yield connection
 
 
