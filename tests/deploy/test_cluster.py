@@ -2,7 +2,9 @@
 
 import os
 import re
+import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,12 @@ from unittest import mock
 import dagster as dg
 import psycopg
 import pytest
+from pyarrow import fs
 
 from resources.statements import Zone
 from tests.deploy.cluster import (
     MASTER_KEY,
+    RELEASE,
     Cluster,
     begin_launch,
     begun,
@@ -23,6 +27,7 @@ from tests.deploy.cluster import (
     process_of,
     releases,
     rows,
+    run_commands,
     running_cluster,
     start_all,
     start_code,
@@ -92,6 +97,69 @@ def test_a_lost_run_that_the_daemon_overlooks_is_launched_again(tmp_path: Path) 
             assert [run.status.value for run in releases(instance)] == ["FAILURE", "SUCCESS"]
             failures = instance.get_records_for_run(first, of_type=dg.DagsterEventType.RUN_FAILURE).records
             assert len(failures) == 2, "it was overlooked, and reported again once"
+
+
+SYNC = """
+import os, sys
+from pyarrow import fs
+key = {"access_key": os.environ["AWS_ACCESS_KEY_ID"], "secret_key": os.environ["AWS_SECRET_ACCESS_KEY"]}
+s3 = fs.S3FileSystem(**key, endpoint_override=os.environ["AWS_ENDPOINT_URL"], region="us-east-1")
+places = [(s3, path[5:]) if path.startswith("s3://") else (fs.LocalFileSystem(), path) for path in sys.argv[3:]]
+(source, folder), (target, copy) = places
+fs.copy_files(folder, copy, source, target)
+"""
+"""`aws s3 sync FROM TO`."""
+
+
+@pytest.mark.fault
+def test_a_cluster_is_backed_up_and_restored_by_the_commands_of_the_page(tmp_path: Path) -> None:
+    """All of it is lost in between. The audit finds nothing, and the release has its bytes and one charge."""
+    with running_cluster(tmp_path / "cluster") as cluster:
+        secrets, backup, aws = cluster.secrets, tmp_path / "back-up", tmp_path / "programs" / "aws"
+        given, address = (secrets / "runs.env").read_text(), cluster.replaced["http://storage:8333"]
+        port = int(re.findall(r"port=(\d+)", (secrets / "services" / "owner").read_text())[0])
+        aws.parent.mkdir()
+        aws.write_text(f"#!{sys.executable}{SYNC}")
+        aws.chmod(0o755)
+
+        def run(name: str) -> None:
+            replaced = {"/srv/stirred": str(cluster.root / "srv"), "/safe/2026-11-22": str(backup)}
+            replaced["https://storage.example"] = address
+            done = run_commands(name, secrets, port, replaced, first=str(aws.parent))
+            assert done.returncode == 0, done.stderr
+
+        start_all(cluster)
+        assert cluster.run("code", "stirred", "launch", RELEASE).returncode == 0
+        expected = contents(cluster.published)
+        for service in ("daemon", "webserver", "code"):
+            cluster.kill(service)
+        run("back-up")
+        password = (secrets / "passwords" / "postgres").read_text()
+        administrator = f"host=127.0.0.1 port={port} user=postgres dbname=postgres password={password}"
+        with psycopg.connect(administrator, autocommit=True) as connection:
+            for name in ("dagster", "ledger", "confidential", "public"):
+                connection.execute(f"DROP DATABASE stirred_{name} WITH (FORCE)".encode())
+        keys = dict(line.split("=") for line in given.splitlines())
+        storage = fs.S3FileSystem(
+            access_key=keys["AWS_ACCESS_KEY_ID"],
+            secret_key=keys["AWS_SECRET_ACCESS_KEY"],
+            endpoint_override=address,
+            region="us-east-1",
+        )
+        for bucket in ("confidential", "public"):
+            storage.delete_dir_contents(bucket)
+        shutil.rmtree(cluster.root / "srv")
+        for name in ("roles", "restore"):
+            run(name)
+        (secrets / "runs.env").chmod(0o600)
+        (secrets / "runs.env").write_text(given)
+        start_all(cluster)
+        audited = cluster.run("code", "stirred", "audit")
+        assert audited.returncode == 0, audited.stdout + audited.stderr
+        assert contents(cluster.published) == expected
+        assert cluster.run("code", "stirred", "launch", RELEASE).returncode == 0
+        assert contents(cluster.published) == expected
+        assert rows(cluster, "owner", "SELECT count(*) FROM stirred.entries WHERE kind = 'reserve'") == [(1,)]
 
 
 def require_zones_apart(cluster: Cluster) -> None:

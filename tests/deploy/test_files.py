@@ -444,7 +444,7 @@ def require_restorable(made: Path, folder: Path, port: int) -> None:
             dagster.execute("INSERT INTO runs VALUES ('SUCCESS'), ('QUEUED'), ('STARTED')")
             done = run("back-up")
             assert (done.returncode, done.stderr) == (1, "a run goes on\n")
-            backup.rmdir()
+            shutil.rmtree(backup)
             dagster.execute("DELETE FROM runs WHERE status = 'STARTED'")
         done = run("back-up")
         assert (done.returncode, done.stderr) == (0, "")

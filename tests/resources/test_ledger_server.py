@@ -298,6 +298,34 @@ def test_who_only_reads_keeps_nobody_waiting(postgres: Server, database: Databas
             assert migrate() == ()
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_auditor_reads_again_if_somebody_charges_meanwhile(
+    database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Told apart from: one look at the anchor, before or after the entries, which then seem to be cut off or forged."""
+    load, appended = ledger_server.ServerLedger.load, 0
+
+    def charge_meanwhile(opened: Any) -> Any:
+        nonlocal appended
+        early = load(opened)
+        if appended < charges:
+            appended += 1
+            with monkeypatch.context() as patch, logged_in(database.environment(CHARGER)):
+                patch.setattr(ledger_server.ServerLedger, "load", load)
+                reserve(ledger, f"release {appended}")
+        return early if when == "after" else load(opened)
+
+    monkeypatch.setattr(ledger_server.ServerLedger, "load", charge_meanwhile)
+    monkeypatch.setattr("resources.ledger._READINGS", 3)
+    with logged_in(database.environment(AUDITOR)):
+        charges = 2
+        assert ledger.verify() == ()
+        assert appended == 2
+        charges = 5
+        with pytest.raises(BusyError, match="append to the ledger all the time"):
+            ledger.entries()
+
+
 def test_an_opened_ledger_has_every_entry_that_can_still_be_committed(database: Database, ledger: Ledger) -> None:
     """A process inserted an entry, lost its lock, and commits: another one, which has the lock, reads the entry.
 
@@ -922,10 +950,7 @@ def test_eight_processes_charge_exactly_to_the_cap_though_some_are_killed(
 def test_who_reads_while_others_append_sees_an_intact_ledger(
     database: Database, tmp_path: Path, processes: Callable[..., Any]
 ) -> None:
-    """Also the auditor, without a lock.
-
-    Told apart from: one look at the anchor, which is later than the entries, or earlier.
-    """
+    """Also the auditor, without a lock: one who did not look again would find an anchor that is too late or early."""
     ledger, found = known_to_processes(tmp_path, database), []
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(processes, "crowd", tmp_path, 4, 0)
