@@ -180,7 +180,9 @@ def _require_ours(folder: Path, staged: Path, ledger: Ledger) -> None:
             "certificates."
         )
     try:
-        altered = altered_files(folder, public_key(custody))
+        # As earlier versions backed up a dataset whose last publication was withdrawn.
+        empty = [path for path in (folder / PUBLISHED).glob("*") if path.is_dir() and not any(path.iterdir())]
+        altered = altered_files(folder, public_key(custody), besides=empty)
         problems = ledger.verify()
     except CustodyError as error:
         raise BackupError(f"nothing is restored: {error}") from None
