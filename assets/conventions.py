@@ -140,7 +140,13 @@ def escape_markdown(text: str) -> str:
     return _BEGINNING.sub(r"\g<0>\\", show_line(text).translate(_NOT_IN_MARKDOWN))
 
 
+def unescape_markdown(text: str) -> str:
+    """A text as it was before `escape_markdown`, to be shown where nothing reads Markdown."""
+    return _ESCAPED.sub(r"\1", text)
+
+
 _NOT_IN_MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\[]_*`<>|#~&$"})
+_ESCAPED = re.compile(r"\\([\\\[\]_*`<>|#~&$.)=+-])")
 _BEGINNING = re.compile(r"\A\s*(\d+(?=[.)](\s|\Z))|(?=[-+=]))")
 """Before what would make the beginning of a text an item of a list, or the line above it a heading."""
 

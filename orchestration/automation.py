@@ -33,12 +33,19 @@ _RETRIES = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": 
 
 
 def define_job(
-    name: str, selection: dg.AssetSelection, description: str, *, writes: str | None, tags: Mapping[str, str] = {}
+    name: str,
+    work: dg.AssetSelection | dg.OpDefinition,
+    description: str,
+    *,
+    writes: str | None,
+    tags: Mapping[str, str] = {},
 ) -> Any:
-    """A job of assets. Every one is made here, so that none leaves out what it writes: the dataset, or whatever else
-    runs of several jobs write, which wait for each other in a cluster; None if they need not wait."""
-    of_writers = {WRITES: writes} if writes else {}
-    return dg.define_asset_job(name, selection, description=description, tags={**of_writers, **tags})
+    """A job of assets, or of one operation. Every one is made here, so that none leaves out what it writes: the dataset, or
+    whatever else runs of several jobs write, which wait for each other in a cluster; None if they need not wait."""
+    tags = {**({WRITES: writes} if writes else {}), **tags}
+    if isinstance(work, dg.OpDefinition):
+        return dg.GraphDefinition(name, node_defs=[work], description=description).to_job(tags=tags)
+    return dg.define_asset_job(name, work, description=description, tags=tags)
 
 
 def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:

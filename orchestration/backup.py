@@ -15,6 +15,7 @@ import dagster as dg
 
 from assets.publication.placement import bring_publications, copy_publications
 from assets.publication.signature import SIGNATURE, altered_files, public_key, sign
+from assets.release.contents import forget_sketches
 from mechanisms.refusal import RefusedError
 from orchestration.environment import deployment_resources
 from resources.custody import ANCHOR, FINGERPRINT, MASTER, SKETCHES, CustodyError
@@ -63,6 +64,7 @@ def back_up(
     if problems := ledger.verify():
         raise BackupError(f"nothing is backed up, because the ledger is not intact: {problems[0]}")
     ledger.forget_keys()
+    forget_sketches(ledger)
     zones = [zone for zone in Zone if warehouse.path(zone).exists()]
     for name in (WAREHOUSE, CUSTODY, PUBLISHED):
         (folder / name).mkdir(parents=True, mode=0o700)
@@ -178,7 +180,9 @@ def _require_ours(folder: Path, staged: Path, ledger: Ledger) -> None:
             "certificates."
         )
     try:
-        altered = altered_files(folder, public_key(custody))
+        # As earlier versions backed up a dataset whose last publication was withdrawn.
+        empty = [path for path in (folder / PUBLISHED).glob("*") if path.is_dir() and not any(path.iterdir())]
+        altered = altered_files(folder, public_key(custody), besides=empty)
         problems = ledger.verify()
     except CustodyError as error:
         raise BackupError(f"nothing is restored: {error}") from None

@@ -25,7 +25,9 @@ from resources.faults import name_error
 
 _WITH_CELLS = ("units", "persons", "recoded_units", "recoded_persons", "place_names")
 _NO_CELLS = frozenset({"path", "geography_path", "source", "pattern", "title", "description"})
-"""The fields of a dataset whose texts become cells of CSV files, and the fields in them whose texts do not."""
+_WITH_NAMES = frozenset({"columns", "values", "bands", "merge", *_WITH_CELLS[2:]})
+"""The fields of a dataset whose texts become cells of CSV files, the fields in them whose texts do not, and those whose
+keys are no fields, but names or codes."""
 
 
 @dataclass(frozen=True)
@@ -112,20 +114,25 @@ def _warn_of_formulas(document: _Document) -> Iterator[Problem]:
     for field in _WITH_CELLS:
         declared = _descend(document.node, field)
         # In some kinds of dataset, the field is the path of a file.
-        for fields, node in _list_texts(declared, field) if isinstance(declared, yaml.MappingNode) else ():
+        texts = _list_texts(declared, field, field in _WITH_NAMES) if isinstance(declared, yaml.MappingNode) else ()
+        for fields, node in texts:
             if is_formula(node.value):
                 words = f"{fields}: {shown(node.value)} begins with {node.value[0]}, which a spreadsheet that opens a "
                 words = f"warning: dataset {document.component.declaration.name}: {words}CSV file takes for a formula"
                 yield Problem(document.file, node.start_mark.line + 1, words, warning=True)
 
 
-def _list_texts(node: yaml.Node | None, fields: str) -> Iterator[tuple[str, yaml.ScalarNode]]:
-    """The texts among the keys and values below a field, with the fields that lead to them."""
+def _list_texts(node: yaml.Node | None, fields: str, with_names: bool = False) -> Iterator[tuple[str, yaml.ScalarNode]]:
+    """The texts among the keys and values below a field, with the fields that lead to them.
+
+    Args:
+        with_names: whether the keys are no fields.
+    """
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield from _list_texts(key, fields)
-            if key.value not in _NO_CELLS:
-                yield from _list_texts(value, f"{fields}.{key.value}")
+            if with_names or key.value not in _NO_CELLS:
+                yield from _list_texts(value, f"{fields}.{key.value}", not with_names and key.value in _WITH_NAMES)
     elif isinstance(node, yaml.SequenceNode):
         for value in node.value:
             yield from _list_texts(value, fields)

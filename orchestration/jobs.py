@@ -53,7 +53,7 @@ def withdraw_job(published: Path) -> dg.JobDefinition:
 
     words = "Removes the tables, publications and ephemeral keys of a release or a dataset, for good. The ledger keeps "
     words += "what was charged and records the withdrawal."
-    return dg.GraphDefinition("withdraw", node_defs=[withdraw_op], description=words).to_job()
+    return define_job("withdraw", withdraw_op, words, writes="withdrawals")
 
 
 def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports: Path) -> dg.JobDefinition:
@@ -71,7 +71,7 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
 
     words = "Verifies the ledger, every stored table, every seal, signature and checksum, and repeats every draw whose "
     words += "key is kept. Writes a report. Charges nothing, and deletes only keys that killed processes left."
-    return dg.GraphDefinition("audit", node_defs=[audit_op], description=words).to_job()
+    return define_job("audit", audit_op, words, writes="audit")
 
 
 def audit_automation(audits: dg.JobDefinition, releases: Iterable[str]) -> dg.Definitions:

@@ -24,8 +24,10 @@ import hmac
 import re
 import secrets
 import stat
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import timedelta
 from enum import StrEnum
 from hashlib import sha256
 from os import environ
@@ -56,6 +58,9 @@ _SEALING = "ledger anchor"
 
 _KEY_FILE = re.compile(r"([0-9a-f]{64})\.key|\.([0-9a-f]{64})\.key\..+")
 """The name of the file of a draw's ephemeral key, or its second name (`keyfiles.write_temporary`)."""
+
+_SKETCH_FILE = re.compile(r"\.?([0-9a-f]{64})(?:\..+)?")
+"""The name of the file of a sketch, or its temporary name."""
 
 _MAIN = "main"
 """The schema of every catalog, in which no stage writes."""
@@ -136,10 +141,10 @@ class Custody(ConfigurableResource):
         key = self.derive("sketch name")
         name = hmac.new(key, canonicalize(dict(of)) + sha256(sketch).digest(), sha256).digest()
         path = self.private_folder(SKETCHES) / name.hex()
-        if self.open_sketch(name.hex()) is None:
-            # The name follows from the content, so no two contents have a nonce in common.
-            content = AESGCM(self.derive("sketch")).encrypt(name[:12], sketch, name)
-            keyfiles.write_temporary(path, content).replace(path)
+        # The name follows from the content, so no two contents have a nonce in common. A file that is there already is
+        # written again, because `list_sketches` tells how old it is.
+        content = AESGCM(self.derive("sketch")).encrypt(name[:12], sketch, name)
+        keyfiles.write_temporary(path, content).replace(path)
         return name.hex()
 
     def open_sketch(self, name: str) -> bytes | None:
@@ -152,6 +157,20 @@ class Custody(ConfigurableResource):
             return None if content is None else AESGCM(self.derive("sketch")).decrypt(binary[:12], content, binary)
         except InvalidTag:
             return None
+
+    def list_sketches(self, age: timedelta) -> set[str]:
+        """The names of the sketches that were written longer than `age` ago, even if only under a temporary name."""
+        latest, listed = time.time() - age.total_seconds(), set()
+        for path in (Path(self.folder) / SKETCHES).glob("*"):
+            # Another process may have deleted it.
+            with suppress(FileNotFoundError):
+                if (match := _SKETCH_FILE.fullmatch(path.name)) and path.stat().st_mtime < latest:
+                    listed.add(match[1])
+        return listed
+
+    def forget_sketch(self, name: str) -> None:
+        """Delete a sketch, if there is one. Raises CustodyError if its file cannot be deleted."""
+        _delete(Path(self.folder) / SKETCHES / _name_file(name))
 
     def draw_id(self, parts: Mapping[str, Any]) -> str:
         """The HMAC-SHA256 of everything that a draw depends on, 64 hexadecimal digits. Raises TypeError as `seal`."""
@@ -197,14 +216,7 @@ class Custody(ConfigurableResource):
         The file is unlinked. Copies kept by a file system or a backup remain: put the folder of an ephemeral custody
         on storage that keeps none. Raises CustodyError if the file cannot be deleted.
         """
-        path = self._locate_ephemeral_key(draw_id)
-        try:
-            # A process that was killed while it made the key may have left a second name for it.
-            for name in (path, *keyfiles.list_temporaries(path)):
-                name.unlink(missing_ok=True)
-            keyfiles.flush_folder(path.parent)
-        except OSError as error:
-            raise CustodyError(f"key file {path} cannot be deleted ({error.strerror})") from None
+        _delete(self._locate_ephemeral_key(draw_id))
 
     def list_keys(self) -> set[str]:
         """The ids of all draws that have an ephemeral key, even if only under its second name.
@@ -371,6 +383,16 @@ def _name_file(draw_id: str) -> str:
     if not re.fullmatch("[0-9a-f]{64}", draw_id):
         raise CustodyError("a draw id is 64 hexadecimal digits, as `draw_id` gives them")
     return draw_id
+
+
+def _delete(path: Path) -> None:
+    try:
+        # A process that was killed while it made the file may have left a second name for it.
+        for name in (path, *keyfiles.list_temporaries(path)):
+            name.unlink(missing_ok=True)
+        keyfiles.flush_folder(path.parent)
+    except OSError as error:
+        raise CustodyError(f"key file {path} cannot be deleted ({error.strerror})") from None
 
 
 def _make_folder(folder: Path) -> None:

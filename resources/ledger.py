@@ -272,16 +272,16 @@ class Ledger(ConfigurableResource):
         """
         others = {}
         for entry in reading.require_intact():
-            if entry.kind == RESERVE and (known := entry.parse_details()).population != details.population:
-                others[known.sketch] = entry, known.population
-        others.pop("", None)
+            known = entry.parse_details() if entry.kind == RESERVE else None
+            if known and known.sketch and known.population != details.population:
+                others[known.population, known.sketch] = entry
         if not others or not details.sketch:
             return ""
         kept = self.custody.open_sketch(details.sketch)
         if kept is None:
             raise LedgerError(f"the sketch of dataset {dataset} is missing in the custody; materialize its cef again")
         own, found, missing = from_bytes(kept), [], []
-        for name, (entry, population) in others.items():
+        for (population, name), entry in others.items():
             charged = f"dataset {entry.dataset}, which was charged to population {population} in entry {entry.sequence}"
             sketch = self.custody.open_sketch(name)
             if sketch is None:

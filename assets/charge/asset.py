@@ -17,6 +17,7 @@ from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NO_REASON, NOBODY, A
 from assets.conventions import DRAW_ID, KEYED, StageKind, group_digits, preview, shorten_digest, table_schema
 from assets.ledger.comparison import NOT_RECORDED
 from assets.ledger.view import AUTOMATIC, AUTOMATICALLY
+from assets.release.contents import forget_sketches
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, PREFLIGHT, Fact, Method
@@ -81,6 +82,7 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         ledger: Ledger,
     ) -> dg.MaterializeResult:
         ledger.forget_keys()
+        forget_sketches(ledger)
         assessment = assess(method, warehouse, custody, ledger)
         require_authorization(assessment, config)
         entry = charge_draw(assessment, config, context.op_execution_context.run_id, ledger)

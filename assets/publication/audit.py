@@ -24,6 +24,7 @@ from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
 from assets.publication.placement import publications
 from assets.publication.signature import fingerprint, public_key, verify
+from assets.release.contents import forget_sketches
 from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
 from assets.release.method import Method
@@ -79,7 +80,7 @@ def audit(
 ) -> dict[str, Any]:
     """Audit the ledger, every release and every publication. Nothing is charged, and no table is changed.
 
-    Ephemeral keys that killed processes left are deleted first (`Ledger.forget_keys`).
+    Ephemeral keys that killed processes left are deleted first (`Ledger.forget_keys`), and sketches that nobody needs.
 
     Returns:
         The record of the report, plain values for JSON. Its "verdict" is the worst of all findings.
@@ -90,6 +91,8 @@ def audit(
     findings = [_judge("The ledger", "ledger_intact", words, problems)]
     replays: dict[str, str] = {}
     findings.append(_audit_deleted_keys(ledger, entries, replays))
+    with suppress(*_SAFE):
+        forget_sketches(ledger)
     for method in methods:
         findings += _audit_release(method, nodes, ledger, entries, replays)
     if not problems:

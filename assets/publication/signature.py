@@ -8,7 +8,7 @@ editions in its subfolder `editions/`, each of which has checksums of its own.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -140,10 +140,10 @@ def earlier_editions(folder: Path) -> list[Path]:
     return sorted((folder / EDITIONS).iterdir(), key=lambda path: (len(path.name), path.name))
 
 
-def altered_files(folder: Path, key: Ed25519PublicKey) -> list[str]:
+def altered_files(folder: Path, key: Ed25519PublicKey, besides: Collection[Path] = ()) -> list[str]:
     """The problems of a signed folder: a missing or wrong signature, and files that are missing, altered or added.
 
-    Earlier editions in the folder are left out.
+    Earlier editions in the folder are left out, and so is what may be there `besides`.
     """
     sums, signature = folder / CHECKSUMS, folder / SIGNATURE
     for path in (sums, signature):
@@ -154,7 +154,7 @@ def altered_files(folder: Path, key: Ed25519PublicKey) -> list[str]:
     except InvalidSignature:
         return [f"{CHECKSUMS} was altered, or was not signed with the key {fingerprint(key)}"]
     digests = {name: digest for digest, name in (line.split("  ", 1) for line in text.decode().splitlines())}
-    present = set(_everything(folder)) - _SEALING
+    present = set(_everything(folder)) - _SEALING - {path.relative_to(folder).as_posix() for path in besides}
     problems = [f"{name} is missing" for name in sorted(digests.keys() - present)]
     problems += [f"{name} is not part of the publication" for name in sorted(present - digests.keys())]
     return problems + [

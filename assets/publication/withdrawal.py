@@ -13,7 +13,7 @@ from assets.publication.placement import LISTING, remove, write_listing
 from assets.texts import find_unfit_name, show_line
 from resources.chain import RESERVE, Entry
 from resources.ledger import Ledger
-from resources.statements import Zone
+from resources.statements import Table, Zone
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _ZONES = (Zone.CONFIDENTIAL, Zone.PUBLIC)
@@ -85,8 +85,13 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     for zone in zones:
         with warehouse.session(writes=zone) as session:
             for schema in schemas[zone]:
-                session.drop_schema(zone, schema)
+                for table in session.tables(zone, schema):
+                    session.drop(Table(zone, schema, table))
         warehouse.compact(zone)
+        # Until nothing is left of their tables, the empty schemas show the next withdrawal what to complete.
+        with warehouse.session(writes=zone) as session:
+            for schema in schemas[zone]:
+                session.drop_schema(zone, schema)
     if (published / LISTING).exists():
         # Everything is gone by now, with or without its line in the list.
         with contextlib.suppress(OSError):

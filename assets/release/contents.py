@@ -13,6 +13,7 @@ that is published here (`mechanisms.people`).
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from hashlib import file_digest, sha256
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -22,14 +23,17 @@ import pyarrow as pa
 
 from assets.release.dataset import CEF, CEF_TABLES, DatasetDeclaration
 from assets.release.seal import SealError, require_sealed, seal_stage
-from resources.chain import canonicalize
+from resources.chain import RESERVE, canonicalize
 from resources.custody import Custody
+from resources.ledger import Ledger
 from resources.statements import Table, Zone
 from resources.storage import NothingWrittenError
 from resources.warehouse import Session, Warehouse
 
 CONTENTS = "cef_contents"
 _CEF, _SOURCE, _ORDERED, _SKETCH = "cef", "source", "ordered", "sketch"
+_UNPUBLISHED = timedelta(days=1)
+"""The age from which a sketch whose name is not published is no longer one that a process is about to publish."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,27 @@ def read_contents(session: Session, custody: Custody, dataset: DatasetDeclaratio
 def read_sketch_name(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
     """The name of the sketch of the records; "" if they are built in, or an earlier version of Stirred read them."""
     return _published(session, custody, dataset).get(_SKETCH, "")
+
+
+def forget_sketches(ledger: Ledger) -> None:
+    """Delete the sketches of records that were never charged and are in no stored CEF any more.
+
+    Those of the last day stay: another process may be about to publish their names.
+
+    Raises LedgerError if there are older ones and the ledger is not intact, WarehouseError if the public zone cannot be
+    read, and CustodyError if a file cannot be deleted.
+    """
+    if not (left := ledger.custody.list_sketches(_UNPUBLISHED)):
+        return
+    entries = ledger.read().require_intact()
+    left -= {entry.parse_details().sketch for entry in entries if entry.kind == RESERVE}
+    if left and ledger.warehouse.holds(Zone.PUBLIC):
+        with ledger.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            for table in (Table(Zone.PUBLIC, schema, CONTENTS) for schema in session.schemas(Zone.PUBLIC)):
+                if session.columns(table):
+                    left -= {version for _, version in session.rows("warehouse/all", source=table)}
+    for name in left:
+        ledger.custody.forget_sketch(name)
 
 
 def find_unchanged_version(

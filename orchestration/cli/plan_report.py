@@ -9,7 +9,7 @@ import dagster as dg
 import yaml
 
 from assets.charge.assessment import predict_budget
-from assets.conventions import ZONE
+from assets.conventions import ZONE, unescape_markdown
 from assets.gates.shared import all_gates
 from assets.planning.asset import format_lines, format_total
 from assets.planning.expectation import UnknownError, expectation, format_expectation
@@ -152,7 +152,7 @@ def _list_stages(planned: PlannedDeclaration) -> dict[str, Any]:
         {
             "stage": spec.key.path[-1],
             "zone": spec.tags[ZONE],
-            "what": (spec.description or "").strip().partition("\n\n")[0].replace("\n", " "),
+            "what": unescape_markdown((spec.description or "").strip().partition("\n\n")[0].replace("\n", " ")),
         }
         for spec in specs
     ]

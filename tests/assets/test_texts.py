@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from pydantic import ValidationError
 
-from assets.conventions import escape_markdown, markdown_table, preview
+from assets.conventions import escape_markdown, markdown_table, preview, unescape_markdown
 from assets.ledger.page import describe_invariants, describe_ledger, describe_releases, describe_totals
 from assets.ledger.population import Population
 from assets.ledger.view import find_budget, list_entry_records
@@ -93,6 +93,7 @@ def test_escaped_text_is_nothing_but_text_in_markdown(text: str) -> None:
         )
         assert kinds <= allowed | ({"strong_open", "strong_close"} if "**" in around else set())
     assert " ".join(read_text(escape_markdown(text)).split()) == shown
+    assert unescape_markdown(escape_markdown(text)) == show_line(text)
     table = [
         token
         for token in list_tokens(markdown_table(["a", "b"], [[escape_markdown(text), "c"]]))

@@ -137,6 +137,19 @@ def test_a_restoration_that_is_killed_leaves_no_copy_of_a_key_once_it_can_not_be
     assert found[tmp_path / "other" / "warehouse"] == ["custody/master.key"]
 
 
+def test_a_backup_of_an_earlier_version_with_the_empty_folder_of_a_dataset_is_restored(
+    home: Path, tmp_path: Path
+) -> None:
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources, with_keys=True)
+    (tmp_path / "kept" / "published" / "withdrawn").mkdir()
+    restore(tmp_path / "kept", tmp_path / "other", tmp_path / "published again", resources)
+    assert ledger_of(tmp_path / "other").entries() == ledger_of(home).entries()
+    shutil.rmtree(tmp_path / "other")
+    (tmp_path / "kept" / "published" / "withdrawn" / "more").mkdir()
+    with pytest.raises(BackupError, match="published/withdrawn/more is not part"):
+        restore(tmp_path / "kept", tmp_path / "other", tmp_path / "published a third time", resources)
+
+
 def test_a_deployment_without_publications_is_restored_too(home: Path, tmp_path: Path) -> None:
     back_up(ledger_of(home), tmp_path / "nothing", tmp_path / "kept", resources, with_keys=True)
     restore(tmp_path / "kept", tmp_path / "other", tmp_path / "published again", resources)

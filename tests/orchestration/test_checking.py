@@ -100,6 +100,7 @@ attributes:
         bands:
           -small: {below: 3}
           large: {at_least: 3}
+      title: {type: string, title: "=not a cell", values: {description: "=Sir", Ms: Madam}}
 """
 
 
@@ -117,6 +118,7 @@ def test_what_a_spreadsheet_takes_for_a_formula_is_warned_of(tmp_path: Path, mon
         (15, "'@Owned'"),
         (16, "'+rent'"),
         (23, "'-small'"),
+        (25, "'=Sir'"),
     ]
     monkeypatch.setattr(checking, "declaration_problems", lambda *_: found)
     checked = CliRunner().invoke(main, ["check"])

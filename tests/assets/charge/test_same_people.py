@@ -1,6 +1,7 @@
 """Nobody is counted twice: records that are written anew or declared otherwise are recognized as the same people."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from assets.charge.assessment import NO_REASON
 from assets.ledger.view import list_entry_records
 from assets.release.contents import (
     find_unchanged_version,
+    forget_sketches,
     hash_files,
     publish_contents,
     read_contents,
@@ -217,6 +219,41 @@ def test_a_missing_sketch_is_no_reason_to_charge(office: Office) -> None:
     assert own.exists()
     assert find_unchanged_version(office.warehouse, office.custody, office.dataset, "read from")
     office.charge(details)
+
+
+def test_every_population_with_the_same_sketch_is_named(office: Office) -> None:
+    """Told apart from: the last one alone."""
+    known = office.ledger.entries()[0].parse_details()
+    allowed = {"by": "Ada", "run": "1", DIFFERENT_PEOPLE: "a test of the form, with invented records"}
+    office.charge(replace(known, population="second", contents=("other",), authorization=allowed))
+    found = office.find_resemblance(office.read("twin", people()[1:]))
+    assert re.findall(r"was charged to population (\w+)", found) == ["census", "second"]
+
+
+def test_sketches_that_nobody_charged_are_deleted_once_their_records_are_gone(office: Office) -> None:
+    """Told apart from: deleting those of a CEF that can still be charged, or of one that another process reads now."""
+    folder = Path(office.custody.folder) / SKETCHES
+    charged, waiting = {path.name for path in folder.iterdir()}, office.read("waiting", people(2)).sketch
+    replaced = office.read("changed", people(3)).sketch
+    current = office.read("changed", people(4)).sketch
+    killed, just_read = f".{'ab' * 32}.0123456789abcdef", "cd" * 32
+    for name in (killed, just_read):
+        (folder / name).write_bytes(b"")
+    for path in folder.iterdir():
+        if path.name != just_read:
+            os.utime(path, (0, 0))
+    forget_sketches(office.ledger)
+    left = {*charged, waiting, current, just_read}
+    assert {path.name for path in folder.iterdir()} == left
+    assert {replaced, killed}.isdisjoint(left)
+    office.charge(office.read("waiting", people(2)))
+    with office.warehouse.session(writes=Zone.PUBLIC) as session:
+        session.drop_schema(Zone.PUBLIC, "waiting")
+        session.drop_schema(Zone.PUBLIC, "changed")
+    for path in folder.iterdir():
+        os.utime(path, (0, 0))
+    forget_sketches(office.ledger)
+    assert {path.name for path in folder.iterdir()} == {*charged, waiting}
 
 
 def test_sketches_say_nothing_without_the_key_and_are_nowhere_but_in_the_custody(office: Office) -> None:

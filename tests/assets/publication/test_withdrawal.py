@@ -22,6 +22,7 @@ from orchestration.jobs import withdraw_job
 from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Table, Zone
+from resources.storage import Removal, WarehouseError
 from resources.warehouse import Warehouse
 from tests.contract.kinds import KINDS, to_publication
 
@@ -117,6 +118,32 @@ def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp
     assert left(tmp_path) == EVERYTHING - {"village__a"}
     withdraw(ledger, tmp_path / "published", "village", "a", "Ben")
     assert ledger.entries() == entries
+
+
+def test_a_withdrawal_whose_compaction_failed_is_completed_although_nothing_was_charged(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: refusing a name of which only bytes in a database are left."""
+    warehouse, compact = ledger.warehouse, Warehouse.compact
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        table = Table(Zone.CONFIDENTIAL, "town", "units")
+        session.create(table, "warehouse/label", {"text": f"{CANARY}village-end"}, column="text")
+    withdraw(ledger, tmp_path / "published", "village", None, "Ann")
+    assert left(tmp_path) == {"village", "village_two", "village_two__a"}
+
+    def fail(*given: Any) -> Removal:
+        raise WarehouseError("the disk is full")
+
+    for _ in range(2):
+        monkeypatch.setattr(Warehouse, "compact", fail)
+        with pytest.raises(WarehouseError, match="full"):
+            withdraw(ledger, tmp_path / "published", "town", None, "Ann")
+    assert "village" in left(tmp_path), "the deleted rows are still in the file"
+    monkeypatch.setattr(Warehouse, "compact", compact)
+    assert "confidential.town" in str(withdraw(ledger, tmp_path / "published", "town", None, "Ann"))
+    assert left(tmp_path) == {"village_two", "village_two__a"}
+    with pytest.raises(WithdrawalError, match="there is nothing of town"):
+        withdraw(ledger, tmp_path / "published", "town", None, "Ann")
 
 
 def test_a_withdrawn_draw_is_neither_charged_nor_settled_again(ledger: Ledger) -> None:
