@@ -507,7 +507,8 @@ class Prepared:
         if left["charged"] not in (before["charged"], whole["charged"]):
             wrong.append("another price than that of one draw is charged")
         published, complete = _of_releases(left), _of_releases(whole)
-        if left["published"].items() - whole["published"].items() or published not in (_of_releases(before), complete):
+        strange = left["published"].items() - whole["published"].items() - before["published"].items()
+        if strange or published not in (_of_releases(before), complete):
             wrong.append(f"a publication is visible that is not complete: {sorted(left['published'])}")
         if published == complete and left["kinds"] != whole["kinds"]:
             wrong.append("a draw is published that is not settled")
