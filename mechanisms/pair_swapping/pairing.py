@@ -100,8 +100,8 @@ class Swapped:
 
 
 def risks(households: Households) -> Risks:
-    """The risk of every household, from 1, if somebody in its block has its key values, over 2 to 4, if it is unique in
-    its block, block group or tract but in no wider place, to 5, if it is unique in its county."""
+    """The risk of every household: 1 if somebody in its block has its key values; 2, 3 or 4 if it is unique in its
+    block, block group or tract, but in no wider place; and 5 if it is unique in its county."""
     by_key = _sorted_by(households.key, np.arange(len(households.key), dtype=np.int32))
     risk = np.empty(len(by_key), dtype=np.int8)
     _risks(by_key, households.key, households.block, households.places.above, risk)

@@ -39,9 +39,9 @@ class GroupNoise(Noise):
 
 @dataclass(frozen=True)
 class Kept:
-    """The groups of a block that are published in one detail, in the order of the block: the places of their regions in
-    the block and of their iterations in the universe, shape (groups,), and the noisy counts, shape (groups,
-    `details.cells(detail)`)."""
+    """The groups of a block that are published in one detail, in the order of the block. `regions` and `iterations`, of
+    shape (groups,), are their places in the block and in the universe; `cells`, of shape (groups,
+    `details.cells(detail)`), are the noisy counts."""
 
     detail: int
     regions: Counts

@@ -86,9 +86,10 @@ def derangement_number(size: int) -> int:
 class Stir:
     """Who is swapped with whom, and how often: strata and swap rates of all groups of records.
 
-    A *group* consists of records with the same holding values, or is a whole stratum. Of shape (groups,) are the
-    numbers of their strata, ascending from 0, and the positions of their rates; `EXEMPT` is that of records that are
-    never selected, which are whole strata. Raises ValueError if a stratum has exempt records and others.
+    A *group* consists of records with the same holding values, or is a whole stratum. `stratum` and `rate_class`, of
+    shape (groups,), have the number of each group's stratum, ascending from 0, and the position of its rate. Records
+    with the rate `EXEMPT` are never selected, and are whole strata. Raises ValueError if a stratum has exempt records
+    and others.
     """
 
     stratum: NDArray[np.int32]
@@ -123,9 +124,9 @@ class StirLoss:
 
 def loss_of_stir(stir: Stir, records: NDArray[np.int64], counts: NDArray[np.bool_]) -> StirLoss:
     """The exact loss: the greatest over strata of ln((n + 1) / o_min) and ln o_max, where n is the number of records of
-    the stratum, o = p / (1 - p), and o_min and o_max are over its records. By group, of shape (groups,), there are so
-    many records; `counts`, of shape (strata,), says whether a stratum can hold two distinct records. Exempt strata do
-    not count."""
+    the stratum, o = p / (1 - p), and o_min and o_max are over its records. `records`, of shape (groups,), are the sizes
+    of groups; `counts`, of shape (strata,), says whether a stratum can hold two distinct records. Exempt strata do not
+    count."""
     if not len(stir.stratum):
         return StirLoss(0, 0, 0, None, None, PureLoss())
     order = sorted(range(len(stir.rates)), key=stir.rates.__getitem__)

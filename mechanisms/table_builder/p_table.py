@@ -75,8 +75,8 @@ class Row:
 
 @dataclass(frozen=True)
 class PTable:
-    """Probabilities P(a → b) that the count a is published as b, by the rows of the counts 0, 1, 2, … All greater
-    counts use the last rows, `cycle` of them, in turn, again and again."""
+    """Probabilities P(a → b) that the count a is published as b: a row for each of the counts 0, 1, 2, … All greater
+    counts use the last `cycle` rows in turn, again and again."""
 
     rows: tuple[Row, ...]
     cycle: int = 1

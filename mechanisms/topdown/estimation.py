@@ -44,12 +44,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Families:
-    """Several parents of one level, each with all its children.
-
-    Parents are named as in errors about their children. Parent p's children are those from `starts[p]` up to
-    `starts[p + 1]`; measurements and limits are those of all children. The parents' histograms have the shape (parents,
-    cells), and are None if the only child is the root. With `total_first`, `total` has a separate pass.
-    """
+    """Several parents of one level, each with all its children: parent p's are those from `starts[p]` up to
+    `starts[p + 1]`. Parents are named as in errors about their children. Measurements and limits are those of all
+    children. The parents' histograms have the shape (parents, cells), and are None if the only child is the root. With
+    `total_first`, `total` has a separate pass."""
 
     schema: Schema
     parents: tuple[str, ...]
