@@ -72,6 +72,7 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     plan = release_hook(hypercube_plan)
     plan_tables = release_hook(planned_tables)
     tables = release_hook(published_tables)
+    charge_description = release_hook(describe_charge)
 
     def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
         design = self.release.design
@@ -143,9 +144,6 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             "bounded": (str(bounded), "Loss for one record changed, exact; this is charged"),
             "measured_tables": (len(design.tables), "Number of measured tables"),
         }
-
-    def charge_description(self) -> str:
-        return describe_charge(self.release)
 
     def draw_description(self) -> str:
         return PROSE("draw")
