@@ -26,11 +26,10 @@ from assets.phsafe.tables import (
     measured_table,
     table_recipes,
 )
-from assets.release.draw import Draw, Inputs
+from assets.release.draw import Inputs
 from assets.release.gate import Gate, ReleaseContext, session_gate
-from assets.release.method import CHARGE, PLAN, Fact, release_hook
+from assets.release.method import CHARGE, PLAN, Fact, release_hook, statement_hook
 from assets.release.stage import store_rows
-from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES, recipes_gate, tables_gate
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION
@@ -62,6 +61,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     plan = release_hook(phsafe_plan)
     plan_tables = release_hook(parameter_tables)
     tables = release_hook(published_tables)
+    statement = statement_hook(phsafe_statement)
 
     def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
         return runs_with_budgets(self.release.design, margins)
@@ -172,6 +172,3 @@ the exact counts."""
         return f"""Every exact count of {len(design.released)} pairs of a run and a level, plus independent noise:
 {noise}, with the unbounded budget of its run and level. Noisy counts may be negative. The finished tables are computed
 from them."""
-
-    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
-        return phsafe_statement(self.release, draw.inputs, output_version)

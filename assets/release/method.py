@@ -301,13 +301,18 @@ class Method(ABC, Generic[R, I, O]):
         return None
 
     @abstractmethod
-    def statement(self, draw: Draw[I], output_version: str) -> Statement:
+    def statement(self, draw: Draw[I], output_version: str, /) -> Statement:
         """The statement of the certificate about the mechanism. `output_version` is the version that was settled."""
 
 
 def release_hook(function: Callable[[Any], T]) -> Callable[[Any], T]:
     """A hook without arguments that calls a function of the release."""
     return lambda method: function(method.release)
+
+
+def statement_hook(function: Callable[[Any, Any, str], Statement]) -> Callable[[Any, Draw[Any], str], Statement]:
+    """The hook `statement`, from a function of the release, the draw's inputs, and the version that was settled."""
+    return lambda method, draw, output_version: function(method.release, draw.inputs, output_version)
 
 
 def session_hook(function: Callable[[Session, Any], T]) -> Callable[[Any, Session], T]:

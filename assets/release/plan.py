@@ -84,13 +84,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Curve:
-    """A chart with one line for each series.
+    """A chart with a line for each series of points, which ascend by x, and marks for what is planned: name, x and y.
 
-    Attributes:
-        x, y: the axes, in words.
-        series: by name, points in ascending order of x.
-        marks: name, x and y of what is planned.
-        log_x, log_y: whether an axis is logarithmic; its numbers are then greater than 0.
+    The axes are given in words. If one is logarithmic, its numbers are greater than 0.
     """
 
     title: str
@@ -109,10 +105,8 @@ class Plan:
     Attributes:
         specification: the DP specification that a charge states; None if the release charges nothing, or if its loss
             depends on something that is not known. If `is_bound`, its loss is an upper bound of that of the charge.
-        lines: what is measured with noise; empty if nothing is.
-        facts: further facts in words, by label.
-        tables: further small tables, by title.
-        is_bound: whether the charge may be smaller.
+        lines: what is measured with noise.
+        facts, tables: further facts in words, by label, and further small tables, by title.
         problem: why a charge would be refused whatever else is charged, as a sentence; or "".
     """
 

@@ -104,17 +104,13 @@ class Statement:
 
     Attributes:
         method: what it does to the records, in a sentence or two for readers who know no statistics.
-        parameters: the parameters, in the order of the certificate.
         loss_source: the theorem that gives the loss.
-        accuracy: how accurate the published figures are, from parameters and statistics held fixed.
-        errors: the errors of the published figures, estimated from what is published; None if they are not.
-        remark: a sentence that is added to the meaning of the loss, or "".
+        accuracy: from parameters and statistics held fixed.
+        errors: of the published figures, estimated from what is published.
+        remark: a sentence that is added to the meaning of the loss.
         fewest: the fewest units in which two data sets differ that agree on the invariants and differ at all.
         also_exact: what else is published exactly besides the invariants, in sentences.
-        delta: the δ at which a loss in zCDP is also stated as (ε, δ); None for other losses.
-        evaluated: a bound reported in addition to the loss, or None.
-        equivalents: the losses of parts of the release, or for some of the changes.
-        papers: where the mechanism and its guarantee come from.
+        delta: the δ at which a loss in zCDP is also stated as (ε, δ).
         variables: by name, the words that the data dictionary has for it, of the variables that the certificate names.
         flavor: the flavor of the specification with these words instead of names; None if it contains no names.
     """

@@ -26,8 +26,7 @@ class WithheldRecords(ABC):
 
     Attributes:
         name: the release, as `dataset/release`.
-        asset: the asset that makes the records.
-        table: their confidential table, which has no keys.
+        asset, table: the asset that makes the records, and their confidential table, which has no keys.
         parameters: what the records are made with, as exact plain values.
         kept_together: sets of columns: the counts of records by the columns of a set are those of the dataset's own
             records.

@@ -27,6 +27,7 @@ from assets.safetab.release import (
     REGIONS,
     SafeTabPRelease,
     SafeTabRelease,
+    identify_records,
 )
 from mechanisms.refusal import RefusedError
 from mechanisms.safetab.lists import CODES_FILE, CodeLists, RegionType, format_count
@@ -73,7 +74,7 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
     The groups to count are all, or those of a table, by `region_type`, `region_id` and `iteration_code`.
     """
     levels, dataset = _levels(release), release.dataset
-    read = release.identify_records(release.design.max_race_codes)
+    read = identify_records(dataset, release.counted, release.design.max_race_codes)
     codes, members, memberships = _register_members(session, release.lists, levels)
     areas, area_regions, regions = _stage_regions(session, release)
     answers = session.stage("answers", "safetab/answers", **read)
@@ -170,7 +171,7 @@ def require_countable_records(session: Session, release: SafeTabRelease) -> None
     """
     dataset, counted = release.dataset, release.counted
     codes = session.register("known_codes", pa.table({"code": pa.array(sorted(release.lists.names), pa.string())}))
-    read = release.identify_records()
+    read = identify_records(dataset, counted)
     problems = [
         f"{counted}: {read['codes'][column]}: a code is not in {CODES_FILE}: {format_count(records, 'record')}"
         for column, records in session.rows("safetab/unknown_codes", known=codes, **read)

@@ -13,10 +13,9 @@ from assets.gates.shared import count_problem
 from assets.measurement.method import MEASUREMENTS, Batch, BatchedCounts, budget_facts, build_counts, plan_gate
 from assets.planning.lines import budgets_for_margins
 from assets.release.dataset import CEF, Size
-from assets.release.draw import Draw, Inputs
+from assets.release.draw import Inputs
 from assets.release.gate import Gate, ReleaseContext, session_gate
-from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
-from assets.release.statement import Statement
+from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook, statement_hook
 from assets.safetab import measurements
 from assets.safetab.counting import (
     COUNT_COLUMNS,
@@ -40,7 +39,7 @@ from mechanisms.sampling.noise import Distribution
 from mechanisms.sampling.quantiles import Uncapped, quantile
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Recipe, Session
+from resources.warehouse import Session
 
 _REGION_COLUMNS = dict(zip(("STATE", "COUNTY", "TRACT", "PLACE", "AIANNH"), AREA_COLUMNS, strict=True))
 """By type of regions, the column that identifies them. The nation is one region."""
@@ -62,6 +61,8 @@ class SafeTabMethod(BatchedCounts[R, B]):
     """The stage, and its public table, that says where records are counted."""
     plan = release_hook(safetab_plan)
     plan_tables = release_hook(parameter_tables)
+    counts_recipe = session_hook(counts_recipe)
+    statement = statement_hook(safetab_statement)
 
     def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
         budgets = budgets_for_margins(planned_lines(self.release), margins, LARGEST_BUDGET)
@@ -79,9 +80,6 @@ class SafeTabMethod(BatchedCounts[R, B]):
             for (name, _), number in groups.items()
         )
 
-    def counts_recipe(self, session: Session) -> Recipe:
-        return counts_recipe(session, self.release)
-
     def counts_version(self, session: Session, custody: Custody) -> str:
         return session.sorted_version(self.counts_table, self.release.version_key(custody))
 
@@ -98,9 +96,6 @@ class SafeTabMethod(BatchedCounts[R, B]):
     def charge_facts(self, inputs: Inputs) -> dict[str, Fact]:
         design = self.release.design
         return budget_facts(design, len(design.lines), "one record", "one record", "lines of the charge")
-
-    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
-        return safetab_statement(self.release, draw.inputs, output_version)
 
 
 class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from assets.cef.census import BLOCK, RACE_CODES
 from assets.measurement.declaration import require_known_states
+from assets.release.dataset import DatasetDeclaration
 from assets.release.release import Release
 from assets.safetab.declaration import SafeTabDeclaration, SafeTabHDeclaration, SafeTabPDeclaration
 from mechanisms.safetab.design import MeasuredLine, Pair, SafeTabHDesign, SafeTabPDesign
@@ -53,6 +54,32 @@ _READ: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 """By what is counted in `sql/safetab/records.sql`, the columns that it reads by the table of the CEF."""
 
 
+def _counted_records(dataset: DatasetDeclaration, counted: Counted) -> str:
+    if counted is Counted.HOUSEHOLDS and Counted.HOUSEHOLDS not in dataset.tables:
+        return "householders"
+    return counted.value
+
+
+def columns_read(dataset: DatasetDeclaration, counted: Counted) -> Mapping[str, tuple[str, ...]]:
+    """The columns that counting reads, by the table of the CEF. A dataset without them cannot be counted."""
+    return _READ[_counted_records(dataset, counted)]
+
+
+def identify_records(
+    dataset: DatasetDeclaration, counted: Counted, max_race_codes: int = MOST_RACE_CODES
+) -> dict[str, Any]:
+    """The identifiers of `sql/safetab/records.sql`, with the first race codes."""
+    records = _counted_records(dataset, counted)
+    _, table = _READ[records]
+    return {
+        **dict(zip(dataset.tables, dataset.cef_tables(), strict=True)),
+        "counted": records,
+        "unit": dataset.tables[table].unit,
+        "codes": [*RACE_CODES[:max_race_codes], ETHNICITY_CODE],
+        "ages": [first for first, _ in AGES[3]],
+    }
+
+
 @dataclass(frozen=True)
 class SafeTabRelease(Release):
     """What releases by both mechanisms have in common."""
@@ -67,7 +94,7 @@ class SafeTabRelease(Release):
         lacks_file = self.dataset.units.key == BLOCK and Counted.HOUSEHOLDS not in self.dataset.tables
         if self.counted is Counted.HOUSEHOLDS and lacks_file:
             self.refuse(f"dataset: {self.dataset.name} has no records of households; declare their file as households")
-        for table, columns in _READ[self._records].items():
+        for table, columns in columns_read(self.dataset, self.counted).items():
             records = self.dataset.tables.get(table)
             missing = [name for name in columns if records is None or name not in records.stored]
             if missing:
@@ -78,25 +105,8 @@ class SafeTabRelease(Release):
         require_known_states(self, self.design.states)
 
     @property
-    def _records(self) -> str:
-        if self.counted is Counted.HOUSEHOLDS and Counted.HOUSEHOLDS not in self.dataset.tables:
-            return "householders"
-        return self.counted.value
-
-    def identify_records(self, max_race_codes: int = MOST_RACE_CODES) -> dict[str, Any]:
-        """The identifiers of `sql/safetab/records.sql`, with the first race codes."""
-        _, table = _READ[self._records]
-        return {
-            **dict(zip(self.dataset.tables, self.dataset.cef_tables(), strict=True)),
-            "counted": self._records,
-            "unit": self.dataset.tables[table].unit,
-            "codes": [*RACE_CODES[:max_race_codes], ETHNICITY_CODE],
-            "ages": [first for first, _ in AGES[3]],
-        }
-
-    @property
     def columns_read(self) -> list[str]:
-        return [name for columns in _READ[self._records].values() for name in columns]
+        return [name for columns in columns_read(self.dataset, self.counted).values() for name in columns]
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:

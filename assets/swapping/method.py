@@ -12,10 +12,9 @@ from assets.release.columns import describe_columns
 from assets.release.dataset import CEF
 from assets.release.draw import Draw
 from assets.release.gate import Gate
-from assets.release.method import CHARGE, Fact, Method, release_hook
+from assets.release.method import CHARGE, Fact, Method, release_hook, statement_hook
 from assets.release.plan import Plan, PlanRequest
 from assets.release.published import PublishedTable
-from assets.release.statement import Statement
 from assets.swapping.draw import (
     MECHANISM,
     SWAPPED,
@@ -58,6 +57,9 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
     }
     publishes_also_from = ("invariants",)
     plan = release_hook(swapping_plan)
+    statement = statement_hook(swapping_statement)
+    charge_description = release_hook(describe_charge)
+    draw_description = release_hook(describe_draw)
 
     @property
     def stages(self) -> Sequence[str]:
@@ -138,12 +140,6 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
             return "none"
         return str(first.lowest) if first.lowest == first.highest else f"{first.lowest} to {first.highest}"
 
-    def charge_description(self) -> str:
-        return describe_charge(self.release.design)
-
-    def draw_description(self) -> str:
-        return describe_draw(self.release.design)
-
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
         columns = session.columns(self.release.public(SWAPPED))
         return self._lineage(CEF, [name for name in columns if name in self.release.variables])
@@ -173,9 +169,6 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     def tables(self) -> Sequence[PublishedTable]:
         return [] if self.release.declaration.withheld else published_tables(self.release)
-
-    def statement(self, draw: Draw[SwappingInputs], output_version: str) -> Statement:
-        return swapping_statement(self.release, draw.inputs, output_version)
 
 
 def _facts_of_plain_swap(b: int, rate: Fraction) -> dict[str, Fact]:

@@ -117,8 +117,8 @@ def describe_method(design: SwappingDesign) -> str:
     return _write("method", design, rate=design.swap_rate.single_rate)
 
 
-def describe_draw(design: SwappingDesign, heading: str = "draw") -> str:
-    rates = design.swap_rate
+def describe_draw(release: SwappingRelease, heading: str = "draw") -> str:
+    design, rates = release.design, release.design.swap_rate
     rate = _write("rate", design, rate=rates.single_rate, rates=rates, cases=list(map(format_case, rates.cases)))
     # The steps before and after the first stir are paragraphs of their own.
     further = "\n\n" + _write("noise before", design) if design.noise else ""
@@ -133,8 +133,8 @@ def format_case(case: Case) -> str:
     return f"{', '.join(conditions) or 'all others'}: {case.rate}"
 
 
-def describe_charge(design: SwappingDesign) -> str:
-    return _write("charge", design, person_record=PERSON_RECORD, records_of_others=RECORDS_OF_OTHERS)
+def describe_charge(release: SwappingRelease) -> str:
+    return _write("charge", release.design, person_record=PERSON_RECORD, records_of_others=RECORDS_OF_OTHERS)
 
 
 def describe_invariants(release: SwappingRelease) -> str:

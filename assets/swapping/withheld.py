@@ -86,7 +86,7 @@ def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
         release,
         "swapped",
         StageKind.COUNTS,
-        describe_draw(release.design, "withheld draw"),
+        describe_draw(release, "withheld draw"),
         [CEF, "invariants"],
         lambda session: {},
         metadata=lambda session, _: {"table": named(table)},

@@ -1,22 +1,24 @@
 """A hypercube as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import dagster as dg
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from assets.gates.shared import count_problem
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, build_counts, plan_gate
 from assets.planning.lines import budgets_for_margins
 from assets.release.contents import read_cef_version
 from assets.release.dataset import CEF
-from assets.release.draw import Draw, Inputs
-from assets.release.gate import Gate
-from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
-from assets.release.statement import Statement
+from assets.release.draw import Inputs
+from assets.release.gate import Gate, ReleaseContext, session_gate
+from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook, statement_hook
+from assets.table_builder.asking import as_parts
 from assets.table_builder.cells import (
     categories,
     counts_recipe,
@@ -26,11 +28,11 @@ from assets.table_builder.cells import (
     table_name,
     unlikely_results,
 )
-from assets.table_builder.gates import hypercube_gates
 from assets.table_builder.plan import hypercube_plan, planned_lines
-from assets.table_builder.release import HypercubeRelease
+from assets.table_builder.release import HYPERCUBE, HypercubeInputs, HypercubeRelease
 from assets.table_builder.statement import PROSE, RECORDS, describe_charge, hypercube_statement
 from assets.table_builder.tables import (
+    FIGURES,
     column_descriptions,
     planned_tables,
     published_tables,
@@ -38,17 +40,11 @@ from assets.table_builder.tables import (
     table_recipes,
 )
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
-from mechanisms.accounting.specification import Specification
 from mechanisms.table_builder.hypercube import LARGEST_RATE, MECHANISM, VERSION, Consistency, Margins, NoiseFamily
 from resources.custody import Custody
 from resources.warehouse import Session
 
-
-@dataclass(frozen=True)
-class HypercubeInputs(Inputs):
-    """The inputs of a hypercube's draw, with the specification that tables of withheld records have besides."""
-
-    withheld: Specification | None = None
+Context = ReleaseContext[HypercubeRelease]
 
 
 CELL_COLUMNS = {
@@ -72,6 +68,8 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     plan = release_hook(hypercube_plan)
     plan_tables = release_hook(planned_tables)
     tables = release_hook(published_tables)
+    charge_description = release_hook(describe_charge)
+    statement = statement_hook(hypercube_statement)
 
     def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
         design = self.release.design
@@ -126,8 +124,19 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             self.release.withheld.require_current(session, custody)
 
     def further_gates(self) -> Sequence[Gate[HypercubeRelease]]:
-        plan = plan_gate(self, "plan_as_declared", "The stored plan is the one that follows from the declaration.")
-        return [plan, *hypercube_gates(self.release), tables_gate(lambda session: table_recipes(session, self))]
+        release, suppressed = self.release, bool(self.release.cube.suppress_below)
+        gates = [
+            plan_gate(self, "plan_as_declared", "The stored plan is the one that follows from the declaration."),
+            session_gate("cells_complete", TABLES, _check_cells),
+        ]
+        if withheld := release.withheld:
+            words = f"The records that are counted are those that {withheld.name} made of the current CEF."
+            gates.append(Gate("withheld_as_made", COUNTS, words, withheld.problems))
+        if suppressed:
+            gates.append(session_gate("small_estimates_absent", TABLES, _check_small_estimates))
+        if release.design.margins is Margins.FITTED and not suppressed:
+            gates.append(session_gate("margins_agree", TABLES, _check_margins))
+        return [*gates, tables_gate(lambda session: table_recipes(session, self))]
 
     def inputs(self, session: Session, custody: Custody) -> HypercubeInputs:
         """With cell consistency the noise follows from which records there are, and not from their counts alone."""
@@ -144,13 +153,51 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             "measured_tables": (len(design.tables), "Number of measured tables"),
         }
 
-    def charge_description(self) -> str:
-        return describe_charge(self.release)
-
     def draw_description(self) -> str:
         return PROSE("draw")
 
-    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
-        inputs = draw.inputs
-        swap = inputs.withheld if isinstance(inputs, HypercubeInputs) else None
-        return hypercube_statement(self.release, inputs, output_version, swap)
+
+def _read(session: Session, context: Context, name: str = HYPERCUBE) -> pa.Table:
+    return session.arrow("warehouse/all", source=context.release.public(name))
+
+
+def _check_cells(session: Session, context: Context) -> list[str]:
+    """Every cell of every measured table is published once, and no structural zero is."""
+    release, rows, problems = context.release, _read(session, context), []
+    for table in release.design.tables:
+        name = table_name(table)
+        cells = rows.filter(pc.equal(rows["table_name"], name))["cell"].to_numpy()
+        wrong = np.setxor1d(cells, release.possible_in(table)).size + len(cells) - len(np.unique(cells))
+        problems += count_problem(int(wrong), f"{name}: cells that are missing, superfluous or there twice")
+    declared = pa.array([table_name(table) for table in release.design.tables])
+    others = len(rows) - (pc.sum(pc.is_in(rows["table_name"], declared)).as_py() or 0)
+    return problems + count_problem(others, "rows of tables that are not measured")
+
+
+def _check_small_estimates(session: Session, context: Context) -> list[str]:
+    """No figure is published for an estimate below the threshold."""
+    cube, problems = context.release.cube, []
+    for name in (HYPERCUBE, *(f"product_{product.name}" for product in cube.products)):
+        rows = _read(session, context, name)
+        small = pc.less(rows["estimate"].cast(pa.float64()), float(cube.suppress_below))
+        shown = sum(
+            pc.sum(pc.and_(rows["suppressed"], pc.is_valid(rows[column]))).as_py() or 0
+            for column in FIGURES
+            if column in rows.column_names
+        )
+        problems += count_problem((pc.sum(small).as_py() or 0) + shown, f"{name}: figures below the threshold")
+    return problems
+
+
+def _check_margins(session: Session, context: Context) -> list[str]:
+    """Every published margin is exactly the sum of its inner cells."""
+    design, rows, published, problems = context.release.design, _read(session, context), {}, []
+    for table in design.tables:
+        part = rows.filter(pc.equal(rows["table_name"], table_name(table)))
+        cells = np.zeros(design.cells(table), dtype=np.int64)
+        cells[part["cell"].to_numpy()] = as_parts(part["estimate"])
+        published[table] = cells.reshape(design.shape(table))
+    for table in design.tables:
+        wrong = np.count_nonzero(design.margin(published[design.inner], table) != published[table])
+        problems += count_problem(int(wrong), f"{table_name(table)}: cells that are not the sum of their inner cells")
+    return problems

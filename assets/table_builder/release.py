@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.release.columns import Column, ColumnType, RecordTable, Value
+from assets.release.draw import Inputs
 from assets.release.names import COLUMNS_OF_HYPERCUBES
 from assets.release.release import Release
 from assets.release.withheld import WithheldRecords
@@ -31,6 +32,13 @@ HYPERCUBE, TABLES, CATEGORIES, P_TABLE = TABLES_OF_ALL = ("hypercube", "measured
 
 NUMBER = "number of"
 """The beginning of the `quantity` of a hypercube that counts records."""
+
+
+@dataclass(frozen=True)
+class HypercubeInputs(Inputs):
+    """The inputs of a hypercube's draw, with the specification that tables of withheld records have besides."""
+
+    withheld: Specification | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from assets.release.draw import Inputs
 from assets.release.prose import Prose
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.table_builder.cells import query_of, table_name
-from assets.table_builder.release import HypercubeRelease
+from assets.table_builder.release import HypercubeInputs, HypercubeRelease
 from mechanisms.accounting.losses import ApproximateLoss, format_loss
 from mechanisms.accounting.rounding import format_decimal_above
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
@@ -33,11 +33,9 @@ RECORDS = "records"
 """The name of the version of all records among the inputs of a draw with cell consistency."""
 
 
-def hypercube_statement(
-    release: HypercubeRelease, inputs: Inputs, output_version: str, besides: Specification | None = None
-) -> Statement:
-    # The tables have the specification `besides` too if they are counted from withheld records.
+def hypercube_statement(release: HypercubeRelease, inputs: Inputs, output_version: str) -> Statement:
     design, words = release.design, _words(release)
+    besides = inputs.withheld if isinstance(inputs, HypercubeInputs) else None
     gaussian, by_cell = design.noise is NoiseFamily.GAUSSIAN, design.consistency is Consistency.CELL
     of_persons = release.unit == PERSON_RECORD
     return Statement(

@@ -33,12 +33,9 @@ def build_tables(
     shown: Callable[[Session], Mapping[str, Any]] = lambda session: {},
     stage: str = TABLES,
 ) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "tables"]`, or another one whose tables are made in the same way.
+    """The asset `[dataset, release, "tables"]`, or another one whose tables are made in the same way, from public ones.
 
-    Args:
-        recipes: from public tables, in the order in which the tables are made.
-        columns: descriptions of the columns of all tables, by name.
-        shown: the metadata that the asset's page shows first.
+    The columns of all tables are described by name. `shown` gives the metadata that the asset's page shows first.
     """
 
     def describe(session: Session, tables: Sequence[Table]) -> Mapping[str, Any]:

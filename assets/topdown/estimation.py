@@ -78,7 +78,6 @@ class Estimation:
         violation: the largest violation of a constraint by a real-valued solution; the integers violate none.
         seconds: the processor time over all processes.
         held: a digest of the spine and the invariants as they were read, as far as the estimates depend on them.
-        draw_id: the draw of the measurements.
     """
 
     made_of: str

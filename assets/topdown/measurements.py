@@ -88,21 +88,13 @@ class Stream:
 
 @dataclass(frozen=True)
 class Part:
-    """All streams of a histogram, level and state, by query in the order of the draw."""
+    """All streams of a histogram and level, and of a state, in the places from `first` up to `last`, by query in the
+    order of the draw."""
 
+    level: tuple[str, str]
+    first: int
+    last: int
     streams: tuple[Stream, ...]
-
-    @property
-    def level(self) -> tuple[str, str]:
-        return self.streams[0].measured.histogram, self.streams[0].measured.level
-
-    @property
-    def first(self) -> int:
-        return self.streams[0].first
-
-    @property
-    def last(self) -> int:
-        return self.streams[0].last
 
     @property
     def answers(self) -> int:
@@ -145,7 +137,8 @@ def list_streams(
 def group_parts(streams: Iterable[Stream]) -> list[Part]:
     """The parts of a release, in the order in which they are stored."""
     by_part = groupby(streams, lambda stream: (stream.measured.histogram, stream.measured.level, stream.state))
-    return [Part(tuple(own)) for _, own in by_part]
+    parts = (((histogram, level), tuple(own)) for (histogram, level, _), own in by_part)
+    return [Part(level, own[0].first, own[0].last, own) for level, own in parts]
 
 
 def order_parts(streams: Iterable[Stream]) -> list[Part]:

@@ -13,8 +13,8 @@ from assets.conventions import preview
 from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts, build_counts
 from assets.release.dataset import CEF, Size
 from assets.release.draw import Draw, Inputs
-from assets.release.method import CHARGE, Fact, Partitions, release_hook, session_hook
-from assets.release.statement import Accuracy, Statement
+from assets.release.method import CHARGE, Fact, Partitions, release_hook, session_hook, statement_hook
+from assets.release.statement import Accuracy
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
 from assets.topdown.drawing import Drawing, find_wrong_noise
@@ -59,6 +59,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     further_gates = release_hook(topdown_gates)
     plan = release_hook(topdown_plan)
     tables = release_hook(published_tables)
+    statement = statement_hook(topdown_statement)
     counts_recipe = session_hook(histograms_recipe)
     require_chargeable = session_hook(require_feasible)
     find_unmeasured = session_hook(find_unmeasured)
@@ -180,6 +181,3 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
 
     def errors(self, session: Session) -> Accuracy | None:
         return describe_errors(session, self.release) if self.release.declaration.replicates else None
-
-    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
-        return topdown_statement(self.release, draw.inputs, output_version)

@@ -125,7 +125,8 @@ def make_replicates(
 ) -> tuple[Account, ...]:
     """Make and store the replicates that are missing; return how all of them were made, by number.
 
-    Reports come every few seconds, and at the end. Raises errors as `estimate_level`.
+    Reports come every few seconds, and at the end. Raises StaleInputError if the estimates are not, or no longer, those
+    of the stored measurements, and errors of the estimation as `estimate_level`.
     """
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         wrong, _ = find_wrong_levels(session, custody, release)
