@@ -40,8 +40,9 @@ def define_job(
     writes: str | None,
     tags: Mapping[str, str] = {},
 ) -> Any:
-    """A job of assets, or of one operation. Every one is made here, so that none leaves out what it writes: the dataset, or
-    whatever else runs of several jobs write, which wait for each other in a cluster; None if they need not wait."""
+    """A job of assets, or of one operation. Every one is made here, so that none leaves out what it writes:
+    the dataset, or whatever else runs of several jobs write, which wait for each other in a cluster; None if they need
+    not wait."""
     tags = {**({WRITES: writes} if writes else {}), **tags}
     if isinstance(work, dg.OpDefinition):
         return dg.GraphDefinition(name, node_defs=[work], description=description).to_job(tags=tags)
