@@ -86,7 +86,8 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
         return {**_show_if_synthetic(release, figures), "table": named(tables[0])}
 
     def recipes(session: Session) -> Recipes:
-        rows = pa.Table.from_pylist([figure._asdict() for figure in measure_accuracy(session, release)], _ROWS)
+        figures = [dict(zip(_ROWS.names, figure, strict=True)) for figure in measure_accuracy(session, release)]
+        rows = pa.Table.from_pylist(figures, schema=_ROWS)
         return {release.confidential(ACCURACY): store_rows(session, "figures", rows)}
 
     return build_stage(
