@@ -201,7 +201,7 @@ class Method(ABC, Generic[R, I, O]):
         return self.plan()
 
     def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
-        """The fields of the declaration with which lines have 90% margins. Raises ValueError if there are none."""
+        """The fields with which lines have at most these 90% margins of error. Raises ValueError if there are none."""
         raise ValueError("margins: this kind of release has no budget for each line")
 
     def fields_for_total(self, total: Fraction, request: PlanRequest) -> Mapping[str, Any]:
