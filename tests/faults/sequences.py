@@ -17,6 +17,7 @@ from assets.publication.audit import Verdict, audit
 from assets.publication.withdrawal import withdraw
 from mechanisms.refusal import RefusedError
 from resources.chain import finished_draws
+from resources.instances import close_waiting
 from tests.deployments import Deployment
 from tests.faults import strace
 from tests.faults.releases import RELEASES, Prepared, deployment, in_child, launch
@@ -146,8 +147,11 @@ def _state(here: Deployment[Any]) -> dict[str, Any]:
     entries = [entry for entry in here.ledger if entry.release not in read]
     reserved = [entry for entry in entries if entry.kind == "reserve"]
     parameters = {entry.draw_id: entry.parse_details().draw["parameters"] for entry in reserved}
+    problems = list(here.context.ledger.verify())
+    # As at the end of the process: what it still holds was not left by a launch.
+    close_waiting()
     return {
-        "problems": list(here.context.ledger.verify()),
+        "problems": problems,
         "read": [entry.draw_id for entry in here.ledger if entry not in entries],
         "reserved": [entry.draw_id for entry in reserved],
         "settled": {entry.draw_id: entry.output_version for entry in entries if entry.kind == "settle"},
