@@ -79,7 +79,7 @@ cat >"$new/s3.json" <<S3
    "actions": ["Read:public", "List:public"]}
 ]}
 S3
-chmod 0444 "$new"/*.* "$new"/services/*
+chmod 0444 "$new"/*.* "$new"/services/* "$folder"/passwords/*
 mv -f "$new"/services/* "$folder/services"
 mv -f "$new"/*.* "$folder"
 rmdir "$new/services" "$new"

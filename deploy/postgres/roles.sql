@@ -48,8 +48,7 @@ ALTER ROLE stirred_confidential PASSWORD :'confidential';
 ALTER ROLE stirred_public PASSWORD :'public';
 ALTER ROLE stirred_reader PASSWORD :'reader';
 
--- Who reads a catalog for ever keeps nobody waiting for longer, whatever waits for the reader.
-ALTER ROLE stirred_confidential SET lock_timeout = '1min';
+-- Who reads the catalog for ever keeps nobody waiting for longer.
 ALTER ROLE stirred_public SET lock_timeout = '1min';
 
 SELECT format('CREATE DATABASE %I OWNER %I ENCODING ''UTF8'' TEMPLATE template0', name, owner)
