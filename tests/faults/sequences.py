@@ -144,7 +144,8 @@ def _undo(place: Path, name: str, change: str) -> dict[str, Any]:
 
 def _state(here: Deployment[Any]) -> dict[str, Any]:
     read = [release.name for release in here.context.method.reads_publications_of]
-    entries = [entry for entry in here.ledger if entry.release not in read]
+    every = here.ledger
+    entries = [entry for entry in every if entry.release not in read]
     reserved = [entry for entry in entries if entry.kind == "reserve"]
     parameters = {entry.draw_id: entry.parse_details().draw["parameters"] for entry in reserved}
     problems = list(here.context.ledger.verify())
@@ -152,7 +153,7 @@ def _state(here: Deployment[Any]) -> dict[str, Any]:
     close_waiting()
     return {
         "problems": problems,
-        "read": [entry.draw_id for entry in here.ledger if entry not in entries],
+        "read": [entry.draw_id for entry in every if entry not in entries],
         "reserved": [entry.draw_id for entry in reserved],
         "settled": {entry.draw_id: entry.output_version for entry in entries if entry.kind == "settle"},
         "finished": sorted(finished_draws(entries)),
