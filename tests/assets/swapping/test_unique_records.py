@@ -393,7 +393,7 @@ def test_a_withheld_swap_whose_strata_are_single_records_is_refused_before_they_
 def strata_written(at: Village, release: SwappingRelease) -> None:
     with at.warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
         table = release.public(withheld.STRATA)
-        create_tables(session, {table: withheld.strata_recipe(session, release)})
+        create_tables(session, withheld.strata_recipes(session, release))
         withheld.require_few_alone(session, release, table)
 
 
