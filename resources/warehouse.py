@@ -82,15 +82,12 @@ _BY_STATISTICS = "filter_pushdown,join_filter_pushdown,statistics_propagation,ro
 _BEFORE_PUSHDOWN = "filter_pullup"
 """One that makes filters of the conditions of joins, and leaves it to `filter_pushdown` to make joins of them again."""
 
-_SETTINGS = {
-    **ISOLATED,
-    "temp_file_encryption": True,
-    "allow_unsigned_extensions": True,
-    "disabled_optimizers": f"{_BY_STATISTICS},{_BEFORE_PUSHDOWN}",
-}
-"""The settings of every session. Extensions come from `signed_extension` alone, which checks their signature. No
-statement relies on stored minima, maxima and counts, which whoever writes a zone could forge: each one reads the same
-rows as the content version."""
+_SETTINGS = {**ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
+"""The settings of every session. Extensions come from `signed_extension` alone, which checks their signature."""
+
+_WITHOUT_STATISTICS = {"disabled_optimizers": f"{_BY_STATISTICS},{_BEFORE_PUSHDOWN}"}
+"""With these settings, no statement relies on stored minima, maxima and counts, which whoever writes a zone can forge:
+each one reads the same rows as the content version."""
 
 SESSIONS = 32
 """The sessions, one after the other, for which an instance of DuckDB has connections."""
@@ -474,6 +471,7 @@ class Warehouse(ConfigurableResource):
             other zones are DuckDB files.
         object_storage: the address of the S3 server, such as `http://host:8333`; empty for that of Amazon.
         authorities: the file with the certificates of those who may sign the S3 server's; empty for the system's.
+        by_statistics: whether statements skip rows by stored minima, maxima and counts (see `relying_on_statistics`).
     """
 
     folder: str
@@ -484,6 +482,14 @@ class Warehouse(ConfigurableResource):
     lake: dict[str, str] = Field(default_factory=dict)
     object_storage: str = ""
     authorities: str = ""
+    by_statistics: bool = False
+
+    def relying_on_statistics(self) -> "Warehouse":
+        """This warehouse, for tables that are too large to be read as a whole for every piece of them.
+
+        Whoever can write a zone could forge its stored minima, maxima and counts, and hide rows from statements.
+        """
+        return Warehouse(**{**dict(self), "by_statistics": True})
 
     def path(self, zone: Zone) -> Path:
         return Path(self.folder) / zone.database
@@ -601,7 +607,7 @@ class Warehouse(ConfigurableResource):
             confinement = render("warehouse/confine", {"folders": _quote_list(folders), "paths": _quote_list(paths)})
         with ExitStack() as opened:
             if in_files := all(storage.paths for storage in storages):
-                settings = (self.memory_limit, self.threads, self._spill, confinement)
+                settings = (self.memory_limit, self.threads, self.by_statistics, self._spill, confinement)
                 open_instance = partial(self._open_instance, storages, SESSIONS, confinement)
                 connection = opened.enter_context(borrow_instance(settings, open_instance))
             else:
@@ -627,6 +633,8 @@ class Warehouse(ConfigurableResource):
         needed = dict.fromkeys([_CIPHER, *(name for storage in storages for name in storage.extensions)])
         try:
             settings = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spill_folder)}
+            if not self.by_statistics:
+                settings |= _WITHOUT_STATISTICS
             if self.threads:
                 settings["threads"] = self.threads
             connection = opened.enter_context(closing(duckdb.connect(config=settings)))

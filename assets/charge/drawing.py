@@ -43,7 +43,7 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         kinds=method.draw_kinds,
     )
     def drawn(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
-        draw, entry, version = make_draw(method, warehouse, custody, ledger)
+        draw, entry, version = make_draw(method, release.adapt(warehouse), custody, ledger)
         table = release.public(method.drawn_table)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = {

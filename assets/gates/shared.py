@@ -128,7 +128,12 @@ def _check_stage(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate
         names = {check.name for check in context.selected_asset_check_keys}
         selected = [gate for gate in gates if gate.name in names]
         release_context = ReleaseContext(
-            method, warehouse, custody, ledger, list_deployed_nodes(context), find_verdicts(context.run.run_id)
+            method,
+            method.release.adapt(warehouse),
+            custody,
+            ledger,
+            list_deployed_nodes(context),
+            find_verdicts(context.run.run_id),
         )
         faults: list[Exception] = []
         with conceal_faults(), repeat_step(), ExitStack() as opened:

@@ -69,7 +69,12 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
         release_context = ReleaseContext(
-            method, warehouse, custody, ledger, list_deployed_nodes(context), find_verdicts(context.run.run_id)
+            method,
+            release.adapt(warehouse),
+            custody,
+            ledger,
+            list_deployed_nodes(context),
+            find_verdicts(context.run.run_id),
         )
         certificate, sums = publish(release_context)
         return dg.MaterializeResult(

@@ -149,7 +149,7 @@ def _audit_release(
     if not any(entry.kind == SETTLE and entry.draw_id not in gone for entry in own):
         remark = "It was withdrawn." if gone else "Nothing was drawn for it yet."
         return [_judge(subject, "made", "The release has been made.", (), [remark])]
-    context = ReleaseContext(method, ledger.warehouse, ledger.custody, ledger, nodes)
+    context = ReleaseContext(method, release.adapt(ledger.warehouse), ledger.custody, ledger, nodes)
     findings = []
     for gate in all_gates(method):
         # Each reads the ledger after the tables, as they are by then.

@@ -22,6 +22,7 @@ from mechanisms.accounting.specification import Specification
 from mechanisms.refusal import RefusedError
 from resources.custody import Custody, CustodyMode
 from resources.statements import Table, Zone
+from resources.warehouse import Warehouse
 
 
 class DeclarationError(RefusedError, ValueError):
@@ -122,6 +123,10 @@ class Release:
     published: Path
     publisher: Publisher = field(default=UNDECLARED, kw_only=True)
     address: str = field(default="", kw_only=True)
+
+    def adapt(self, warehouse: Warehouse) -> Warehouse:
+        """The warehouse as the sessions of this release open it."""
+        return warehouse
 
     @classmethod
     def from_declaration(

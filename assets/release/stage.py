@@ -18,7 +18,7 @@ from assets.release.seal import seal_stage
 from assets.stages import stage, zone_of
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Recipe, Session, Warehouse
+from resources.warehouse import Recipe, Session
 
 COLUMN_SCHEMA = "dagster/column_schema"
 """Dagster's name for the columns of a table, which it shows above everything else on the asset's page."""
@@ -96,7 +96,7 @@ def build_stage(
         **options,
     )
     def make(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        warehouse: Warehouse = context.resources.warehouse
+        warehouse = release.adapt(context.resources.warehouse)
         custody: Any = context.resources.custody if keyed else None
         with warehouse.session(reads=read, writes=written) as session:
             # DuckDB reads what a running transaction wrote on one core, so intermediate results are made before it.

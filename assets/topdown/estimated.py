@@ -73,7 +73,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
             context.log.info(f"{words(level)}: {done:,} of {parents:,} {pluralize(above)}" if depth else words(level))
 
         try:
-            made = estimate_level(warehouse, custody, release, scope, report)
+            made = estimate_level(release.adapt(warehouse), custody, release, scope, report)
         except WorkerError:
             if context.retry_number >= RETRIES:
                 raise

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from assets.gates.shared import count_problem
@@ -250,10 +251,17 @@ def read_answers(
     names = {"measurements": release.public(MEASUREMENTS), "strict": strict}
     chosen = {} if strict else {"queries": list(queries)}
     for batch in session.batches("topdown/answers", ROWS_AT_A_TIME, values | chosen, **names):
+        # Forged statistics of the table could make DuckDB leave out this part's rows, and let others through.
+        if any(
+            not pc.all(pc.equal(batch[name], values[name]).fill_null(False)).as_py() for name in ("histogram", "level")
+        ):
+            raise GridError(f"{release.schema}: {measured[0].histogram} {measured[0].level}: answers of another level")
         for name, rows in _split_by_query(batch):
             if name not in queries:
                 raise GridError(f"{release.schema}: {measured[0].histogram} {measured[0].level}: undeclared queries")
             query, places = queries[name], rows.column("number").to_numpy() - first
+            if places.size and (places.min() < 0 or places.max() >= last - first):
+                raise GridError(f"{release.schema}: {query.label}: answers in other places")
             answers[query][places] = _to_matrix(release, query, rows.column("answers"))
             np.add.at(times[query], places, 1)
     for query in measured:

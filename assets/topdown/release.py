@@ -13,6 +13,7 @@ from assets.release.release import Release
 from assets.topdown.declaration import FEWEST_REPLICATES, MOST_REPLICATES, Code, Product, TopDownDeclaration
 from mechanisms.topdown.design import STATISTICS, TopDownDesign
 from mechanisms.topdown.redistricting import REDISTRICTING
+from resources.warehouse import Warehouse
 
 TEXTS = Prose(Path(__file__).with_name("texts.md"))
 """The texts of stages and tables; those of the certificate are in `statement.md`."""
@@ -75,6 +76,9 @@ class TopDownRelease(Release):
                 "would be the partitions"
             )
         self._check_replicates()
+
+    def adapt(self, warehouse: Warehouse) -> Warehouse:
+        return warehouse.relying_on_statistics()
 
     def _check_replicates(self) -> None:
         if not self.declaration.replicates:

@@ -101,7 +101,7 @@ def build_replicates(release: TopDownRelease) -> dg.AssetsDefinition:
         def report(done: int, declared: int) -> None:
             context.log.info(f"{done:,} of {declared:,} replicates")
 
-        made = make_replicates(warehouse, custody, release, report)
+        made = make_replicates(release.adapt(warehouse), custody, release, report)
         table = release.public(REPLICATES)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)

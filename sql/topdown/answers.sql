@@ -1,5 +1,5 @@
 -- The noisy answers to some queries, or to all, in the places from `first` up to but excluding `last`, in any order.
-SELECT query, number, answers
+SELECT histogram, level, query, number, answers
 FROM {{ measurements }}
 WHERE
     histogram = $histogram

@@ -37,10 +37,10 @@ def answers(warehouse: Warehouse) -> dict[str, list[tuple[Any, ...]]]:
 
 def fooled(warehouse: Warehouse, right: dict[str, Any], trusted: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The statements with another answer in sessions that trust statistics in these ways."""
-    disabled = str(module._SETTINGS["disabled_optimizers"]).split(",")
+    disabled = module._WITHOUT_STATISTICS["disabled_optimizers"].split(",")
     with monkeypatch.context() as patch:
         others = ",".join(name for name in disabled if name not in trusted.split(","))
-        patch.setitem(module._SETTINGS, "disabled_optimizers", others)
+        patch.setitem(module._WITHOUT_STATISTICS, "disabled_optimizers", others)
         found = answers(warehouse)
     close_waiting()
     return {name for name in READS if found[name] != right[name]}

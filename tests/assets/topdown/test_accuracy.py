@@ -3,16 +3,19 @@
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from assets.measurement.method import GridError
 from assets.topdown import accuracy
 from assets.topdown.accuracy import POST_PROCESSED, RAW, Figure, build_accuracy, measure_accuracy
 from assets.topdown.charts import accuracy_by_level
+from assets.topdown.measurements import read_answers
 from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
 from resources.statements import Zone
@@ -153,6 +156,24 @@ def test_a_missing_measurement_is_said(tmp_path: Path) -> None:
     made.change(made.release.public("noisy_measurements"), "DELETE FROM {} WHERE level = 'Block' AND number = 2")
     with pytest.raises(GridError, match="not every place is measured exactly once"):
         measured(made)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [({"level": "US"}, "of another level"), ({"first": -8}, "other places")]
+)
+def test_answers_that_forged_statistics_let_through_are_refused(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    """Told apart from: by position alone, in which -8 is the first of eight places as 0 is."""
+    made, _, _ = filled(tmp_path)
+    query = made.release.design.measured_at("persons", "Block")[0]
+    given = {"histogram": "persons", "level": "Block", "first": 0} | change
+    answers = pa.array([[1] * query.marginal.size] * 8, pa.list_(pa.int32()))
+    columns = {"histogram": [given["histogram"]] * 8, "level": [given["level"]] * 8, "query": [query.query] * 8}
+    rows = pa.record_batch(columns | {"number": list(range(given["first"], given["first"] + 8)), "answers": answers})
+    session: Any = SimpleNamespace(batches=lambda *_, **__: [rows])
+    with pytest.raises(GridError, match=message):
+        read_answers(session, made.release, [query], 0, 8, strict=True)
 
 
 @pytest.mark.parametrize("synthetic", [True, False])
