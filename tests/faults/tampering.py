@@ -289,10 +289,16 @@ def _asked(root: Path, name: str, change: Callable[[Deployment[Any]], None]) -> 
 
 
 def _audited(here: Deployment[Any]) -> list[str]:
-    """What an audit does not find to hold. It says of a page that shows an earlier state that it was not checked."""
+    """What an audit does not find to hold. It says of a page that shows an earlier state that it was not checked, and of
+    a draw whose release it is not given: that of a publication that this release reads."""
     context = here.context
+    unchecked = {"repeated"} if context.method.reads_publications_of else set()
     record = audit([context.method], context.nodes, context.ledger, context.release.published, "2030-01-01")
-    return [each["name"] for each in record["findings"] if each["verdict"] != Verdict.HOLDS]
+    return [
+        each["name"]
+        for each in record["findings"]
+        if each["verdict"] == Verdict.FAILS or (each["verdict"] != Verdict.HOLDS and each["name"] not in unchecked)
+    ]
 
 
 def _run_again(root: Path, name: str) -> dict[str, Any]:
