@@ -94,7 +94,7 @@ def stage(
         kinds={*kinds, zone.value},
         **{"pool": POOL, "config_schema": NO_CONFIG} | options,
     )
-    return lambda function: asset(conceal_faults()(repeat_step()(explain_refusals(kind)(function))))
+    return lambda function: asset(guard_step()(explain_refusals(kind)(function)))
 
 
 def stage_check(
@@ -104,7 +104,14 @@ def stage_check(
     check = dg.asset_check(
         asset=asset, name=name, description=description, blocking=blocking, pool=POOL, config_schema=NO_CONFIG
     )
-    return lambda function: check(conceal_faults()(repeat_step()(function)))
+    return lambda function: check(guard_step()(function))
+
+
+@contextmanager
+def guard_step() -> Iterator[None]:
+    """Conceal faults in a step, and repeat one that lost a server; also a decorator of the step's function."""
+    with conceal_faults(), _repeat_step():
+        yield
 
 
 @contextmanager
@@ -123,11 +130,11 @@ def conceal_faults() -> Iterator[None]:
 
 
 @contextmanager
-def repeat_step() -> Iterator[None]:
+def _repeat_step() -> Iterator[None]:
     """Repeat a step that lost a server, and have the queue launch the run again if that does not help.
 
-    It is also a decorator of the step's function. To repeat a step is what launching its run again does, so it is as
-    safe: a step that was interrupted anywhere continues with the charge and the key that it finds.
+    To repeat a step is what launching its run again does, so it is as safe: a step that was interrupted anywhere
+    continues with the charge and the key that it finds.
     """
     try:
         context = dg.OpExecutionContext.get()

@@ -18,7 +18,7 @@ from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from assets.release.method import Method
 from assets.retention import RETENTION_KEY, build_retention
-from assets.stages import conceal_faults, repeat_step
+from assets.stages import guard_step
 from orchestration.automation import define_job
 from orchestration.launch import GIVEN_UP, awaits_retry
 from resources.ledger import Ledger
@@ -42,8 +42,7 @@ def withdraw_job(published: Path) -> dg.JobDefinition:
     """The job `withdraw`, whose one operation is `withdrawal`. It cannot be undone."""
 
     @dg.op(name="withdrawal", pool=POOL)
-    @conceal_faults()
-    @repeat_step()
+    @guard_step()
     def withdraw_op(context: dg.OpExecutionContext, config: Withdrawal, ledger: Ledger) -> None:
         try:
             release = None if config.release == "*" else config.release
@@ -60,8 +59,7 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
     """The job `audit`, which fails if something does not hold; `reports` is the folder of its report."""
 
     @dg.op(name="audit_report", pool=POOL, config_schema=NO_CONFIG)
-    @conceal_faults()
-    @repeat_step()
+    @guard_step()
     def audit_op(context: dg.OpExecutionContext, ledger: Ledger) -> None:
         record = audit(methods, list_deployed_nodes(context), ledger, published, now())
         _, page = write_report(record, reports)

@@ -21,7 +21,7 @@ from assets.release.contents import find_content_problems
 from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.gate import Gate, ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
-from assets.stages import conceal_faults, repeat_step
+from assets.stages import guard_step
 from resources.chain import finished_draws
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -136,7 +136,7 @@ def _check_stage(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate
             find_verdicts(context.run.run_id),
         )
         faults: list[Exception] = []
-        with conceal_faults(), repeat_step(), ExitStack() as opened:
+        with guard_step(), ExitStack() as opened:
             if len(selected) > 1:
                 # If a zone is missing or cannot be read, the gates that read it say so.
                 with suppress(WarehouseError):
