@@ -19,7 +19,7 @@ import duckdb
 
 from assets.publication.asset import publication_problems, publish
 from assets.publication.audit import Verdict, audit
-from assets.publication.signature import CHECKSUMS, checksums
+from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, checksums
 from resources.chain import Entry
 from resources.statements import Table, Zone
 from resources.warehouse import Session
@@ -449,13 +449,14 @@ def _rewrite(here: Deployment[Any], entries: list[Entry]) -> None:
 
 
 def file_alterations(release: Published) -> list[tuple[str, str, str]]:
-    """Every published file altered, cut off and deleted, with and without new checksums; and a file too many."""
+    """Every published file altered, cut off and deleted, with and without new checksums; and a file too many. The list
+    of all publications is left out, which is not signed (docs/reference/deployment.md)."""
     folder = deployment(release.root, release.name).release.folder
     extra = (folder / "extra.csv").relative_to(release.root).as_posix()
     found = [
         path.relative_to(release.root).as_posix()
         for path in sorted((release.root / "published").rglob("*"))
-        if path.is_file() and (path.is_relative_to(folder) or path.parent.name == "published")
+        if path.is_file() and (path.is_relative_to(folder) or path.name == PUBLIC_KEY)
     ]
     return [
         *(
