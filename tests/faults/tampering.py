@@ -19,7 +19,7 @@ import duckdb
 
 from assets.publication.asset import publication_problems, publish
 from assets.publication.audit import Verdict, audit
-from assets.publication.signature import CHECKSUMS, checksums
+from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, checksums
 from resources.chain import Entry
 from resources.statements import Table, Zone
 from resources.warehouse import Session
@@ -289,10 +289,10 @@ def _asked(root: Path, name: str, change: Callable[[Deployment[Any]], None]) -> 
 
 
 def _audited(here: Deployment[Any]) -> list[str]:
-    """What an audit does not find to hold. It says of a page that shows an earlier state that it was not checked, and of
-    a draw whose release it is not given: that of a publication that this release reads."""
+    """What an audit does not find to hold. It says of a page that shows an earlier state that it was not checked, and
+    of a draw whose release it is not given: that of a publication that this release reads."""
     context = here.context
-    unchecked = {"repeated"} if context.method.reads_publications_of else set()
+    unchecked: tuple[str, ...] = ("repeated",) if context.method.reads_publications_of else ()
     record = audit([context.method], context.nodes, context.ledger, context.release.published, "2030-01-01")
     return [
         each["name"]
@@ -449,13 +449,14 @@ def _rewrite(here: Deployment[Any], entries: list[Entry]) -> None:
 
 
 def file_alterations(release: Published) -> list[tuple[str, str, str]]:
-    """Every published file altered, cut off and deleted, with and without new checksums; and a file too many."""
-    folder = _publication(release.root)
+    """Every published file altered, cut off and deleted, with and without new checksums; and a file too many. The list
+    of all publications is left out, which is not signed (docs/reference/deployment.md)."""
+    folder = deployment(release.root, release.name).release.folder
     extra = (folder / "extra.csv").relative_to(release.root).as_posix()
     found = [
         path.relative_to(release.root).as_posix()
         for path in sorted((release.root / "published").rglob("*"))
-        if path.is_file()
+        if path.is_file() and (path.is_relative_to(folder) or path.name == PUBLIC_KEY)
     ]
     return [
         *(
@@ -467,12 +468,6 @@ def file_alterations(release: Published) -> list[tuple[str, str, str]]:
         ("added extra.csv", "added", extra),
         ("added extra.csv with new checksums", "added with new checksums", extra),
     ]
-
-
-def _publication(root: Path) -> Path:
-    """The folder of the one publication."""
-    (sums,) = (root / "published").rglob(CHECKSUMS)
-    return sums.parent
 
 
 def file_altered(release: Published, how: str, name: str, label: str) -> tuple[bool, list[str]]:
@@ -495,7 +490,7 @@ def file_altered(release: Published, how: str, name: str, label: str) -> tuple[b
 
 def _file_altered(root: Path, name: str, how: str, file: str) -> tuple[list[str], str, dict[str, str]]:
     here = deployment(root, name)
-    folder, path = _publication(root), root / file
+    folder, path = here.release.folder, root / file
     content = path.read_bytes() if path.exists() else b"x"
     match how.split()[0]:
         case "altered":
