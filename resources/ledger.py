@@ -275,7 +275,7 @@ class Ledger(ConfigurableResource):
             known = entry.parse_details() if entry.kind == RESERVE else None
             if known and known.sketch and known.population != details.population:
                 others[known.population, known.sketch] = entry
-        if not others or not details.sketch:
+        if not details.sketch:
             return ""
         kept = self.custody.open_sketch(details.sketch)
         if kept is None:
