@@ -363,7 +363,8 @@ def test_an_entry_is_not_committed_without_the_lock(
 
 def test_a_ledger_stays_open_however_long_nothing_happens(database: Database, ledger: Ledger) -> None:
     """Told apart from: the time-outs of the server's administrator."""
-    for name in ("idle_in_transaction_session_timeout", "idle_session_timeout"):
+    timeouts = ("idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout")
+    for (name,) in database.run("SELECT name FROM pg_settings WHERE name = ANY (%s)", [list(timeouts)]):
         database.run(f"ALTER DATABASE {database.name} SET {name} = '50ms'")
     with ledger._open_to_append() as (opened, reading):
         time.sleep(0.2)
