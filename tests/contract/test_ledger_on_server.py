@@ -143,7 +143,7 @@ def test_the_commands_bring_a_deployment_to_a_server(
 
     empty = postgres.empty()
     with logged_in(empty.environment(OWNER)):
-        assert stirred("ledger", "migrate") == (0, "Applied: 0001_entries.\n")
+        assert stirred("ledger", "migrate") == (0, "Applied: 0001_entries, 0002_turns.\n")
         assert stirred("ledger", "migrate") == (0, "Nothing to apply: the ledger's schema is up to date.\n")
     with logged_in(empty.environment()):
         code, said = stirred("ledger", "move")
