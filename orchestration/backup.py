@@ -100,7 +100,7 @@ def _require_restorable(folder: Path, custody: Path, resources: Resources) -> No
             (scratch / CUSTODY).mkdir(mode=0o700)
             if (custody / MASTER).exists():
                 shutil.copy2(custody / MASTER, scratch / CUSTODY)
-            restore(folder, scratch, scratch / PUBLISHED, resources)
+            restore(folder, scratch, scratch / PUBLISHED, lambda home: _keep_ledger(resources(home)))
     except BaseException as error:
         (folder / SIGNATURE).unlink(missing_ok=True)
         if not isinstance(error, RefusedError | BackupError | OSError):
@@ -109,6 +109,12 @@ def _require_restorable(folder: Path, custody: Path, resources: Resources) -> No
     finally:
         with suppress(OSError):
             place.rmdir()
+
+
+def _keep_ledger(resources: Mapping[str, dg.ConfigurableResource]) -> Mapping[str, dg.ConfigurableResource]:
+    ledger = resources["ledger"]
+    assert isinstance(ledger, Ledger)
+    return {**resources, "ledger": ledger.model_copy(update={"kept": ledger.on_server})}
 
 
 def restore(

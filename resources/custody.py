@@ -160,13 +160,13 @@ class Custody(ConfigurableResource):
 
     def list_sketches(self, age: timedelta) -> set[str]:
         """The names of the sketches that were written longer than `age` ago, even if only under a temporary name."""
-        latest, listed = time.time() - age.total_seconds(), set()
+        latest, old, young = time.time() - age.total_seconds(), set[str](), set[str]()
         for path in (Path(self.folder) / SKETCHES).glob("*"):
             # Another process may have deleted it.
             with suppress(FileNotFoundError):
-                if (match := _SKETCH_FILE.fullmatch(path.name)) and path.stat().st_mtime < latest:
-                    listed.add(match[1])
-        return listed
+                if match := _SKETCH_FILE.fullmatch(path.name):
+                    (old if path.stat().st_mtime < latest else young).add(match[1])
+        return old - young
 
     def forget_sketch(self, name: str) -> None:
         """Delete a sketch, if there is one. Raises CustodyError if its file cannot be deleted."""

@@ -44,6 +44,7 @@ _ABANDONED = timedelta(days=1)
 
 _NO_CATALOG = "creating a new DuckLake is explicitly disabled"
 _CREATED_AT_ONCE = "Failed to initialize DuckLake"
+_COMPACTED_MEANWHILE = "No snapshot found at version"
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,8 @@ class LakeZone(Storage):
                         f"nothing has been written to the {self.zone.value} zone yet (its catalog is empty)"
                     ) from None
                 if _CREATED_AT_ONCE not in message or time.monotonic() > deadline:
-                    refusal = TransientError if find_passing_cause(error) else WarehouseError
+                    passes = find_passing_cause(error) or _COMPACTED_MEANWHILE in message
+                    refusal = TransientError if passes else WarehouseError
                     raise refusal(f"cannot open {self.name} (service {self.service}): {_explain(error)}") from None
             time.sleep(0.05)
 

@@ -197,11 +197,13 @@ class Ledger(ConfigurableResource):
         custody: the keys and the anchor.
         on_server: whether the entries are in the PostgreSQL server that libpq's environment names. `move_to_server`
             brings them there first, also those of a new deployment, which has none.
+        kept: whether this process keeps a ledger on a server as it is (`keep_unchanged`) while it reads it.
     """
 
     warehouse: ResourceDependency[Warehouse]
     custody: ResourceDependency[Custody]
     on_server: bool = False
+    kept: bool = False
 
     def reserve(
         self,
@@ -275,7 +277,7 @@ class Ledger(ConfigurableResource):
             known = entry.parse_details() if entry.kind == RESERVE else None
             if known and known.sketch and known.population != details.population:
                 others[known.population, known.sketch] = entry
-        if not others or not details.sketch:
+        if not details.sketch:
             return ""
         kept = self.custody.open_sketch(details.sketch)
         if kept is None:
@@ -433,6 +435,7 @@ class Ledger(ConfigurableResource):
     def keep_unchanged(self) -> Iterator[None]:
         """Keep every process from appending to a ledger on a server, and the anchor as it is, until the block ends.
 
+        Inside the block, this process reads it as one that is `kept`, which does not wait behind one that appends next.
         Raises LedgerError if the server's role may not, as that of an auditor.
         """
         with self._open() as open_ledger:
@@ -448,7 +451,7 @@ class Ledger(ConfigurableResource):
             from resources.ledger_server import open_server
         except ImportError:
             raise LedgerError("a ledger on a server needs psycopg: install Stirred with the extra cluster") from None
-        return open_server(self.warehouse.patience, to_append=to_append)
+        return open_server(self.warehouse.patience, to_append=to_append, kept=self.kept)
 
     def _establish(self) -> None:
         """Establish the custody of a new deployment, unless the server shows that it is not new."""

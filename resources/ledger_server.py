@@ -86,12 +86,14 @@ class ServerLedger:
 
 
 @contextmanager
-def open_server(patience: float, *, to_append: bool) -> Iterator[ServerLedger]:
+def open_server(patience: float, *, to_append: bool, kept: bool = False) -> Iterator[ServerLedger]:
     """Open the ledger in the schema `stirred` of the database that libpq's environment names.
 
     Args:
         patience: the number of seconds to wait while another process has the ledger.
         to_append: whether every other process is kept out, and not only those that append.
+        kept: whether those that append are kept out already, so that to read takes no lock, for which it would wait
+            behind the next one that appends.
 
     Raises:
         BusyError: if another process has the ledger for longer.
@@ -123,7 +125,7 @@ def open_server(patience: float, *, to_append: bool) -> Iterator[ServerLedger]:
             locking = _begin_session(opened, patience)
             _fetch_rows(locking, _LOCK)
             _fetch_rows(connection, _AWAIT_COMMITS)
-        elif locks:
+        elif locks and not kept:
             _fetch_rows(connection, _LOCK_SHARED)
         yield ServerLedger(connection, locking, locked=locks)
 

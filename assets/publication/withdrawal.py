@@ -83,15 +83,17 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     for folder in sorted({*folders, *(published / entry.dataset / entry.release for entry in entries)}):
         remove(folder)
     for zone in zones:
-        with warehouse.session(writes=zone) as session:
+        with warehouse.session(writes=zone) as session, session.transaction():
             for schema in schemas[zone]:
                 for table in session.tables(zone, schema):
                     session.drop(Table(zone, schema, table))
         warehouse.compact(zone)
-        # Until nothing is left of their tables, the empty schemas show the next withdrawal what to complete.
+        # Until nothing is left of their tables, the schemas show the next withdrawal what to complete. A run that
+        # nobody ended may have written to them meanwhile.
         with warehouse.session(writes=zone) as session:
             for schema in schemas[zone]:
-                session.drop_schema(zone, schema)
+                if not session.tables(zone, schema):
+                    session.drop_schema(zone, schema)
     if (published / LISTING).exists():
         # Everything is gone by now, with or without its line in the list.
         with contextlib.suppress(OSError):

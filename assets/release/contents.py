@@ -118,15 +118,16 @@ def forget_sketches(ledger: Ledger) -> None:
     Raises LedgerError if there are older ones and the ledger is not intact, WarehouseError if the public zone cannot be
     read, and CustodyError if a file cannot be deleted.
     """
-    if not (left := ledger.custody.list_sketches(_UNPUBLISHED)):
-        return
-    entries = ledger.read().require_intact()
-    left -= {entry.parse_details().sketch for entry in entries if entry.kind == RESERVE}
+    left = ledger.custody.list_sketches(_UNPUBLISHED)
+    # Before the ledger: what is charged meanwhile is published now, or no longer.
     if left and ledger.warehouse.holds(Zone.PUBLIC):
         with ledger.warehouse.session(reads=[Zone.PUBLIC]) as session:
             for table in (Table(Zone.PUBLIC, schema, CONTENTS) for schema in session.schemas(Zone.PUBLIC)):
                 if session.columns(table):
-                    left -= {version for _, version in session.rows("warehouse/all", source=table)}
+                    left.difference_update(*session.rows("warehouse/all", source=table))
+    if left:
+        entries = ledger.read().require_intact()
+        left -= {entry.parse_details().sketch for entry in entries if entry.kind == RESERVE}
     for name in left:
         ledger.custody.forget_sketch(name)
 

@@ -51,6 +51,12 @@ ALTER ROLE stirred_reader PASSWORD :'reader';
 -- Who reads the catalog for ever keeps nobody waiting for longer.
 ALTER ROLE stirred_public SET lock_timeout = '1min';
 
+-- Who only reads takes neither all connections nor, by what a query sorts, the disk.
+ALTER ROLE stirred_auditor CONNECTION LIMIT 20;
+ALTER ROLE stirred_reader CONNECTION LIMIT 20;
+ALTER ROLE stirred_auditor SET temp_file_limit = '1GB';
+ALTER ROLE stirred_reader SET temp_file_limit = '1GB';
+
 SELECT format('CREATE DATABASE %I OWNER %I ENCODING ''UTF8'' TEMPLATE template0', name, owner)
 FROM (VALUES
     ('stirred_dagster', 'stirred_dagster'),
@@ -61,13 +67,21 @@ FROM (VALUES
 WHERE name NOT IN (SELECT datname FROM pg_database)
 \gexec
 
--- Neither connect nor make temporary tables.
+-- Neither connect nor make temporary tables, also not in the databases that every server has.
 REVOKE ALL ON DATABASE stirred_dagster, stirred_ledger, stirred_confidential, stirred_public FROM PUBLIC;
+REVOKE ALL ON DATABASE postgres, template1 FROM PUBLIC;
 GRANT CONNECT ON DATABASE stirred_ledger TO stirred_charge, stirred_audit;
 GRANT CONNECT ON DATABASE stirred_public TO stirred_read;
 
+-- Nor make large objects, as every role may. The owner keeps the right, without which it could not restore a dump.
+\connect stirred_ledger
+REVOKE EXECUTE ON FUNCTION lo_create(OID), lo_creat(INTEGER), lo_from_bytea(OID, BYTEA) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lo_create(OID), lo_creat(INTEGER), lo_from_bytea(OID, BYTEA) TO stirred_ledger_owner;
+
 -- Who only reads sees the tables of the public catalog, also those that are made later.
 \connect stirred_public
+REVOKE EXECUTE ON FUNCTION lo_create(OID), lo_creat(INTEGER), lo_from_bytea(OID, BYTEA) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lo_create(OID), lo_creat(INTEGER), lo_from_bytea(OID, BYTEA) TO stirred_public;
 REVOKE CREATE ON SCHEMA public FROM PUBLIC;
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO stirred_read;
 ALTER DEFAULT PRIVILEGES FOR ROLE stirred_public IN SCHEMA public GRANT SELECT ON TABLES TO stirred_read;

@@ -1,11 +1,14 @@
 """A release whose ledger is on a PostgreSQL server: the same draws and bytes, gates and back-ups as with a file."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import psycopg
 import pytest
 from click.testing import CliRunner
 
@@ -82,8 +85,10 @@ def test_a_release_goes_on_after_the_move_with_the_same_bytes_and_without_a_char
 def test_a_backup_needs_a_server_that_ends_where_its_anchor_says(
     postgres: Server, database: Database, tmp_path: Path
 ) -> None:
+    """Told apart from: a back-up that waits for the next charge, which waits for it, while it is verified."""
+
     def resources(home: Path) -> dict[str, Any]:
-        warehouse = Warehouse(folder=str(home / "warehouse"), threads=1)
+        warehouse = Warehouse(folder=str(home / "warehouse"), threads=1, patience=10)
         custody = Custody(folder=str(home / "custody"), databases=warehouse.folder)
         ledger = Ledger(warehouse=warehouse, custody=custody, on_server=True)
         return {"warehouse": warehouse, "custody": custody, "ledger": ledger}
@@ -102,6 +107,19 @@ def test_a_backup_needs_a_server_that_ends_where_its_anchor_says(
     restore(tmp_path / "kept", home, published, resources)
     assert len(ledger.entries()) == 2
     assert reserve(ledger, "third").sequence == 3
+    charging = Thread(target=reserve, args=(ledger, "fourth"))
+
+    def resources_as_one_charges(home: Path) -> dict[str, Any]:
+        if charging.ident is None:
+            charging.start()
+            with psycopg.connect(autocommit=True) as looking:
+                while not looking.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
+                    time.sleep(0.05)
+        return resources(home)
+
+    back_up(ledger, published, tmp_path / "later", resources_as_one_charges)
+    charging.join()
+    assert len(ledger.entries()) == 4
     shutil.rmtree(home)
     with pytest.raises(BackupError, match=r"restore a later back-up"):
         restore(tmp_path / "kept", home, published, resources)
@@ -125,7 +143,7 @@ def test_the_commands_bring_a_deployment_to_a_server(
 
     empty = postgres.empty()
     with logged_in(empty.environment(OWNER)):
-        assert stirred("ledger", "migrate") == (0, "Applied: 0001_entries.\n")
+        assert stirred("ledger", "migrate") == (0, "Applied: 0001_entries, 0002_turns.\n")
         assert stirred("ledger", "migrate") == (0, "Nothing to apply: the ledger's schema is up to date.\n")
     with logged_in(empty.environment()):
         code, said = stirred("ledger", "move")

@@ -304,7 +304,10 @@ def test_a_service_file_of_the_control_knows_the_database_of_dagster_alone(tmp_p
 
 @pytest.mark.deep
 def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> None:
-    """Made from nothing by `roles.sql`, which the server fixture runs twice, and asked over TCP for a password."""
+    """Made from nothing by `roles.sql`, which the server fixture runs twice, and asked over TCP for a password.
+
+    Told apart from: readers who fill the server's disk or take all its connections, in their database or in `postgres`.
+    """
     port = free_port()
     made = make_secrets(tmp_path / "secrets", port)
     databases = ("stirred_dagster", "stirred_ledger", "stirred_confidential", "stirred_public")
@@ -314,7 +317,7 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
             password = (made / "passwords" / role).read_text()
             with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
                 psycopg.connect(host="127.0.0.1", port=port, user=role, password="wrong", dbname="postgres")
-            for database in databases:
+            for database in (*databases, "postgres", "template1"):
                 login = {"user": role, "password": password, "dbname": database}
                 with (
                     suppress(psycopg.OperationalError),
@@ -326,6 +329,15 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
                         "WHERE rolname = current_user"
                     )
                     assert rights == (False,)
+                    if role in READING:
+                        for text in (*WRITING, "SET temp_file_limit = -1"):
+                            with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                                connection.execute(text.encode())
+                        bounded = connection.execute(
+                            "SELECT current_setting('temp_file_limit'), rolconnlimit FROM pg_roles "
+                            "WHERE rolname = current_user"
+                        )
+                        assert bounded.fetchone() == ("1GB", 20)
         environment = os.environ | {"PGSERVICEFILE": str(made / "services" / "owner"), "PGSERVICE": "stirred_ledger"}
         with mock.patch.dict(os.environ, environment):
             from resources.ledger_server import migrate
@@ -346,6 +358,14 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
     assert not [path for path in (made / "passwords").iterdir() if path.read_text() in text]
 
 
+WRITING = (
+    "CREATE TEMP TABLE others (number INT)",
+    "SELECT lo_create(0)",
+    "SELECT lo_creat(-1)",
+    "SELECT lo_from_bytea(0, 'others')",
+)
+"""What a role may do in every database that it can connect to, unless that is taken from it."""
+
 CHANGES = (
     "DROP SCHEMA public CASCADE",
     "DROP TABLE ducklake_table",
@@ -357,7 +377,6 @@ CHANGES = (
     "SELECT * FROM ducklake_table FOR KEY SHARE",
     "DO 'BEGIN LOCK TABLE ducklake_table IN ROW SHARE MODE; END'",
     "CREATE TABLE others (number INT)",
-    "CREATE TEMP TABLE others (number INT)",
     "CREATE VIEW ducklake_others AS SELECT 1",
     "CREATE SCHEMA others",
     "CREATE FUNCTION others() RETURNS INT LANGUAGE sql AS 'SELECT 1'",

@@ -100,6 +100,23 @@ def test_a_session_that_reads_sees_one_state_whoever_writes_meanwhile(warehouse:
     assert read(warehouse, SHOWN) == ["after"]
 
 
+def test_a_state_that_is_compacted_while_a_session_begins_is_no_verdict(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: a refusal, because the state to attach is gone. The session is opened again, at the next one."""
+    write(warehouse, SHOWN, ["before"])
+    attach = LakeZone._attach_instead
+
+    def attach_late(zone: LakeZone, *given: Any) -> None:
+        monkeypatch.setattr(LakeZone, "_attach_instead", attach)
+        write(warehouse, SHOWN, ["after"])
+        warehouse.compact(Zone.PUBLIC)
+        attach(zone, *given)
+
+    monkeypatch.setattr(LakeZone, "_attach_instead", attach_late)
+    assert read(warehouse, SHOWN) == ["after"]
+
+
 def test_a_session_costs_the_same_however_many_tables_there_are(
     lake: Lake, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -358,6 +359,17 @@ def test_an_entry_is_not_committed_without_the_lock(
             ledger._append(opened, make_settlement(reading.entries, reserved, "v1"))
     assert len(ledger.entries()) == 3
     assert ledger.verify() == ()
+
+
+def test_a_ledger_stays_open_however_long_nothing_happens(database: Database, ledger: Ledger) -> None:
+    """Told apart from: the time-outs of the server's administrator."""
+    timeouts = ("idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout")
+    for (name,) in database.run("SELECT name FROM pg_settings WHERE name = ANY (%s)", [list(timeouts)]):
+        database.run(f"ALTER DATABASE {database.name} SET {name} = '50ms'")
+    with ledger._open_to_append() as (opened, reading):
+        time.sleep(0.2)
+        ledger._append(opened, make_settlement(reading.entries, reading.entries[-1], "v1"))
+    assert len(ledger.entries()) == 4
 
 
 # The anchor ------------------------------------------------------------------------------------------------

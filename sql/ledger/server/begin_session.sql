@@ -1,8 +1,15 @@
 -- A process whose machine fails leaves the lock within about a minute, instead of the hours that TCP waits by default.
--- One that waits for something else keeps its lock, though its transaction is idle.
-SELECT
-    set_config('lock_timeout', %(patience)s, false),
-    set_config('idle_in_transaction_session_timeout', '0', false),
-    set_config('tcp_keepalives_idle', '30', false),
-    set_config('tcp_keepalives_interval', '10', false),
-    set_config('tcp_keepalives_count', '3', false)
+-- One that waits for something else keeps its lock, though its transaction is idle, and its other connection. Earlier
+-- versions of PostgreSQL do not have all settings.
+SELECT set_config(name, value, false)
+FROM (
+    VALUES
+    ('lock_timeout', %(patience)s),
+    ('idle_in_transaction_session_timeout', '0'),
+    ('idle_session_timeout', '0'),
+    ('transaction_timeout', '0'),
+    ('tcp_keepalives_idle', '30'),
+    ('tcp_keepalives_interval', '10'),
+    ('tcp_keepalives_count', '3')
+) AS wanted (name, value)
+JOIN pg_catalog.pg_settings USING (name)

@@ -18,6 +18,7 @@ from assets.cef.ingestion import ingest
 from assets.charge.assessment import NO_REASON
 from assets.ledger.view import list_entry_records
 from assets.release.contents import (
+    CONTENTS,
     find_unchanged_version,
     forget_sketches,
     hash_files,
@@ -31,7 +32,7 @@ from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import DIFFERENT_PEOPLE, Details
 from resources.custody import SKETCHES, Custody, CustodyMode
 from resources.ledger import Ledger, LedgerError, PopulationError
-from resources.statements import Zone
+from resources.statements import SQL, Table, Zone
 from resources.warehouse import Warehouse
 from tests.deployments import TO_PUBLICATION, UNITS, households, small_deployment, write_csv
 from tests.depth import deep_cases
@@ -129,7 +130,10 @@ SAME: dict[str, Callable[[], tuple[Rows, Mapping[str, Any]]]] = {
     "the key left out of the declaration": lambda: (people(), without("person")),
     "another name for a column": lambda: (people(), without("age") | {"years": COLUMNS["age"] | {"source": "age"}}),
     "an integer declared as string": lambda: (people(), COLUMNS | {"age": {"type": "string", "pattern": "[0-9]+"}}),
-    "a top-code that nobody reaches": lambda: (people(), COLUMNS | {"income": COLUMNS["income"] | {"top_coded": 9000}}),
+    "a top-code that nobody reaches": lambda: (
+        people(),
+        COLUMNS | {"income": COLUMNS["income"] | {"maximum": 9000, "top_coded": True}},
+    ),
     "bands": lambda: (
         people(),
         COLUMNS | {"income": {"type": "integer", "bands": {"low": {"below": 2000}, "high": {"at_least": 2000}}}},
@@ -210,6 +214,9 @@ def test_a_missing_sketch_is_no_reason_to_charge(office: Office) -> None:
     kept.write_bytes(content)
     own = Path(office.custody.folder) / SKETCHES / details.sketch
     own.unlink()
+    with pytest.raises(LedgerError, match="the sketch of dataset other is missing"):
+        # Also if there is nobody to compare it with yet: others could not be compared with it later.
+        office.ledger.find_resemblance(office.ledger.read(), "other", replace(details, population="census"))
     with pytest.raises(LedgerError, match=r"the sketch of dataset other is missing .* materialize its cef again"):
         office.charge(details)
     assert find_unchanged_version(office.warehouse, office.custody, office.dataset, "read from") is None, (
@@ -231,19 +238,26 @@ def test_every_population_with_the_same_sketch_is_named(office: Office) -> None:
 
 
 def test_sketches_that_nobody_charged_are_deleted_once_their_records_are_gone(office: Office) -> None:
-    """Told apart from: deleting those of a CEF that can still be charged, or of one that another process reads now."""
+    """Told apart from: deleting those of a CEF that can still be charged, or of one that another process reads now.
+
+    Nor does a table of versions that somebody altered keep the others from being deleted, or a charge from being made.
+    """
     folder = Path(office.custody.folder) / SKETCHES
     charged, waiting = {path.name for path in folder.iterdir()}, office.read("waiting", people(2)).sketch
     replaced = office.read("changed", people(3)).sketch
     current = office.read("changed", people(4)).sketch
     killed, just_read = f".{'ab' * 32}.0123456789abcdef", "cd" * 32
-    for name in (killed, just_read):
+    before_it = f".{just_read}.0123456789abcdef"
+    for name in (killed, just_read, before_it):
         (folder / name).write_bytes(b"")
     for path in folder.iterdir():
         if path.name != just_read:
             os.utime(path, (0, 0))
+    with office.warehouse.session(writes=Zone.PUBLIC) as session:
+        altered = SQL("tests/altered", "SELECT 'a' AS a, 'b' AS b, 1 AS c")
+        session.create(Table(Zone.PUBLIC, "altered", CONTENTS), altered)
     forget_sketches(office.ledger)
-    left = {*charged, waiting, current, just_read}
+    left = {*charged, waiting, current, just_read, before_it}
     assert {path.name for path in folder.iterdir()} == left
     assert {replaced, killed}.isdisjoint(left)
     office.charge(office.read("waiting", people(2)))

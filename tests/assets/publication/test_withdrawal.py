@@ -123,11 +123,15 @@ def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp
 def test_a_withdrawal_whose_compaction_failed_is_completed_although_nothing_was_charged(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: refusing a name of which only bytes in a database are left."""
+    """Told apart from: refusing a name of which only bytes in a database are left, or were left by a run meanwhile."""
     warehouse, compact = ledger.warehouse, Warehouse.compact
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-        table = Table(Zone.CONFIDENTIAL, "town", "units")
-        session.create(table, "warehouse/label", {"text": f"{CANARY}village-end"}, column="text")
+
+    def write() -> None:
+        with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+            table = Table(Zone.CONFIDENTIAL, "town", "units")
+            session.create(table, "warehouse/label", {"text": f"{CANARY}village-end"}, column="text")
+
+    write()
     withdraw(ledger, tmp_path / "published", "village", None, "Ann")
     assert left(tmp_path) == {"village", "village_two", "village_two__a"}
 
@@ -139,6 +143,15 @@ def test_a_withdrawal_whose_compaction_failed_is_completed_although_nothing_was_
         with pytest.raises(WarehouseError, match="full"):
             withdraw(ledger, tmp_path / "published", "town", None, "Ann")
     assert "village" in left(tmp_path), "the deleted rows are still in the file"
+
+    def write_meanwhile(warehouse: Warehouse, zone: Zone) -> Removal:
+        removal = compact(warehouse, zone)
+        if zone is Zone.CONFIDENTIAL:
+            write()
+        return removal
+
+    monkeypatch.setattr(Warehouse, "compact", write_meanwhile)
+    withdraw(ledger, tmp_path / "published", "town", None, "Ann")
     monkeypatch.setattr(Warehouse, "compact", compact)
     assert "confidential.town" in str(withdraw(ledger, tmp_path / "published", "town", None, "Ann"))
     assert left(tmp_path) == {"village_two", "village_two__a"}
