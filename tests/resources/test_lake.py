@@ -330,6 +330,7 @@ class Echo(BaseHTTPRequestHandler):
 
 def test_no_key_and_no_address_is_in_an_error_of_an_s3_server(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor in that of a server that cannot be reached."""
+    monkeypatch.setattr("resources.warehouse.REQUESTS_REPEATED", 0)
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
         monkeypatch.setenv(f"AWS_{name}", f"planted-{name}")
     data = {zone.value: f"s3://planted-bucket-{zone.value}/planted/" for zone in ZONES}
@@ -530,6 +531,7 @@ def test_zones_on_an_s3_server(lake: Lake, s3: Any, tmp_path: Path, monkeypatch:
     for variable, value in s3.environment.items():
         if "SECRET" in variable:
             monkeypatch.setenv(variable, f"wrong-{value}")
+    monkeypatch.setattr("resources.warehouse.REQUESTS_REPEATED", 0)
     for table in (UNITS, SHOWN):
         with pytest.raises(WarehouseError) as caught:
             read(warehouse, table)
