@@ -42,8 +42,8 @@ LONGEST_FIRST = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than processors, because tests of pages and of processes wait for others most of the time."""
-    return (os.cpu_count() or 1) + 1
+    """Two processes more than processors: tests wait for pages, processes and disks most of the time."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_configure(config: pytest.Config) -> None:

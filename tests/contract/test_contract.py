@@ -71,7 +71,7 @@ def run(deployment: Deployment[Any]) -> None:
     deployment.run(*to_publication(deployment.context.method))
 
 
-@deep_cases(2)
+@deep_cases(1)
 def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deployment[Any]) -> None:
     files, ledger = published.published(), published.ledger
     run(published)
@@ -80,7 +80,7 @@ def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deploymen
     assert [entry.kind for entry in ledger] == ["reserve", "settle"]
 
 
-@deep_cases(4)
+@deep_cases(2)
 @pytest.mark.deep
 def test_the_order_of_declarations_changes_neither_draw_nor_charge(published: Deployment[Any], kind: Kind) -> None:
     ledger, draw = published.ledger, drawn(published)
@@ -325,7 +325,7 @@ def test_the_gates_of_a_stage_are_one_step_and_each_can_be_launched_alone(publis
         assert launched([gate]) == (steps, {gate.name})
 
 
-@deep_cases(2)
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(kind: Kind, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from assets.release.dataset import DatasetDeclaration
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 VERSION_KEY = bytes(range(32))
 HEADERS = {
@@ -574,6 +574,7 @@ BROKEN: list[tuple[str, Change, dict[str, int]]] = [
 
 
 @quick_cases(16)
+@deep_cases(16)
 @pytest.mark.parametrize(("spoil", "broken"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
 def test_a_broken_rule_is_named_with_its_number_of_offenders(
     spoiled: Census, spoil: Change, broken: dict[str, int]

@@ -13,7 +13,7 @@ import pytest
 
 from assets.publication import placement
 from assets.publication.placement import place_folder, publications, remove
-from tests.depth import deep_but
+from tests.depth import deep_but, deep_cases
 
 OLD = {"table.csv": b"county,count\nDukes,1741\n", "inner/notes.txt": b"old"}
 FIRST = {"table.csv": b"county,count\nDukes,0\n"}
@@ -422,6 +422,7 @@ POINTS = deep_but(
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a system with SIGKILL")
+@deep_cases(15)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_any_point_loses_no_edition(target: Path, point: str) -> None:
     """After the next attempt, even a failing one, the target holds the complete old or new publication.

@@ -164,6 +164,7 @@ ALTERED: dict[str, tuple[str, set[str]]] = {
 }
 
 
+@deep_cases(7)
 @pytest.mark.parametrize("alteration", ALTERED)
 @pytest.mark.usefixtures("put_back")
 def test_altered_tables_of_persons_are_noticed(made: Deployment[Any], alteration: str) -> None:

@@ -27,7 +27,7 @@ from mechanisms.topdown.schema import PERSONS
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.topdown.products import Histogram, Products, products, random_histograms
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 
 Truth = dict[str, Histogram]
 
@@ -126,6 +126,7 @@ def test_every_place_of_every_level_has_its_counts_in_every_table_zeros_included
 
 
 @quick_cases(1)
+@deep_cases(1)
 @pytest.mark.parametrize("places", [1, 2, 3, 7])
 def test_tables_that_are_made_in_pieces_are_the_same_in_the_same_order(
     town: tuple[Products, Truth], monkeypatch: pytest.MonkeyPatch, places: int

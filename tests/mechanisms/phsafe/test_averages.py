@@ -24,7 +24,7 @@ from benchmarks.coverage import (
 from mechanisms.noise import Noise
 from mechanisms.phsafe.averages import FOOTHOLD, MOST_PERSONS, WITHIN, estimate_averages, log_on_ray
 from mechanisms.phsafe.estimation import LARGEST_COUNT, Estimates
-from tests.depth import examples, quick_cases
+from tests.depth import deep_cases, examples, quick_cases
 
 LEAST, MOST = 0.86, 0.96
 PARTS = 80
@@ -271,6 +271,7 @@ def test_no_noise_makes_an_average_negative_or_infinite_or_puts_it_outside_its_i
     plausible(found, least, least + span)
 
 
+@deep_cases(1)
 @pytest.mark.parametrize("steps", [160, pytest.param(800, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("seed", range(4))
 def test_climbing_towards_shorter_intervals_and_greater_averages_finds_nothing_implausible(
