@@ -42,8 +42,11 @@ LONGEST_FIRST = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes more than processors: tests wait for pages, processes and disks most of the time."""
-    return (os.cpu_count() or 1) + 2
+    """One process more than processors, because tests of pages and of processes wait for others most of the time.
+
+    With two more, CI took longer: each process makes what its tests have in common anew.
+    """
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_configure(config: pytest.Config) -> None:
