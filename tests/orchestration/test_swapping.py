@@ -426,7 +426,7 @@ def left_behind(project: Path) -> set[str]:
     return {"kept", "shown", "var", "published"} & {path.name for path in project.iterdir()}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_two_short_files_make_a_release_that_is_launched_and_published(project: Path) -> None:
     """With a user's tools, from the files to `<published>/<dataset>/<release>` and to no other folder."""
     status, said = stirred(project, "launch", "village/counties")

@@ -206,7 +206,7 @@ def test_incomplete_altered_and_surplus_states_are_refused(tmp_path: Path, key: 
     assert deployment.published() != {}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_a_release_changes_between_partitions_and_none(tmp_path: Path, key: None) -> None:
     folder = tmp_path / "town"
     parted = made_by_state(topdown_deployment(folder, partitions="state"))
