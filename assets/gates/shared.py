@@ -283,6 +283,8 @@ def _key_gone(context: ReleaseContext[Any]) -> list[str]:
     custody, finished = context.custody, finished_draws(context.reading.entries)
     # A process of another release may have been killed between the settlement and the deletion. The next charge or draw
     # deletes the key, which this one need not wait for.
-    if draw_id not in custody.list_keys() and not finished.isdisjoint(custody.list_keys()):
+    keys = custody.list_keys()
+    if draw_id not in keys and not finished.isdisjoint(keys):
         context.ledger.forget_keys()
-    return [f"the key of draw {kept} still exists" for kept in sorted((finished | {draw_id}) & custody.list_keys())]
+        keys = custody.list_keys()
+    return [f"the key of draw {kept} still exists" for kept in sorted((finished | {draw_id}) & keys)]
