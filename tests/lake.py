@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -34,6 +35,11 @@ class Lake:
     catalogs: dict[Zone, Database]
     environment: dict[str, str]
     data: dict[str, str]
+
+    def name_services(self, patch: pytest.MonkeyPatch) -> None:
+        """Have libpq find the catalogs in this process, until the patch is undone."""
+        for name, value in self.environment.items():
+            patch.setenv(name, value)
 
     def warehouse(self, **changes: Any) -> Warehouse:
         """A warehouse whose zones, but for the ledger, are in this lake."""

@@ -39,8 +39,7 @@ def test_a_release_is_the_same_on_files_and_in_a_lake(
     on_files = KINDS[name].build(tmp_path / "files")
     run(on_files)
     lake = make_lake(postgres, tmp_path / "kept")
-    for variable, value in lake.environment.items():
-        monkeypatch.setenv(variable, value)
+    lake.name_services(monkeypatch)
     monkeypatch.setattr("tests.deployments.Warehouse", partial(Warehouse, lake=lake.data))
     in_lake = KINDS[name].build(tmp_path / "lake")
     run(in_lake)

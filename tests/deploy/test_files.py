@@ -223,8 +223,7 @@ def test_the_key_of_readers_reads_the_public_zone_alone(
     """Even with the role of the confidential catalog; and without its service, the catalog cannot be opened either."""
     made, lake = make_secrets(tmp_path / "secrets"), make_lake(postgres, tmp_path / "lake")
     monkeypatch.setattr("resources.warehouse.REQUESTS_REPEATED", 0)
-    for name, value in lake.environment.items():
-        monkeypatch.setenv(name, value)
+    lake.name_services(monkeypatch)
 
     def given(file: str) -> None:
         for line in (made / file).read_text().splitlines():

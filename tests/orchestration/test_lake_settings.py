@@ -96,8 +96,7 @@ def test_retention_deletes_what_was_replaced_and_says_how_much(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = make_lake(postgres, tmp_path)
-    for name, value in made.environment.items():
-        monkeypatch.setenv(name, value)
+    made.name_services(monkeypatch)
     warehouse, table = made.warehouse(), Table(Zone.CONFIDENTIAL, "village", "units")
     for number in range(3):
         with warehouse.session(writes=Zone.CONFIDENTIAL) as session:

@@ -36,8 +36,7 @@ CANARY = "planted-7c01f2e9"
 @pytest.fixture
 def lake(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     made = make_lake(postgres, tmp_path)
-    for name, value in made.environment.items():
-        monkeypatch.setenv(name, value)
+    made.name_services(monkeypatch)
     return made
 
 

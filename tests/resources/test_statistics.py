@@ -79,8 +79,7 @@ def test_forged_statistics_of_a_lake_hide_no_row(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = make_lake(postgres, tmp_path)
-    for name, value in lake.environment.items():
-        monkeypatch.setenv(name, value)
+    lake.name_services(monkeypatch)
     warehouse = lake.warehouse()
     with warehouse.session(writes=Zone.PUBLIC) as session:
         session.create(CODES, SQL("tests/make", MAKE))

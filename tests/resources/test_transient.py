@@ -39,8 +39,7 @@ LOST, UNREACHABLE = "the connection to a server was lost", "a server cannot be r
 def lake(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """A lake with a table in each zone, of which nothing is tried twice."""
     made = make_lake(postgres, tmp_path)
-    for name, value in made.environment.items():
-        monkeypatch.setenv(name, value)
+    made.name_services(monkeypatch)
     monkeypatch.setattr(storage, "WAITS", ())
     for table in (SHOWN, UNITS):
         write(made.warehouse(), table, "before")

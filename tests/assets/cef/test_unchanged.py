@@ -338,8 +338,7 @@ def alter_in_lake(warehouse: Warehouse) -> None:
 def in_lake(postgres: Server, folder: Path, patched: pytest.MonkeyPatch) -> Office:
     """The office of a town with its tables in a lake."""
     lake = make_lake(postgres, folder / "lake")
-    for variable, value in lake.environment.items():
-        patched.setenv(variable, value)
+    lake.name_services(patched)
     office = Office(folder, of_csv(folder), patched)
     office.warehouse = lake.warehouse()
     return office

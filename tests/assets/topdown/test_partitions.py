@@ -120,8 +120,7 @@ def test_estimates_by_state_in_a_lake_are_those_on_files(
     plain: Deployment[TopDownRelease], postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = make_lake(postgres, tmp_path / "kept")
-    for variable, value in lake.environment.items():
-        monkeypatch.setenv(variable, value)
+    lake.name_services(monkeypatch)
     monkeypatch.setattr("tests.deployments.Warehouse", partial(Warehouse, lake=lake.data))
     require_same(plain, made_by_state(topdown_deployment(tmp_path / "lake", partitions="state")))
 
