@@ -496,6 +496,52 @@ def test_small_estimates_are_neither_published_nor_added_up(tmp_path: Path) -> N
     assert len(sub_table(deployment.release.folder, ["county"])) == len(COUNTIES)
 
 
+INCOMES = ("9999999", "9999998", "NA", "1200", "100", "15000")
+"""Not in universe, no income, missing, and incomes, of which the greatest is above the declared bound."""
+
+
+def test_codes_for_no_income_are_not_added_up(tmp_path: Path) -> None:
+    """The noise has the scale 1/100 steps, and is 0 but for a probability below 1e-40: the sums are the true ones.
+
+    Wrong programs: one that adds 9,999,999, or takes it as the bound, and one that refuses it for the domain."""
+    rows = [
+        {"serial": number, "county": COUNTIES[number % 2], "income": INCOMES[number // 2 % 6]} for number in range(72)
+    ]
+    columns = {
+        "serial": {"type": "integer", "role": "key"},
+        "county": UNITS["county"],
+        "income": {"type": "integer", "minimum": 0, "maximum": 20000, None: [9999999, "NA"], "zero": [9999998]},
+    }
+    income = {
+        "name": "income",
+        "variables": ["county"],
+        "epsilon": 10000,
+        "value": {"column": "income", "grid": 100, "most": 10000},
+    }
+    deployment = made(
+        hypercube_deployment(
+            tmp_path / "release",
+            income,
+            units=rows,
+            persons=[{"serial": 1}],
+            dataset={
+                "cap": 100000,
+                "persons": None,
+                "units": {"path": str(tmp_path / "release/units.csv"), "columns": columns},
+            },
+        )
+    )
+    answer = sub_table(deployment.release.folder, ["county"]).to_dict("records")
+    assert [row["estimate"] for row in answer if row["estimate"]] == [6 * (1200 + 100 + 10000)] * 2
+    certificate = json.loads((deployment.release.folder / "certificate.json").read_text())
+    assert {
+        "label": "Codes of the source",
+        "value": [
+            "income: In the source, no value is also written as '9999999', 'NA', and 0 is also written as '9999998'."
+        ],
+    }.items() <= certificate["mechanism"]["parameters"][-1].items()
+
+
 @pytest.mark.deep
 def test_a_release_with_cell_keys_has_no_finite_loss_and_gives_equal_sets_of_records_equal_noise(
     tmp_path: Path,
