@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click import UsageError
 from click.testing import CliRunner
 
 from assets.publication.signature import public_key
@@ -22,7 +23,7 @@ from assets.release.contents import read_cef_version
 from assets.release.draw import Inputs
 from assets.release.release import DeclarationError
 from assets.release.statement import Statement
-from assets.table_builder.asking import least_variance, read_publication, sub_table
+from assets.table_builder.asking import least_variance, read_publication, sub_table, write_category
 from assets.table_builder.cells import CountsError, add_up_cells, counts_recipe
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
@@ -33,6 +34,7 @@ from mechanisms.swapping.loss import theorem_1
 from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.judging import judge
 from orchestration import cli
+from orchestration.cli.publications import _parse_categories
 from resources.statements import Zone
 from tests.contract.kinds import to_publication
 from tests.deployments import (
@@ -366,9 +368,29 @@ def test_the_command_answers_from_what_is_published(
         ]
 
 
+WRITTEN = (None, "null", "01", "01 ", "", "(a)", "a, b", "it's", 'say "a"', "a")
+
+
+def test_categories_are_asked_and_shown_as_they_are_written() -> None:
+    """Wrong programs: one that trims what is in quotes, and one that takes `null` for a category of that name."""
+    for category in WRITTEN:
+        for given in (write_category(category), f'"{str(category).replace(chr(34), 2 * chr(34))}"'):
+            for text in (f"g={given}", f"g in ({given} )", f"g IN {given}", f"g in ({given}, a)"):
+                expected = [str(category) if category is None and given != "null" else category]
+                assert _parse_categories(text) == ("g", expected + ["a"] * text.endswith(", a)"))
+    assert _parse_categories("g in ('it''s' , St John's,01 )") == ("g", ["it's", "St John's", "01"])
+    assert [_parse_categories(text)[1] for text in ("g=(a)", "g in (a)", "g=")] == [["(a)"], ["a"], []]
+    for text in ('g="a" b', "g='a", "g in ('a'b')", "g"):
+        with pytest.raises(UsageError, match="--where: g"):
+            _parse_categories(text)
+    assert len({write_category(category) for category in WRITTEN}) == len(WRITTEN)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["village/tables", "--where", "tenure=null"], "tenure: there is no category null; there are own, rent"),
+        (["village/tables", "--where", "tenure='own '"], 'tenure: there is no category "own "; there are own, rent'),
         (["village/tables_later"], "village/tables_later is not published; launch it first"),
         (["village/tables", "--where", "tenure=own", "--where", "tenure=rent"], "--where: tenure is named twice"),
         (["village/tables", "--where", "tenure"], "--where: tenure is not of the form"),
