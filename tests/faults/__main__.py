@@ -37,8 +37,9 @@ def steps(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
         release = prepare(folder, name, whole_job)
         found = kills.steps_of(release)
         cases += [
-            (name, f"before step {step}", kills.killed_at_step, release, number, f"step-{number}")
-            for number, step in enumerate(found)
+            (name, f"before step {step}{also}", kills.killed_at_step, release, number, f"step-{number}")
+            for number, (step, is_other) in enumerate(found)
+            for also in ("" if is_other else ", with the same files as before the last step",)
         ]
     return cases
 
@@ -192,11 +193,13 @@ def attempt(case: tuple[Any, ...]) -> tuple[str, str, bool, list[str]]:
 
 
 WITHIN_STRATA = {
+    "steps": r"( step )[^,]+(?=, with the same files)",
+    "cluster": r"( at )\S+",
     "altered_tables": r"( in \w+\.\w+\.\w+)\.[^,]+",
     "altered_ledger": r"(entry )\d+",
     "altered_files": r"( )\S*/(?:[^/]*(?=\.(?:csv|parquet)$))?",
 }
-"""Parts of a case's words that do not tell its stratum: a column, the number of an entry, the name of a data file."""
+"""Parts of a case's words that do not tell its stratum, such as a column, or a step before which nothing is written."""
 
 
 def pick_of_strata(section: str, cases: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
