@@ -164,6 +164,11 @@ class Column(Part):
     source: ColumnName | SkipJsonSchema[None] = Field(
         None, min_length=1, description="The column's name in the source, if it differs there."
     )
+    within: ColumnName | SkipJsonSchema[None] = Field(
+        None,
+        description="For a geography column: another one of the table, which has the same value wherever this one has, "
+        "such as the region of a district.",
+    )
     values: _GivenValues | SkipJsonSchema[None] = Field(
         None, description="The codes that may occur: a list, or a mapping of each code to its label."
     )
@@ -543,6 +548,11 @@ class RecordTable(Part):
     def _check_key(self) -> Self:
         if len(self._having(Role.KEY)) > 1:
             raise ValueError(f"more than one key: {', '.join(self._having(Role.KEY))}")
+        geography = self._having(Role.GEOGRAPHY)
+        for name, column in self.columns.items():
+            larger = column.within
+            if larger is not None and (name not in geography or larger not in geography or larger == name):
+                raise ValueError(f"column {name}: within: both columns have the role geography, and are two")
         if self.geography_path is not None:
             for required in (Role.KEY, Role.GEOGRAPHY):
                 if not self._having(required):

@@ -334,6 +334,8 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("units", "columns", "size", "source"): ("", "\0", "a" * 121, 3),
         ("units", "columns", "size", "nullable"): ("perhaps", None, 3),
         ("units", "columns", "size", "zero"): ([99],),
+        ("units", "columns", "size", "within"): ("region",),
+        ("units", "columns", "county", "within"): ("county", "size", "nowhere", "", 3),
         ("units", "columns", "size", "rounded"): (True, "perhaps", 3),
         ("units", "columns", "size", None): ("NA", 9, [True], [9.5], [None], ["9", 9]),
         ("units", "columns", "maybe", "null"): ([2], [""] * 2),
