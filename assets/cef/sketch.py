@@ -35,7 +35,7 @@ def sketch_records(session: Session, sources: Iterable[Source], version_key: byt
         if source.every_column is None:
             continue
         sketcher, relation = Sketcher(), {"relation": source.every_column}
-        values = {name: value for name, value in source.values.items() if name in ("path", "separator")}
+        values = {name: value for name, value in source.values.items() if name == "path"}
         try:
             rows = count_rows_at_a_time(session.arrow(_HEADER, values, **relation).num_columns)
             for batch in session.batches(_RECORDS, rows, {**values, "letters": _LETTERS}, **relation):

@@ -230,6 +230,8 @@ class DatasetDeclaration(Declaration):
                 raise ValueError(f"{table}: path is required with reader {self.reader.value}")
             if self.reader.built_in and (records.path or records.geography_path) is not None:
                 raise ValueError(f"{table}: reader {self.reader.value} is built in and takes no path")
+            if records.csv is not None and self.reader is not Reader.CSV:
+                raise ValueError(f"{table}: csv is for reader csv, not {self.reader.value}")
         for table, records in self.tables.items():
             for name, column in records.columns.items():
                 of_units = table == "units" and name in self.units.variables

@@ -35,6 +35,13 @@ def new() -> None:
 @click.option("--cap", default="10", show_default=True, help="The cap: ε, or {rho: …}.")
 @click.option("--key", help="The column of FILE that identifies a record, if it cannot be told by its name.")
 @click.option("--unit", help="The column of persons that identifies their unit, if it is not called like the key.")
+@click.option(
+    "--csv",
+    "given",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="How CSV files are written, such as encoding=windows-1252, if it cannot be told; may be repeated.",
+)
 def dataset(
     file: Path,
     name: str | None,
@@ -43,28 +50,39 @@ def dataset(
     cap: str,
     key: str | None,
     unit: str | None,
+    given: tuple[str, ...],
 ) -> None:
-    """Propose the declaration of a dataset from FILE, a CSV or Parquet file with one record for each unit."""
+    """Propose the declaration of a dataset from FILE, a CSV or Parquet file with one record for each unit.
+
+    Separator, encoding, quotes, decimal mark, dates and compression (.gz, .zst) of a CSV file are recognized.
+    """
     from assets.cef.profile import profile
     from assets.release.dataset import Reader
+    from assets.release.dialect import parse_dialect
     from orchestration.deployment import Deployment
     from orchestration.environment import PROJECT
     from orchestration.proposal import propose_dataset, propose_name
 
     deployment = Deployment()
-    name = name or propose_name(file.stem)
+    name = name or propose_name(file.name.split(".")[0])
     files = [path for path in (file, persons) if path]
-    readers = {".csv": Reader.CSV, ".parquet": Reader.PARQUET}
-    for path in files:
-        if path.suffix not in readers or path.suffix != file.suffix:
+    readers = {**dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), Reader.CSV), ".parquet": Reader.PARQUET}
+    endings = [path.with_suffix("").suffix if path.suffix in (".gz", ".zst") else path.suffix for path in files]
+    for path, ending in zip(files, endings, strict=True):
+        if ending not in readers or readers[ending] is not readers[endings[0]]:
             raise click.UsageError(f"{path.name}: a dataset is read from .csv or from .parquet files, all alike")
     target = _name_new_file(deployment, name, "dataset")
-    reader = readers[file.suffix]
+    reader = readers[endings[0]]
+    fields = dict(each.partition("=")[::2] for each in given)
+    try:
+        parse_dialect(fields)
+    except ValueError as error:
+        raise click.UsageError(f"--csv {error}") from None
     # A path below the project's folder is declared from there.
     paths = [path.absolute() for path in files]
     declared = [path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path for path in paths]
     with deployment.ledger.warehouse.session() as session:
-        profiles = [(path, profile(session, reader, file)) for path, file in zip(declared, files, strict=True)]
+        profiles = [(path, profile(session, reader, file, fields)) for path, file in zip(declared, files, strict=True)]
     proposal = propose_dataset(name, reader, *profiles, record_name=record_name, cap=cap, key=key, unit=unit)
     print_table("Proposed", ["table", "column", "type", "role", "domain"], proposal.columns)
     _write_draft(deployment, target, proposal, f"stirred new release {name}")
