@@ -3,18 +3,28 @@
 A profile is as confidential as the file. The author of a declaration decides what readers may know of it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assets.cef.readers import UnreadableError, open_every_column
+from assets.cef.readers import Source, UnreadableError, open_every_column
 from assets.cef.validation import Finding, SourceError
 from assets.release.columns import ColumnType
 from assets.release.dataset import Reader
 from resources.warehouse import Session, WarehouseError
 
 MOST_CODES = 40
+
+_HOUSEHOLD = re.compile(
+    r"(^|_)(serial(no)?|hh?(old)?_?(id|no|nr|num|number|key|seq|serial)|id_?hh?|hhn|household\w*|dwelling\w*|fam(ily)?_?id)"
+    r"($|_)",
+    re.IGNORECASE,
+)
+_SAMPLE = re.compile(r"^(year|month|sample|wave|country|survey_?year)$", re.IGNORECASE)
+_MOST_KEYS = 4
+"""The most columns that are tried as the key of households."""
 
 _NARROWEST_FIRST = (ColumnType.BOOLEAN, ColumnType.DATE, ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.STRING)
 
@@ -54,10 +64,14 @@ class Profile:
     Attributes:
         columns: the columns that can be read exactly, in the order of the file.
         unfit: how all other columns are stored.
+        household: the columns that identify a household, if rows of the same household repeat others.
+        repeated: the columns that have the same value on all rows of each household.
     """
 
     columns: Sequence[ColumnProfile]
     unfit: Mapping[str, str]
+    household: Sequence[str] = ()
+    repeated: Sequence[str] = ()
 
 
 def profile(session: Session, reader: Reader, path: Path) -> Profile:
@@ -81,9 +95,46 @@ def profile(session: Session, reader: Reader, path: Path) -> Profile:
             if facts["different"] <= MOST_CODES:
                 rows = session.rows("cef/codes", source.values, relation=source.relation, name=name)
             columns.append(_describe_column(name, records, facts, [code for (code,) in rows]))
+        return Profile(columns, unfit, *_find_households(session, source, columns))
     except WarehouseError:
         raise UnreadableError(source.label, source.kind) from None
-    return Profile(columns, unfit)
+
+
+def _find_households(
+    session: Session, source: Source, columns: Sequence[ColumnProfile]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The columns that identify a household of several rows, and those that its rows repeat; none if there are none.
+
+    A key of households is named so, or the rows with the same one are numbered from 1. The year or sample, if there are
+    several, belongs to it.
+    """
+    names = [column.name for column in columns]
+    number = next((column.name for column in columns if column.lowest == 1 and 1 < column.different <= MOST_CODES), "")
+    samples = [column.name for column in columns if column.different > 1 and _SAMPLE.search(column.name)]
+    keys = [
+        column.name
+        for column in columns
+        if column.present == column.records > column.different >= column.records / MOST_CODES
+        and column.different > 1
+        and column.name not in (number, *samples)
+        and column.type in (ColumnType.INTEGER, ColumnType.STRING)
+    ]
+    for key in sorted(keys, key=lambda name: not _HOUSEHOLD.search(name))[:_MOST_KEYS]:
+        household = [*samples, key]
+        others = [name for name in names if name not in household]
+        households, numbered, *same = session.row(
+            "cef/households", source.values, relation=source.relation, key=household, columns=others, number=number
+        )
+        repeated = [name for name, is_same in zip(others, same, strict=True) if is_same]
+        varied = {column.name for column in columns if column.different > 1}
+        if (
+            households < columns[0].records
+            and (numbered or _HOUSEHOLD.search(key))
+            and varied.intersection(repeated)
+            and varied.difference(repeated, household, [number])
+        ):
+            return household, repeated
+    return (), ()
 
 
 def _describe_column(name: str, records: int, facts: Mapping[str, Any], codes: Sequence[str]) -> ColumnProfile:
