@@ -135,6 +135,10 @@ def ingest(
     return replace(versions or hash_cef(session, declaration, version_key), sketch=sketch)
 
 
+def _drop_recode(column: Column) -> Column:
+    return Column.model_construct(type=column.type, null=column.null, zero=column.zero)
+
+
 def _find_changes(sources: Mapping[str, Sequence[_ReadSource]]) -> list[Finding]:
     return [
         Finding(read.source.label, CHANGED) for of_table in sources.values() for read in of_table if read.source.changed
@@ -147,6 +151,8 @@ def describe_conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], 
     bound: dict[str, Any] = {}
     for number, (name, column) in enumerate(columns.items()):
         read[name] = {"type": column.type.value, "stored": Fragment(column.type.stored), "recode": "", "bands": 0}
+        read[name] |= {"written": list(column.written)}
+        bound |= {f"{field}_{number}": list(codes) for field, codes in column.written.items()}
         match column.recode:
             case Bands(labels, ends):
                 read[name] |= {"recode": "bands", "bands": len(labels)}
@@ -172,7 +178,7 @@ def _read_through(session: Session, source: Source) -> _ReadSource:
 
     Records that are generated are not generated just to be counted.
     """
-    if source.generated and not any(column.recode for column in source.columns.values()):
+    if source.generated and not any(column.conversion for column in source.columns.values()):
         return _ReadSource(source, (), Counter())
     try:
         columns, bound = describe_conversion(source.columns)
@@ -233,7 +239,7 @@ def _write_rectangular(
     # No declared column has as long a name.
     again = {f"{name:{LONGEST_COLUMN + 1}}": name for name in declaration.units.variables if columns[name].recode}
     compared = {name: name for name in declaration.units.variables} | {name: new for new, name in again.items()}
-    columns |= {new: Column.model_construct(type=columns[name].type) for new, name in again.items()}
+    columns |= {new: _drop_recode(columns[name]) for new, name in again.items()}
     read_as, bound = describe_conversion(columns)
     values, relation = {**read.source.values, **bound}, read.source.relation
     if again:

@@ -155,16 +155,10 @@ class Publication:
     def _place(self, name: str, value: Any) -> int:
         if name not in self.categories:
             raise QuestionError(f"{name}: the hypercube is by {', '.join(self.categories)}")
-        known = self._texts[name]
-        text = None if value is None else str(value)
-        # Without a category of this name, the word stands for records without a value.
-        if text == "null" and text not in known:
-            text = None
+        known, text = self._texts[name], None if value is None else str(value)
         if text not in known:
-            first = ", ".join("null" if category is None else category for category in known[:_LISTED])
-            raise QuestionError(
-                f"{name}: there is no category {value}; there are {first}{', …' * (len(known) > _LISTED)}"
-            )
+            first = ", ".join(map(write_category, known[:_LISTED])) + ", …" * (len(known) > _LISTED)
+            raise QuestionError(f"{name}: there is no category {write_category(text)}; there are {first}")
         return known.index(text)
 
     @cached_property
@@ -173,6 +167,19 @@ class Publication:
             name: [None if value is None else str(value) for value in values.to_pylist()]
             for name, values in self.categories.items()
         }
+
+
+NO_VALUE = "null"
+"""The word for records without a value where categories are listed."""
+
+
+def write_category(category: Any) -> str:
+    """A category as `stirred table` takes it: in quotes if it could be read as another one, or as several."""
+    if category is None:
+        return NO_VALUE
+    text = str(category)
+    plain = text not in ("", NO_VALUE) and text == text.strip(" ()") and not set(text) & set(",'\"")
+    return text if plain else '"' + text.replace('"', '""') + '"'
 
 
 def round_to_decimals(values: NDArray[Any]) -> pa.Array:
