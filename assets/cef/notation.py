@@ -5,6 +5,7 @@ What the values leave open is refused, with the option that settles it. `recogni
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from assets.cef.readers import Source
 from assets.cef.validation import Finding, SourceError
@@ -105,14 +106,13 @@ def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: in
         ColumnType.DATE: {name: order for name in _FORMS if name.startswith("year_")}
         | {"short_year": "years of two digits, which do not tell the century"},
     }[kind]
-    values = {name: value for name, value in source.values.items() if name == "path"}
-    forms = _count_forms(session, Fragment(f"({source.relation})"), values, [name], list(_FORMS))[name]
+    forms = _count_forms(session, Fragment(f"({source.relation})"), source.values, [name], list(_FORMS))[name]
     form = next((form for form in words if forms[form] and form != _name_form(dialect.dates)), None)
     return {f"not of type {kind.value}: {words[form]}": min(forms[form], ill_typed)} if form else {}
 
 
 def _count_forms(
-    session: Session, relation: Fragment, values: Mapping[str, str], columns: Sequence[str], forms: Sequence[str]
+    session: Session, relation: Fragment, values: Mapping[str, Any], columns: Sequence[str], forms: Sequence[str]
 ) -> dict[str, Mapping[str, int]]:
     """By column, the number of its values, `present`, and of those in each form."""
     patterns = {form: quote_literal(_FORMS[form]) for form in forms}

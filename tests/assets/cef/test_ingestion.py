@@ -165,8 +165,8 @@ OUTSIDE = "value outside its domain"
         (spoil("units", 2, "county", "00\0"), "households.csv: column county: not of type string: 1 row"),
         (
             spoil("units", 2, "moved", "01.03.1939"),
-            "households.csv: column moved: not of type date: written in another order, which `csv: {dates: …}` declares as "
-            "in DD.MM.YYYY: 1 row",
+            "households.csv: column moved: not of type date: written in another order, which `csv: {dates: …}` "
+            "declares as in DD.MM.YYYY: 1 row",
         ),
         (spoil("units", 2, "farm", "1"), "households.csv: column farm: not of type boolean: 1 row"),
         (spoil("units", 2, "farm", "True"), "households.csv: column farm: not of type boolean: 1 row"),
