@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assets.cef.readers import UnreadableError, open_every_column
+from assets.cef.readers import DescribedFile, UnreadableError, open_every_column
 from assets.cef.validation import Finding, SourceError
 from assets.release.columns import ColumnType
 from assets.release.dataset import Reader
@@ -60,12 +60,13 @@ class Profile:
     unfit: Mapping[str, str]
 
 
-def profile(session: Session, reader: Reader, path: Path) -> Profile:
+def profile(session: Session, reader: Reader, path: Path, described: DescribedFile | None = None) -> Profile:
     """Read a file, and describe what its columns contain.
 
     Raises SourceError if the file is missing, empty, or not exactly readable in its format.
     """
-    source, unfit = open_every_column(reader, path)
+    source, unfit = open_every_column(reader, path, described)
+    source.stage(session)
     names: dict[str, Any] = {
         "relation": source.relation,
         "columns": list(source.columns),

@@ -1,5 +1,6 @@
-"""The sources of records: CSV and Parquet files, SafeTab's files, 1940 Massachusetts reconstructed from its published
-margins, and synthetic censuses and surveys.
+"""The sources of records: CSV and Parquet files, extracts of IPUMS, files of statistical
+packages, SafeTab's files, 1940 Massachusetts reconstructed from its published margins, and synthetic censuses and
+surveys.
 
 This module opens a source as a relation of text columns. Every reader ends there, so that one set of rules
 (`sql/cef/typed_column.sql`) converts the types of all sources. `validation` checks the rows.
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from io import StringIO
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,7 @@ from assets.release.columns import Column, ColumnType, RecordTable, Role
 from assets.release.dataset import DatasetDeclaration, Reader
 from mechanisms import delimited
 from resources.statements import Fragment, render
+from resources.warehouse import Session
 
 MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
 """Occupied dwellings of 1940 Massachusetts by county and tenure, as published (Bailie, Gong and Meng)."""
@@ -58,7 +60,20 @@ KINDS = {
     Reader.CSV: "CSV file (UTF-8, separated by commas, with a header)",
     Reader.PIPE_SEPARATED: "text file (UTF-8, separated by |, with a header)",
     Reader.PARQUET: "Parquet file",
+    Reader.DDI: "file of fixed-width text, as its codebook describes it",
+    Reader.STATA: "Stata file",
+    Reader.SPSS: "SPSS file",
+    Reader.SAS: "SAS file",
 }
+
+SUFFIXES = {
+    ".csv": Reader.CSV,
+    ".parquet": Reader.PARQUET,
+    ".dta": Reader.STATA,
+    **dict.fromkeys((".sav", ".zsav", ".por"), Reader.SPSS),
+    **dict.fromkeys((".sas7bdat", ".xpt"), Reader.SAS),
+}
+"""The readers of files, by suffix."""
 
 GRAMMAR = {
     delimited.Rule.NOT_UTF8: "not UTF-8",
@@ -99,6 +114,7 @@ class Source:
         every_column: a subquery that gives all columns of the file that can be read exactly as text, declared or
             not; None if the records do not come from a file.
         generated: whether the relation generates the records, so that all values are of the types of their columns.
+        stage: makes the temporary table that the relation reads, if it reads one.
     """
 
     label: str
@@ -112,6 +128,7 @@ class Source:
     parts: Mapping[str, Column] = field(default_factory=dict)
     every_column: Fragment | None = None
     generated: bool = False
+    stage: Callable[[Session], None] = field(default=lambda session: None)
 
     @property
     def changed(self) -> bool:
@@ -122,6 +139,29 @@ class Source:
             return _read_state(self.path) != self.state
         except OSError:
             return True
+
+
+class DescribedFile(Protocol):
+    """A file that says, by itself or by its codebook, how it is read.
+
+    Attributes:
+        unfit: how the variables that are not read are stored, by name.
+    """
+
+    @property
+    def variables(self) -> Mapping[str, Any]: ...
+
+    @property
+    def unfit(self) -> Mapping[str, str]: ...
+
+    def relate(self, columns: Mapping[str, str]) -> Fragment:
+        """The relation of variables as texts, by the names that it gives them."""
+
+    def count_records(self) -> int | None:
+        """The number of records, if the file or its form tells. Raises SourceError if it is malformed."""
+
+    def stage(self, session: Session) -> None:
+        """Make the table that the relation reads, if it reads one. Raises SourceError if the file is malformed."""
 
 
 class UnreadableError(SourceError):
@@ -135,12 +175,7 @@ def _read_state(path: Path) -> tuple[int, int]:
 
 
 def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
-    return [
-        root / path
-        for records in declaration.tables.values()
-        for path in (records.path, records.geography_path)
-        if path is not None
-    ]
+    return [root / path for records in declaration.tables.values() for path in records.paths.values()]
 
 
 def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
@@ -157,7 +192,13 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
     if isinstance(declaration, BlockFilesDeclaration):
         return _open_block_file(path, BLOCK_FILES[table], records.columns)
     columns = {name: column for name, column in records.columns.items() if name not in records.places}
-    return _open_file(declaration.reader, path, columns)
+    codebook = root / records.codebook if records.codebook else None
+    return _open_file(
+        declaration.reader,
+        path,
+        columns,
+        described=describe_file(declaration.reader, path, codebook, records.record_type),
+    )
 
 
 def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
@@ -176,9 +217,10 @@ def _open_file(
     required: Mapping[str, Column],
     optional: Mapping[str, Column] | None = None,
     header_problem: Callable[[Sequence[str]], str | None] = lambda names: None,
+    described: DescribedFile | None = None,
 ) -> Source:
     with _refuse_unreadable(reader, path):
-        state, names = _read_state(path), _read_header(reader, path)
+        state, names = _read_state(path), list(described.variables) if described else _read_header(reader, path)
         if any("\n" in name or "\r" in name for name in names):
             # DuckDB would take the line break for the end of a row and silently lose rows.
             raise SourceError([Finding(path.name, "line break in the name of a column")])
@@ -189,12 +231,51 @@ def _open_file(
         }
         sources = _require_columns(path.name, columns, names)
         values = {"path": _without_wildcards(path)}
+        if described is not None:
+            if unfit := [name for name in described.unfit if name in sources.values()]:
+                raise SourceError([Finding(path.name, f"stored as {described.unfit[name]}", name) for name in unfit])
+            folded = Counter(name.casefold() for name in names)
+            whole = {name: name for name in names if name not in described.unfit and folded[name.casefold()] == 1}
+            source = Source(
+                path.name,
+                KINDS[reader],
+                columns,
+                described.relate(sources),
+                values if reader is Reader.DDI else {},
+                path,
+                state,
+            )
+            return replace(
+                source, every_column=described.relate(whole), records=described.count_records(), stage=described.stage
+            )
         if reader is Reader.PARQUET:
             relation, every, records = _open_parquet(path, columns, sources)
         else:
             values["separator"] = SEPARATORS[reader]
             relation, every, records = _open_text(path, SEPARATORS[reader], sources, names)
         return Source(path.name, KINDS[reader], columns, relation, values, path, state, records, every_column=every)
+
+
+def describe_file(
+    reader: Reader, path: Path, codebook: Path | None = None, record_type: str | None = None
+) -> DescribedFile | None:
+    """The description of fixed-width text, by its codebook, or of a statistical package's file; None for others.
+
+    Raises SourceError if it is missing, not readable or contradicts itself.
+    """
+    with _refuse_unreadable(reader, path):
+        if reader is Reader.DDI and codebook is not None:
+            from assets.cef.extracts import open_lines
+
+            return open_lines(path, codebook, record_type)
+        if reader in (Reader.STATA, Reader.SPSS, Reader.SAS):
+            from assets.cef.statistical import open_file
+
+            if SUFFIXES.get(path.suffix.lower()) is not reader:
+                suffixes = ", ".join(suffix for suffix, its_reader in SUFFIXES.items() if its_reader is reader)
+                raise SourceError([Finding(path.name, f"its suffix is none of {suffixes}")])
+            return open_file(path)
+    return None
 
 
 @contextmanager
@@ -217,7 +298,9 @@ def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column])
     return replace(source, columns=columns, relation=Fragment(relation), values=values, parts=PLACE)
 
 
-def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str]]:
+def open_every_column(
+    reader: Reader, path: Path, described: DescribedFile | None = None
+) -> tuple[Source, dict[str, str]]:
     """Open a file without a declaration: all columns that can be read exactly, as texts.
 
     Returns the source, and how all other columns of a Parquet file are stored, by name. Raises SourceError if the file
@@ -227,13 +310,16 @@ def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str
     columns, unfit = {}, {}
     with _refuse_unreadable(reader, path):
         stored = {field.name: field.type for field in pq.read_schema(path)} if reader is Reader.PARQUET else {}
-        for name in _read_header(reader, path):
+        for name in described.variables if described else _read_header(reader, path):
+            if described and name in described.unfit:
+                unfit[name] = described.unfit[name]
+                continue
             kind = _choose_type(stored[name]) if name in stored else ColumnType.STRING
             if kind is None:
                 unfit[name] = _name_type(stored[name])
             else:
                 columns[name] = Column.model_construct(type=kind)
-    return _open_file(reader, path, columns), unfit
+    return _open_file(reader, path, columns, described=described), unfit
 
 
 def _choose_type(stored: pa.DataType) -> ColumnType | None:
