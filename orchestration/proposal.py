@@ -14,6 +14,8 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from assets.cef.extracts import Variable
+from assets.cef.labels import label_codes
 from assets.cef.profile import ColumnProfile, Profile
 from assets.release.columns import Column, ColumnType, Role
 from assets.release.dataset import DatasetDeclaration, Reader
@@ -66,8 +68,9 @@ def propose_dataset(
     proposal = Proposal("")
     path, profile = units
     key = _find_key(name, "units", profile, key, required=persons is not None)
+    sources = " and ".join(dict.fromkeys(file.name for file, _ in filter(None, (units, persons))))
     lines = [
-        f"# Proposed from {path.name}{f' and {persons[0].name}' if persons else ''}. Compare every line with the",
+        f"# Proposed from {sources}. Compare every line with the",
         "# questionnaire: the codes below are those that occur, and the bounds are rounded outwards.",
         "type: orchestration.components.Dataset",
         "attributes:",
@@ -129,6 +132,8 @@ def _propose_table(
 ) -> Iterator[str]:
     """The lines of a table; `roles` has the columns that identify a record or its unit."""
     yield f"    path: {_quote(str(path))}"
+    for name, value in profile.fields.items():
+        yield f"    {name}: {_quote(value)}"
     yield "    columns:"
     for column in profile.columns:
         role, domain, concerns = roles.get(column.name), dict[str, str](), list[str]()
@@ -142,7 +147,19 @@ def _propose_table(
         fields = {"type": column.type.value} | ({"role": role.value} if role else {})
         if not identifies:
             domain, concerns = _propose_domain(column)
+            variable, missing = profile.variables.get(column.name, Variable()), profile.missing.get(column.name, {})
+            if labels := label_codes(variable, column.codes):
+                domain = {"values": _write_labels(column.type, labels)}
+                concerns = []
             fields |= domain | ({"nullable": "true"} if column.present < column.records else {})
+            if variable.label:
+                fields["title"] = _quote(variable.label)
+            if missing:
+                fields["null"] = f"[{', '.join(map(_quote, missing))}]"
+                reasons = [
+                    f"{code} ({label_codes(variable, [code]).get(code, 'declared in the file')})" for code in missing
+                ]
+                concerns.append(f"without a value where the file has {', '.join(reasons)}")
             if name.casefold() in COLUMNS_OF_SWAPPED | COLUMNS_OF_COUNTS:
                 concerns.append(f"{_RESERVED}, with source: {name}")
         if name != column.name:
@@ -187,6 +204,12 @@ def _propose_domain(column: ColumnProfile) -> tuple[dict[str, str], list[str]]:
         case ColumnType.DECIMAL | ColumnType.DATE:
             return {}, [_CONTINUOUS] if column.different > _FEW else []
     return {}, []
+
+
+def _write_labels(kind: ColumnType, labels: Mapping[str, str]) -> str:
+    codes = sorted(labels, key=int) if kind is ColumnType.INTEGER else list(labels)
+    written = [f"{code if kind is ColumnType.INTEGER else _quote(code)}: {_quote(labels[code])}" for code in codes]
+    return f"{{{', '.join(written)}}}"
 
 
 def widen(lowest: int, highest: int) -> tuple[int, int]:

@@ -25,9 +25,14 @@ from resources.statements import Fragment, quote_literal, render
 from resources.warehouse import Session
 
 _BLOCK_BYTES = 1 << 23
+HOUSEHOLD = "household"
+"""The name of the field that tells the household in a hierarchical extract."""
+
 _GZIP = b"\x1f\x8b"
 _SPECIAL = re.compile(r"^\s*(-?[0-9]+)\s*=\s*(\S.*?)\s*$", re.MULTILINE)
 """A code with its meaning in the instructions of a codebook."""
+
+_OF_TEXTS = ("character", "string")
 
 _NO_VALUE = re.compile(
     r"\b(n\.?/?a\.?|niu|not in universe|not applicable|missing|unknown|not reported|refused|don'?t know|blank"
@@ -45,12 +50,14 @@ class Variable:
         codes: the label of each code, as the file has it.
         missing: the codes that stand for no value, and ranges of them, least and greatest.
         of_units: whether the column describes the unit, and not the person; None if that is not told.
+        filled_up: whether it is filled up with zeros if it is a number and no code.
     """
 
     label: str = ""
     codes: Mapping[str, str] = field(default_factory=dict)
     missing: Sequence[tuple[str, str]] = ()
     of_units: bool | None = None
+    filled_up: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,13 @@ class Codebook:
     key: str = ""
 
     @property
+    def shared(self) -> Sequence[str]:
+        """The fields of all types of records, in the order of a line; none if all records have one type."""
+        types = frozenset(self.record_types) if self.type_field else None
+        names = [name for name, field in self.fields.items() if field.record_types == types]
+        return sorted(names, key=lambda name: self.fields[name].start)
+
+    @property
     def record_types(self) -> Sequence[str]:
         """The types that the codebook lists, each with variables of its own; one, empty, if there is but one."""
         return sorted(frozenset().union(*(field.record_types for field in self.fields.values()))) or [""]
@@ -135,13 +149,14 @@ def read_codebook(path: Path) -> Codebook:
         concept = variable.concept or ""
         fields[variable.name] = Field(
             label=" ".join((variable.label or "").split()),
-            codes=codes,
+            codes={**instructions, **codes},
             missing=[(code, code) for code in missing],
             of_units=concept.upper().endswith("HOUSEHOLD") if " -- " in concept else None,
+            filled_up=variable.vartype not in _OF_TEXTS and not concept.startswith("Geographic"),
             start=variable.start,
             width=width,
             decimals=variable.shift or 0,
-            number=variable.vartype not in ("character", "string"),
+            number=variable.vartype not in _OF_TEXTS,
             record_types=frozenset(variable.rectype.split()) if several else frozenset(),
         )
     book = Codebook(
@@ -184,7 +199,18 @@ class LinesOfText:
 
     @property
     def variables(self) -> dict[str, Field]:
-        return _select(self.book, self.record_type)
+        """The fields of the records. Those that all types have are also one field together, which tells the household
+        of a hierarchical extract: a serial number is one within its sample and year."""
+        fields = _select(self.book, self.record_type)
+        shared = [name for name in self.book.shared if name != self.book.type_field]
+        if not shared:
+            return fields
+        first, last = fields[shared[0]], fields[shared[-1]]
+        if self.book.key in shared and last.end - first.start == sum(fields[name].width for name in shared):
+            label = f"Household ({', '.join(shared)})"
+            household = Field(label, start=first.start, width=last.end - first.start, number=False)
+            return {HOUSEHOLD: household, **fields}
+        return fields
 
     def relate(self, columns: Mapping[str, str]) -> Fragment:
         """The relation of variables as texts, by the names that it gives them."""

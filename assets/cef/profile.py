@@ -4,10 +4,12 @@ A profile is as confidential as the file. The author of a declaration decides wh
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assets.cef.extracts import Variable
+from assets.cef.labels import hide_missing
 from assets.cef.readers import DescribedFile, UnreadableError, open_every_column
 from assets.cef.validation import Finding, SourceError
 from assets.release.columns import ColumnType
@@ -54,19 +56,34 @@ class Profile:
     Attributes:
         columns: the columns that can be read exactly, in the order of the file.
         unfit: how all other columns are stored.
+        fields: further fields of the table's declaration, by name.
+        variables: what a codebook, or the file of a statistical package, says about columns.
+        missing: by column, the codes that stand for no value there, with their rows. Columns are without them.
     """
 
     columns: Sequence[ColumnProfile]
     unfit: Mapping[str, str]
+    fields: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, Variable] = field(default_factory=dict)
+    missing: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
-def profile(session: Session, reader: Reader, path: Path, described: DescribedFile | None = None) -> Profile:
+def profile(
+    session: Session,
+    reader: Reader,
+    path: Path,
+    described: DescribedFile | None = None,
+    variables: Mapping[str, Variable] | None = None,
+) -> Profile:
     """Read a file, and describe what its columns contain.
 
     Raises SourceError if the file is missing, empty, or not exactly readable in its format.
     """
     source, unfit = open_every_column(reader, path, described)
     source.stage(session)
+    missing: dict[str, dict[str, int]] = {}
+    if variables:
+        source, missing = hide_missing(session, source, variables)
     names: dict[str, Any] = {
         "relation": source.relation,
         "columns": list(source.columns),
@@ -84,7 +101,7 @@ def profile(session: Session, reader: Reader, path: Path, described: DescribedFi
             columns.append(_describe_column(name, records, facts, [code for (code,) in rows]))
     except WarehouseError:
         raise UnreadableError(source.label, source.kind) from None
-    return Profile(columns, unfit)
+    return Profile(columns, unfit, {}, variables or {}, missing)
 
 
 def _describe_column(name: str, records: int, facts: Mapping[str, Any], codes: Sequence[str]) -> ColumnProfile:
