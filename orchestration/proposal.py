@@ -8,7 +8,7 @@ public with a release, so a person must compare them with the questionnaire.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor
 from pathlib import Path
 
@@ -66,7 +66,12 @@ def propose_dataset(
     identifies the units that persons are in, or the declaration would be refused."""
     proposal = Proposal("")
     path, profile = units
-    key = _find_key(name, "units", profile, key, required=persons is not None)
+    if persons is None and key is None and profile.household:
+        tables, record_name = _propose_rectangular(proposal, name, path, profile), "household"
+    else:
+        key = _find_key(name, "units", profile, key, required=persons is not None)
+        roles = {key: Role.KEY} if key else {}
+        tables = ["  units:", *_propose_table(proposal, "units", path, profile, roles, {})]
     sources = " and ".join(dict.fromkeys(file.name for file, _ in filter(None, (units, persons))))
     lines = [
         f"# Proposed from {sources}. Compare every line with the",
@@ -80,8 +85,7 @@ def propose_dataset(
         f"  record_name: {_write(record_name)}",
         f"  cap: {cap}                        # the most that all releases together may lose: ε, or {{rho: …}}",
         "  charging: ask                  # a new draw needs an authorization; automatic: it does not",
-        "  units:",
-        *_propose_table(proposal, "units", path, profile, {key: Role.KEY} if key else {}, {}),
+        *tables,
     ]
     if persons:
         path, profile = persons
@@ -106,6 +110,28 @@ def propose_dataset(
             f"dataset {name}: it cannot be proposed from this file: {reason.removeprefix('Value error, ')}"
         ) from None
     return proposal
+
+
+def _propose_rectangular(proposal: Proposal, name: str, path: Path, profile: Profile) -> list[str]:
+    """The lines of a file of persons that repeats the columns of their households."""
+    household, own = profile.household, _find_key(name, "persons", profile, None, required=False)
+    roles = ({household[0]: Role.UNIT} if len(household) == 1 else {}) | ({own: Role.KEY} if own else {})
+    # A key of several columns is made of them. Of these, the last one says nothing else.
+    columns = [column for column in profile.columns if len(household) == 1 or column.name != household[-1]]
+    repeated = {*profile.repeated, *household}.difference(roles)
+    # Both places are of the household, or both of the person.
+    within = {place: of for place, of in profile.within.items() if (place in repeated) == (of in repeated)}
+    profile = replace(profile, columns=columns, within=within)
+    lines = [*_propose_table(proposal, "persons", path, profile, roles, {})]
+    of_units = [column for _, column, *_ in proposal.columns if column in repeated]
+    proposal.columns = [("units" if row[1] in of_units else row[0], *row[1:]) for row in proposal.columns]
+    proposal.warnings.insert(
+        0,
+        f"persons: rows with the same {' and '.join(household)} are one household, which has the columns "
+        f"{', '.join(of_units)}; columns that differ within a household are those of persons.",
+    )
+    rectangular = [f"  rectangular: {{household: {_list(household)}, columns: {_list(of_units)}}}"]
+    return [*rectangular, "  persons:", *lines]
 
 
 def _find_key(dataset: str, table: str, profile: Profile, given: str | None, *, required: bool) -> str | None:

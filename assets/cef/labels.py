@@ -54,6 +54,10 @@ class Known:
         reasons = {code: label for code in missing if (label := _find_label(variable, code))}
         return replace(column, title=variable.label, missing=missing, reasons=reasons)
 
+    def select_of_units(self, names: Iterable[str]) -> list[str]:
+        """The columns of these that do not describe persons, even if all persons of each unit have the same value."""
+        return [name for name in names if self.variables.get(name, Variable()).of_units is not False]
+
 
 def find_known(
     session: Session, source: Source, variables: Mapping[str, Variable], names_code: Callable[[str], bool]

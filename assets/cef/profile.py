@@ -23,6 +23,15 @@ from resources.warehouse import Session, WarehouseError
 
 MOST_CODES = 40
 
+_HOUSEHOLD = re.compile(
+    r"(^|_)(serial(no)?|hh?(old)?_?(id|no|nr|num|number|key|seq|serial)|id_?hh?|hhn|household\w*|dwelling\w*|fam(ily)?_?id)"
+    r"($|_)",
+    re.IGNORECASE,
+)
+_SAMPLE = re.compile(r"^(year|month|sample|wave|country|survey_?year)$", re.IGNORECASE)
+_MOST_KEYS = 4
+"""The most columns that are tried as the key of households."""
+
 FEW = 10
 """Up to this many different whole numbers are taken for codes, and more for amounts."""
 
@@ -132,12 +141,16 @@ class Profile:
         unfit: how all other columns are stored.
         fields: further fields of the table's declaration, by name.
         within: by geography, the smallest larger one that its value determines.
+        household: the columns that identify a household, if rows of the same household repeat others.
+        repeated: the columns that have the same value on all rows of each household.
     """
 
     columns: Sequence[ColumnProfile]
     unfit: Mapping[str, str]
     fields: Mapping[str, str] = field(default_factory=dict)
     within: Mapping[str, str] = field(default_factory=dict)
+    household: Sequence[str] = ()
+    repeated: Sequence[str] = ()
 
 
 class _Number(NamedTuple):
@@ -189,7 +202,9 @@ def profile(
             rounded = described.rounded or (column.rounded and described.type is not ColumnType.STRING)
             kind = ColumnType.DECIMAL if rounded else described.type
             columns.append(known.describe(replace(described, type=kind, rounded=rounded)))
-        return Profile(columns, unfit, {}, _find_larger_places(session, relation, columns))
+        larger = _find_larger_places(session, relation, columns)
+        household, repeated = _find_households(session, relation, columns)
+        return Profile(columns, unfit, {}, larger, household, known.select_of_units(repeated))
     except WarehouseError:
         raise UnreadableError(source.label, source.kind) from None
 
@@ -267,6 +282,43 @@ def _find_codes_at_end(side: Sequence[_Number], other: _Number, usual_rows: floa
             if is_far or (size == 1 and digits > 2 and rows > 10 * max(usual_rows, 1)):
                 return codes
     return []
+
+
+def _find_households(
+    session: Session, relation: Fragment, columns: Sequence[ColumnProfile]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The columns that identify a household of several rows, and those that its rows repeat; none if there are none.
+
+    A key of households is named so, or the rows with the same one are numbered from 1. The year or sample, if there are
+    several, belongs to it.
+    """
+    names = [column.name for column in columns]
+    number = next((column.name for column in columns if column.lowest == 1 and 1 < column.different <= MOST_CODES), "")
+    samples = [column.name for column in columns if column.different > 1 and _SAMPLE.search(column.name)]
+    keys = [
+        column.name
+        for column in columns
+        if column.present == column.records > column.different >= column.records / MOST_CODES
+        and column.different > 1
+        and column.name not in (number, *samples)
+        and column.type in (ColumnType.INTEGER, ColumnType.STRING)
+    ]
+    for key in sorted(keys, key=lambda name: not _HOUSEHOLD.search(name))[:_MOST_KEYS]:
+        household = [*samples, key]
+        others = [name for name in names if name not in household]
+        households, numbered, *same = session.row(
+            "cef/households", relation=relation, key=household, columns=others, number=number
+        )
+        repeated = [name for name, is_same in zip(others, same, strict=True) if is_same]
+        varied = {column.name for column in columns if column.different > 1}
+        if (
+            households < columns[0].records
+            and (numbered or _HOUSEHOLD.search(key))
+            and varied.intersection(repeated)
+            and varied.difference(repeated, household, [number])
+        ):
+            return household, repeated
+    return (), ()
 
 
 def _find_larger_places(session: Session, relation: Fragment, columns: Iterable[ColumnProfile]) -> dict[str, str]:

@@ -32,6 +32,7 @@ from assets.cef.generated import GeneratedDeclaration
 from assets.cef.validation import Finding, SourceError
 from assets.release.columns import Column, ColumnType, RecordTable, Role
 from assets.release.dataset import DatasetDeclaration, Reader
+from assets.release.names import LONGEST_COLUMN
 from mechanisms import delimited
 from resources.statements import Fragment, render
 from resources.warehouse import Session
@@ -109,8 +110,10 @@ class Source:
         path: the file, if there is one.
         state: the file's size and modification time before it was read.
         records: the number of records that the file has by its form; DuckDB must find as many.
-        parts: the columns of the file that BLOCK is made of, one after the other, each with a pattern that its values
-            must match. The relation has these too, and BLOCK is NULL where one of them is not in its domain.
+        made: a column that is made of several columns of the file, BLOCK or the key of a household; empty if none is.
+        parts: the columns that it is made of, each with a pattern that its values must match. The relation has these
+            too, and the column is NULL where one of them is not in its domain.
+        household: the columns of `every_column` that identify the household, if the file is rectangular.
         every_column: a subquery that gives all columns of the file that can be read exactly as text, declared or
             not; None if the records do not come from a file.
         generated: whether the relation generates the records, so that all values are of the types of their columns.
@@ -125,7 +128,9 @@ class Source:
     path: Path | None = None
     state: tuple[int, int] | None = None
     records: int | None = None
+    made: str = ""
     parts: Mapping[str, Column] = field(default_factory=dict)
+    household: Sequence[str] = ()
     every_column: Fragment | None = None
     generated: bool = False
     stage: Callable[[Session], None] = field(default=lambda session: None)
@@ -183,7 +188,7 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
 
     Raises SourceError if the file is missing, is not exactly readable in its format, or lacks a declared column.
     """
-    records = declaration.tables[table]
+    records = declaration.files[table]
     if isinstance(declaration, GeneratedDeclaration):
         return _open_generated(declaration, table)
     if records.path is None:
@@ -191,14 +196,12 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
     path = root / records.path
     if isinstance(declaration, BlockFilesDeclaration):
         return _open_block_file(path, BLOCK_FILES[table], records.columns)
-    columns = {name: column for name, column in records.columns.items() if name not in records.places}
     codebook = root / records.codebook if records.codebook else None
-    return _open_file(
-        declaration.reader,
-        path,
-        columns,
-        described=describe_file(declaration.reader, path, codebook, records.record_type),
-    )
+    described = describe_file(declaration.reader, path, codebook, records.record_type)
+    if declaration.rectangular is not None:
+        return _open_rectangular(declaration.reader, path, records, declaration.rectangular.household, described)
+    columns = {name: column for name, column in records.columns.items() if name not in records.places}
+    return _open_file(declaration.reader, path, columns, described=described)
 
 
 def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
@@ -292,10 +295,41 @@ def _refuse_unreadable(reader: Reader, path: Path) -> Iterator[None]:
 
 def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column]) -> Source:
     source = _open_file(Reader.PIPE_SEPARATED, path, file.columns, header_problem=file.header_problem)
-    patterns = {f"part_{number}": str(column.pattern) for number, column in enumerate(PLACE.values())}
-    relation = render("cef/with_made_column", {"relation": source.relation, "made": BLOCK, "parts": list(PLACE)})
-    values = {**source.values, **patterns}
-    return replace(source, columns=columns, relation=Fragment(relation), values=values, parts=PLACE)
+    return _make_column(source, columns, BLOCK, PLACE)
+
+
+def _open_rectangular(
+    reader: Reader, path: Path, records: RecordTable, household: Sequence[str], described: DescribedFile | None
+) -> Source:
+    """The file of persons with the columns of their units. A key of several columns is made of them, so that different
+    households never have the same: each text comes after its length."""
+    key = str(records.unit)
+    if len(household) == 1:
+        source = _open_file(reader, path, records.columns, described=described)
+    else:
+        # No declared column has as long a name.
+        parts = {
+            f"{'part':{LONGEST_COLUMN + 1}}{number}": Column.model_construct(
+                type=ColumnType.STRING, pattern=r"[^\x00]*", source=name
+            )
+            for number, name in enumerate(household)
+        }
+        others = {name: column for name, column in records.columns.items() if name != key}
+        source = _open_file(reader, path, others | parts, described=described)
+        source = _make_column(source, records.columns, key, parts, encoded=True)
+    if described is None and reader is not Reader.PARQUET:
+        names = _read_header(reader, path)
+        household = [f"c{names.index(name)}" for name in household]
+    return replace(source, household=household)
+
+
+def _make_column(
+    source: Source, columns: Mapping[str, Column], made: str, parts: Mapping[str, Column], *, encoded: bool = False
+) -> Source:
+    patterns = {f"part_{number}": str(column.pattern) for number, column in enumerate(parts.values())}
+    names = {"relation": source.relation, "made": made, "parts": list(parts), "encoded": encoded}
+    relation, values = Fragment(render("cef/with_made_column", names)), {**source.values, **patterns}
+    return replace(source, columns=columns, relation=relation, values=values, made=made, parts=parts)
 
 
 def open_every_column(

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BeforeValidator,
+    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
@@ -20,10 +21,11 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.release.columns import RecordTable, Role, name_error, title_columns
+from assets.release.columns import ColumnType, RecordTable, Role, name_error, title_columns
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName, Noun
 from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
+from assets.release.rectangular import Rectangular, divide_columns
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD
 from resources.statements import Table, Zone
@@ -167,8 +169,14 @@ class Size:
 _NAME = TypeAdapter[str](DatasetName)
 
 
+def _let_units_be_made(schema: dict[str, Any]) -> None:
+    schema["required"] = [field for field in schema["required"] if field != "units"]
+
+
 class DatasetDeclaration(Declaration):
     """One vintage of confidential microdata: units, with or without persons in them."""
+
+    model_config = ConfigDict(json_schema_extra=_let_units_be_made)
 
     declares = "dataset"
 
@@ -186,9 +194,16 @@ class DatasetDeclaration(Declaration):
         "built-in ma1940."
     )
     record_name: Noun = Field("unit", description="What a unit is called, such as household.")
-    units: RecordTable = Field(description="The table of units, with one record for each unit.")
+    units: RecordTable = Field(
+        description="The table of units, with one record for each unit; required unless the file is rectangular."
+    )
     persons: RecordTable | SkipJsonSchema[None] = Field(
         None, description="The table of persons, each of whom is in one unit."
+    )
+    rectangular: Rectangular | SkipJsonSchema[None] = Field(
+        None,
+        description="Says that the file of persons repeats the columns of the household on each row. Units are made of "
+        "them.",
     )
     population: DatasetName = Field(
         "",
@@ -217,6 +232,10 @@ class DatasetDeclaration(Declaration):
             raise ValueError(_OTHER_COMPONENTS[reader])
         return reader
 
+    @classmethod
+    def prepare(cls, given: Any) -> Any:
+        return divide_columns(given)
+
     @model_validator(mode="before")
     @classmethod
     def _name_population(cls, fields: Any) -> Any:
@@ -234,11 +253,12 @@ class DatasetDeclaration(Declaration):
         if self.units.unit is not None:
             raise ValueError(f"units: column {self.units.unit} has role unit, which is for persons")
         for table, records in self.tables.items():
-            if not self.reader.built_in and records.path is None:
+            if not self.reader.built_in and records.path is None and table in self.files:
                 raise ValueError(f"{table}: path is required with reader {self.reader.value}")
             if self.reader.built_in and (records.path or records.geography_path) is not None:
                 raise ValueError(f"{table}: reader {self.reader.value} is built in and takes no path")
-            if (records.codebook is not None) is not (self.reader is Reader.DDI):
+            needed = self.reader is Reader.DDI and table in self.files
+            if (records.codebook is not None) is not needed:
                 raise ValueError(f"{table}: codebook: it is required with reader ddi, and other readers take none")
             if self.reader is Reader.DDI and records.geography_path is not None:
                 raise ValueError(f"{table}: geography_path: reader ddi takes none")
@@ -256,6 +276,8 @@ class DatasetDeclaration(Declaration):
         named = [name for name, column in self.persons.columns.items() if column.role is Role.UNIT]
         if len(named) != 1:
             raise ValueError(f"persons: exactly one column of role unit is required, found {len(named)}")
+        if self.rectangular is not None:
+            self._check_household(self.rectangular.household, self.persons)
         if self.persons.columns[named[0]].type is not self.units.columns[self.units.key].type:
             raise ValueError(f"persons: column {named[0]} and the units' key {self.units.key} differ in type")
         if self.record_name in (PERSON, PERSON_RECORD):
@@ -267,6 +289,26 @@ class DatasetDeclaration(Declaration):
         if shared:
             raise ValueError(f"persons: column {shared[0]} has the name of a column of units; rename one of them")
         return self
+
+    def _check_household(self, household: list[str], persons: RecordTable) -> None:
+        if self.reader.built_in or persons.geography_path is not None:
+            raise ValueError("rectangular: all columns come from one CSV or Parquet file, without geography_path")
+        key = persons.columns[str(persons.unit)]
+        if len(household) == 1:
+            if household != [key.source or persons.unit]:
+                raise ValueError(f"persons: column {persons.unit} identifies the household: add source: {household[0]}")
+        elif key.type is not ColumnType.STRING or key.source is not None:
+            raise ValueError(
+                f"persons: column {persons.unit} is made of {', '.join(household)}: it is a string without a source"
+            )
+
+    @property
+    def files(self) -> dict[str, RecordTable]:
+        """The tables as the source has them: `tables`, or one table of persons, with the columns of units."""
+        if self.rectangular is None or self.persons is None:
+            return self.tables
+        columns = {**self.units.columns, **self.persons.columns}
+        return {"persons": self.persons.model_copy(update={"columns": columns})}
 
     @property
     def asks(self) -> bool:

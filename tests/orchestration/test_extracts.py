@@ -12,12 +12,14 @@ import pytest
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
+from assets.cef.ingestion import ingest
 from assets.cef.profile import profile
 from assets.cef.validation import SourceError
 from assets.release.dataset import DatasetDeclaration, Reader
 from orchestration.checking import declaration_problems
 from orchestration.extract import find_files, select_columns
 from orchestration.proposal import Proposal, propose_dataset
+from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.cef.extracts import write_codebook, write_lines, write_record
 from tests.assets.cef.test_extracts import HIERARCHICAL, RECTANGULAR, make_records
@@ -86,6 +88,12 @@ def test_a_proposal_takes_what_the_codebook_says(tmp_path: Path) -> None:
     from_text = propose(tmp_path, codebook)
     assert propose(tmp_path, tmp_path / "usa_00012.dat").text == from_text.text
     assert 'values: {1: "Male", 2: "Female", 9: "Missing/blank"}, title: "Sex"' in from_text.text
+    declared = DatasetDeclaration.model_validate(yaml.safe_load(from_text.text)["attributes"])
+    with Warehouse(folder=str(tmp_path / "warehouse")).session(writes=Zone.CONFIDENTIAL) as session:
+        ingest(session, declared, tmp_path, b"key")
+        assert [session.count(table) for table in declared.cef_tables()] == [100, 300]
+    assert set(declared.units.variables) >= {"STATEFIP", "GQ", "HHWT"}
+    assert set(declared.persons.variables if declared.persons else {}) >= {"SEX", "AGE", "INCTOT", "PERWT"}
     (tmp_path / "usa_00012.dat").unlink()
     with (tmp_path / "usa_00012.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(records[0]))

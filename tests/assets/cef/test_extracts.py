@@ -44,14 +44,21 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 
 def make_records(count: int, draw: random.Random) -> list[dict[str, str]]:
-    return [
+    """Persons with the columns of their households, three in each."""
+    households = [
         {
             "YEAR": "2021",
             "SAMPLE": draw.choice(["202101", "202102"]),
-            "SERIAL": f"{number // 3:08}",
+            "SERIAL": f"{number:08}",
             "HHWT": f"{draw.randrange(10**8):08}.{draw.randrange(100):02}",
             "STATEFIP": draw.choice(["01", "02", "06"]),
             "GQ": draw.choice(["0", "1"]),
+        }
+        for number in range(count // 3 + 1)
+    ]
+    return [
+        {
+            **households[number // 3],
             "PERNUM": f"{number % 3 + 1:04}",
             "PERWT": draw.choice(["0.05", "-12.34", "7.00", "1234567.89"]),
             "SEX": draw.choice("129"),
