@@ -11,8 +11,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from assets.cef.extracts import Variable
+from assets.cef.labels import find_known
 from assets.cef.notation import Notation, find_notation
-from assets.cef.readers import UnreadableError, open_every_column, refuse_unreadable
+from assets.cef.readers import DescribedFile, UnreadableError, open_every_column, refuse_unreadable
 from assets.cef.recognition import recognize_dialect
 from assets.cef.text_files import describe_notation
 from assets.cef.validation import Finding, SourceError
@@ -94,6 +96,9 @@ class ColumnProfile:
         marks: by what is unusual about texts, in words, the number of rows.
         like_numbers: the number of values that look like numbers, even if they are none.
         negative: the number of negative values, without `missing`.
+        title: its label in a codebook, or in the file of a statistical package.
+        labels: the labels of all `codes` there.
+        reasons: the labels of codes in `missing`.
     """
 
     name: str
@@ -110,6 +115,9 @@ class ColumnProfile:
     marks: Mapping[str, int] = field(default_factory=dict)
     like_numbers: int = 0
     negative: int = 0
+    title: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def identifies(self) -> bool:
@@ -119,8 +127,7 @@ class ColumnProfile:
     @property
     def is_place(self) -> bool:
         """Whether it seems to be a geography, by its name."""
-        of_places = any(_OF_PLACES.fullmatch(word) for word in split_words(self.name))
-        return of_places and self.type in (ColumnType.INTEGER, ColumnType.STRING)
+        return _names_place(self.name) and self.type in (ColumnType.INTEGER, ColumnType.STRING)
 
     @property
     def has_whole_decimals(self) -> bool:
@@ -136,6 +143,7 @@ class Profile:
     Attributes:
         columns: the columns that can be read exactly, in the order of the file.
         unfit: why all other columns are left out, by name.
+        fields: further fields of the table's declaration, by name.
         within: by geography, the smallest larger one that its value determines.
         household: the columns that identify a household, if rows of the same household repeat others.
         repeated: the columns that have the same value on all rows of each household.
@@ -146,6 +154,7 @@ class Profile:
 
     columns: Sequence[ColumnProfile]
     unfit: Mapping[str, str]
+    fields: Mapping[str, str] = field(default_factory=dict)
     within: Mapping[str, str] = field(default_factory=dict)
     household: Sequence[str] = ()
     repeated: Sequence[str] = ()
@@ -165,7 +174,19 @@ def split_words(name: str) -> list[str]:
     return _WORDS.findall(drop_accents(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)))
 
 
-def profile(session: Session, reader: Reader, path: Path, given: Mapping[str, str] | None = None) -> Profile:
+def _names_place(name: str) -> bool:
+    return any(_OF_PLACES.fullmatch(word) for word in split_words(name))
+
+
+def profile(
+    session: Session,
+    reader: Reader,
+    path: Path,
+    file: DescribedFile | None = None,
+    variables: Mapping[str, Variable] | None = None,
+    *,
+    given: Mapping[str, str] | None = None,
+) -> Profile:
     """Read a file, and describe what its columns contain.
 
     Args:
@@ -178,14 +199,14 @@ def profile(session: Session, reader: Reader, path: Path, given: Mapping[str, st
     if reader is Reader.CSV:
         with refuse_unreadable(reader, path):
             dialect, sentences = recognize_dialect(path, given or {})
-    source, unfit = open_every_column(reader, path, dialect)
+    source, unfit = open_every_column(reader, path, file, dialect)
     notation = Notation(dialect)
+    source.stage(session)
+    known = find_known(session, source, variables or {}, _names_place)
     kinds = [*(kind.value for kind in ColumnType), _ROUNDED]
     try:
-        if source.load:
-            source.load(session)
         # Everything below is asked of the texts that were read once.
-        relation = session.stage("profiled", _WHOLE, source.values, relation=source.relation)
+        relation = session.stage("profiled", _WHOLE, source.values, relation=known.relation)
         if reader is Reader.CSV:
             notation = find_notation(session, source, relation, given or {})
         if notation.types:
@@ -207,11 +228,20 @@ def profile(session: Session, reader: Reader, path: Path, given: Mapping[str, st
             # A floating-point number of a Parquet file is read only if it is rounded.
             rounded = described.rounded or (column.rounded and described.type is not ColumnType.STRING)
             kind = ColumnType.DECIMAL if rounded else described.type
-            described = replace(described, type=kind, rounded=rounded)
+            described = known.describe(replace(described, type=kind, rounded=rounded))
             columns.append(_as_written(described, notation) if name in notation.types else described)
         larger = _find_larger_places(session, relation, columns)
-        households, csv = _find_households(session, relation, columns), notation.dialect.unusual
-        return Profile(columns, unfit, larger, *households, csv, notation.reasons, sentences)
+        household, repeated = _find_households(session, relation, columns)
+        return Profile(
+            columns,
+            unfit,
+            within=larger,
+            household=household,
+            repeated=known.select_of_units(repeated),
+            csv=notation.dialect.unusual,
+            reasons=notation.reasons,
+            sentences=sentences,
+        )
     except WarehouseError:
         raise UnreadableError(source.label, source.kind) from None
 

@@ -1,5 +1,6 @@
-"""The sources of records: CSV and Parquet files, SafeTab's files, 1940 Massachusetts reconstructed from its published
-margins, and synthetic censuses and surveys.
+"""The sources of records: CSV and Parquet files, extracts of IPUMS, files of statistical
+packages, SafeTab's files, 1940 Massachusetts reconstructed from its published margins, and synthetic censuses and
+surveys.
 
 This module opens a source as a relation of text columns. Every reader ends there, so that one set of rules
 (`sql/cef/typed_column.sql`) converts the types of all sources. `validation` checks the rows.
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,13 +26,14 @@ import pyarrow.parquet as pq
 from assets.cef.census import BLOCK, BLOCK_FILES, PLACE, BlockFile, BlockFilesDeclaration
 from assets.cef.generated import GeneratedDeclaration
 from assets.cef.recognition import explain_refusal
-from assets.cef.text_files import Load, open_text, read_header
+from assets.cef.text_files import open_text, read_header
 from assets.cef.validation import Finding, SourceError
 from assets.release.columns import Column, ColumnType, RecordTable, Role
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.dialect import USUAL, Dialect
 from assets.release.names import LONGEST_COLUMN
 from resources.statements import Fragment, render
+from resources.warehouse import Session
 
 MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
 """Occupied dwellings of 1940 Massachusetts by county and tenure, as published (Bailie, Gong and Meng)."""
@@ -51,6 +53,23 @@ PIPED = Dialect.model_construct(separator="|")
 _SPLIT = "BYTE_STREAM_SPLIT"
 
 UNNAMED = "it has no name; R and pandas write row names so. Give it one if it is needed"
+
+KINDS = {
+    Reader.PARQUET: "Parquet file",
+    Reader.DDI: "file of fixed-width text, as its codebook describes it",
+    Reader.STATA: "Stata file",
+    Reader.SPSS: "SPSS file",
+    Reader.SAS: "SAS file",
+}
+
+SUFFIXES = {
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), Reader.CSV),
+    ".parquet": Reader.PARQUET,
+    ".dta": Reader.STATA,
+    **dict.fromkeys((".sav", ".zsav", ".por"), Reader.SPSS),
+    **dict.fromkeys((".sas7bdat", ".xpt"), Reader.SAS),
+}
+"""The readers of files, by suffix."""
 
 STORED_AS = {
     ColumnType.INTEGER: ("integer", "decimal", "text"),
@@ -80,7 +99,7 @@ class Source:
         every_column: a subquery that gives all columns of the file that can be read exactly as text, declared or
             not; None if the records do not come from a file.
         generated: whether the relation generates the records, so that all values are of the types of their columns.
-        load: what a session does before it reads the relation; None if there is nothing to do.
+        stage: makes the temporary table that the relation reads, if it reads one.
         dialect: how a CSV file is written; None of any other source. In the relation, decimals and dates are as all
             files have them.
     """
@@ -98,7 +117,7 @@ class Source:
     household: Sequence[str] = ()
     every_column: Fragment | None = None
     generated: bool = False
-    load: Load | None = None
+    stage: Callable[[Session], None] = field(default=lambda session: None)
     dialect: Dialect | None = None
 
     @property
@@ -112,6 +131,29 @@ class Source:
             return True
 
 
+class DescribedFile(Protocol):
+    """A file that says, by itself or by its codebook, how it is read.
+
+    Attributes:
+        unfit: how the variables that are not read are stored, by name.
+    """
+
+    @property
+    def variables(self) -> Mapping[str, Any]: ...
+
+    @property
+    def unfit(self) -> Mapping[str, str]: ...
+
+    def relate(self, columns: Mapping[str, str]) -> Fragment:
+        """The relation of variables as texts, by the names that it gives them."""
+
+    def count_records(self) -> int | None:
+        """The number of records, if the file or its form tells. Raises SourceError if it is malformed."""
+
+    def stage(self, session: Session) -> None:
+        """Make the table that the relation reads, if it reads one. Raises SourceError if the file is malformed."""
+
+
 class UnreadableError(SourceError):
     def __init__(self, label: str, kind: str) -> None:
         super().__init__([Finding(label, f"not a readable {kind}")])
@@ -123,12 +165,7 @@ def _read_state(path: Path) -> tuple[int, int]:
 
 
 def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
-    return [
-        root / path
-        for records in declaration.tables.values()
-        for path in (records.path, records.geography_path)
-        if path is not None
-    ]
+    return [root / path for records in declaration.tables.values() for path in records.paths.values()]
 
 
 def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
@@ -144,10 +181,12 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
     path = root / records.path
     if isinstance(declaration, BlockFilesDeclaration):
         return _open_block_file(path, BLOCK_FILES[table], records.columns)
+    codebook = root / records.codebook if records.codebook else None
+    described = describe_file(declaration.reader, path, codebook, records.record_type)
     if declaration.rectangular is not None:
-        return _open_rectangular(declaration.reader, path, records, declaration.rectangular.household)
+        return _open_rectangular(declaration.reader, path, records, declaration.rectangular.household, described)
     columns = {name: column for name, column in records.columns.items() if name not in records.places}
-    return _open_file(declaration.reader, path, columns, dialect=records.csv or USUAL)
+    return _open_file(declaration.reader, path, columns, described=described, dialect=records.csv or USUAL)
 
 
 def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
@@ -167,10 +206,12 @@ def _open_file(
     required: Mapping[str, Column],
     optional: Mapping[str, Column] | None = None,
     header_problem: Callable[[Sequence[str]], str | None] = lambda names: None,
+    described: DescribedFile | None = None,
     dialect: Dialect = USUAL,
 ) -> Source:
     with refuse_unreadable(reader, path, dialect):
-        state, names = _read_state(path), _read_header(reader, path, dialect)
+        state = _read_state(path)
+        names = list(described.variables) if described else _read_header(reader, path, dialect)
         if any("\n" in name or "\r" in name for name in names):
             # DuckDB would take the line break for the end of a row and silently lose rows.
             raise SourceError([Finding(path.name, "line break in the name of a column")])
@@ -180,31 +221,64 @@ def _open_file(
             name: column for name, column in (optional or {}).items() if name_in_source(name, column) in names
         }
         sources = _require_columns(path.name, columns, names)
-        load = None
+        values = {"path": _without_wildcards(path)}
+        if described is not None:
+            if unfit := [name for name in described.unfit if name in sources.values()]:
+                raise SourceError([Finding(path.name, f"stored as {described.unfit[name]}", name) for name in unfit])
+            folded = Counter(name.casefold() for name in names)
+            whole = {name: name for name in names if name not in described.unfit and folded[name.casefold()] == 1}
+            source = Source(
+                path.name,
+                KINDS[reader],
+                columns,
+                described.relate(sources),
+                values if reader is Reader.DDI else {},
+                path,
+                state,
+            )
+            return replace(
+                source, every_column=described.relate(whole), records=described.count_records(), stage=described.stage
+            )
         if reader is Reader.PARQUET:
             relation, every, records = _open_parquet(path, columns, sources)
         else:
             typed = {name: (source, columns[name].type) for name, source in sources.items()}
-            relation, every, records, load = open_text(path, dialect, typed, names)
-        return Source(
-            path.name,
-            _describe_kind(reader, dialect),
-            columns,
-            relation,
-            {} if load else {"path": _without_wildcards(path)},
-            path,
-            state,
-            records,
-            every_column=every,
-            load=load,
-            dialect=dialect if reader is Reader.CSV else None,
-        )
+            text = open_text(path, dialect, typed, names)
+            values = {} if text.stage else values
+            opened = Source(
+                path.name, _describe_kind(reader, dialect), columns, text.relation, values, path, state, text.records
+            )
+            opened = replace(opened, every_column=text.every_column, dialect=dialect if reader is Reader.CSV else None)
+            return replace(opened, stage=text.stage) if text.stage else opened
+        return Source(path.name, KINDS[reader], columns, relation, values, path, state, records, every_column=every)
 
 
 def _describe_kind(reader: Reader, dialect: Dialect) -> str:
-    if reader is Reader.PARQUET:
-        return "Parquet file"
+    if reader in KINDS:
+        return KINDS[reader]
     return f"{'CSV' if reader is Reader.CSV else 'text'} file ({dialect.in_words})"
+
+
+def describe_file(
+    reader: Reader, path: Path, codebook: Path | None = None, record_type: str | None = None
+) -> DescribedFile | None:
+    """The description of fixed-width text, by its codebook, or of a statistical package's file; None for others.
+
+    Raises SourceError if it is missing, not readable or contradicts itself.
+    """
+    with refuse_unreadable(reader, path):
+        if reader is Reader.DDI and codebook is not None:
+            from assets.cef.extracts import open_lines
+
+            return open_lines(path, codebook, record_type)
+        if reader in (Reader.STATA, Reader.SPSS, Reader.SAS):
+            from assets.cef.statistical import open_file
+
+            if SUFFIXES.get(path.suffix.lower()) is not reader:
+                suffixes = ", ".join(suffix for suffix, its_reader in SUFFIXES.items() if its_reader is reader)
+                raise SourceError([Finding(path.name, f"its suffix is none of {suffixes}")])
+            return open_file(path)
+    return None
 
 
 @contextmanager
@@ -232,12 +306,14 @@ def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column])
     return _make_column(source, columns, BLOCK, PLACE)
 
 
-def _open_rectangular(reader: Reader, path: Path, records: RecordTable, household: Sequence[str]) -> Source:
+def _open_rectangular(
+    reader: Reader, path: Path, records: RecordTable, household: Sequence[str], described: DescribedFile | None
+) -> Source:
     """The file of persons with the columns of their units. A key of several columns is made of them, so that different
     households never have the same: each text comes after its length."""
     key, dialect = str(records.unit), records.csv or USUAL
     if len(household) == 1:
-        source = _open_file(reader, path, records.columns, dialect=dialect)
+        source = _open_file(reader, path, records.columns, described=described, dialect=dialect)
     else:
         # No declared column has as long a name.
         parts = {
@@ -247,11 +323,12 @@ def _open_rectangular(reader: Reader, path: Path, records: RecordTable, househol
             for number, name in enumerate(household)
         }
         others = {name: column for name, column in records.columns.items() if name != key}
-        opened = _open_file(reader, path, others | parts, dialect=dialect)
-        source = _make_column(opened, records.columns, key, parts, encoded=True)
-    names = _read_header(reader, path, dialect)
-    places = household if reader is Reader.PARQUET else [f"c{names.index(name)}" for name in household]
-    return replace(source, household=places)
+        source = _open_file(reader, path, others | parts, described=described, dialect=dialect)
+        source = _make_column(source, records.columns, key, parts, encoded=True)
+    if described is None and reader is not Reader.PARQUET:
+        names = _read_header(reader, path, dialect)
+        household = [f"c{names.index(name)}" for name in household]
+    return replace(source, household=household)
 
 
 def _make_column(
@@ -263,7 +340,9 @@ def _make_column(
     return replace(source, columns=columns, relation=relation, values=values, made=made, parts=parts)
 
 
-def open_every_column(reader: Reader, path: Path, dialect: Dialect = USUAL) -> tuple[Source, dict[str, str]]:
+def open_every_column(
+    reader: Reader, path: Path, described: DescribedFile | None = None, dialect: Dialect = USUAL
+) -> tuple[Source, dict[str, str]]:
     """Open a file without a declaration: all columns that can be read exactly, as texts.
 
     Returns the source, and why all other columns are left out, by name. Raises SourceError if the file is missing or
@@ -273,7 +352,10 @@ def open_every_column(reader: Reader, path: Path, dialect: Dialect = USUAL) -> t
     columns, unfit = dict[str, Column](), dict[str, str]()
     with refuse_unreadable(reader, path, dialect):
         stored = {field.name: field.type for field in pq.read_schema(path)} if reader is Reader.PARQUET else {}
-        for name in _read_header(reader, path, dialect):
+        for name in described.variables if described else _read_header(reader, path, dialect):
+            if described and name in described.unfit:
+                unfit[name] = f"it is stored as {described.unfit[name]}, which is not exact"
+                continue
             kind = _choose_type(stored[name]) if name in stored else ColumnType.STRING
             if not name:
                 unfit[name] = UNNAMED
@@ -285,7 +367,7 @@ def open_every_column(reader: Reader, path: Path, dialect: Dialect = USUAL) -> t
                 columns[name] = Column.model_construct(type=kind)
         if not columns:
             raise SourceError([Finding(path.name, "no column that can be read exactly")])
-    return _open_file(reader, path, columns, dialect=dialect), unfit
+    return _open_file(reader, path, columns, described=described, dialect=dialect), unfit
 
 
 def _choose_type(stored: pa.DataType) -> ColumnType | None:

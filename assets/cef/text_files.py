@@ -9,6 +9,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from secrets import token_hex
@@ -51,7 +52,21 @@ _NO_UTF_8 = b"\xff"
 
 _EVERYTHING = SQL("cef/decoded", "FROM {{ source }}")
 
-Load = Callable[[Session], None]
+
+@dataclass(frozen=True)
+class TextSource:
+    """A well-formed text file.
+
+    Attributes:
+        relation: a subquery that gives the declared columns.
+        every_column: a subquery that gives all columns.
+        stage: makes the temporary table that both read; None if they read the file.
+    """
+
+    relation: Fragment
+    every_column: Fragment
+    records: int
+    stage: Callable[[Session], None] | None = None
 
 
 def read_bytes(path: Path, compression: Compression) -> Iterator[bytes]:
@@ -170,9 +185,8 @@ def judge(blocks: Iterable[bytes], width: int, dialect: Dialect) -> delimited.Fo
 
 def open_text(
     path: Path, dialect: Dialect, columns: Mapping[str, tuple[str, ColumnType]], names: Sequence[str]
-) -> tuple[Fragment, Fragment, int, Load | None]:
-    """The relation of a well-formed text file, that of all its columns, its number of records, and what a session does
-    before it reads them.
+) -> TextSource:
+    """A well-formed text file as a relation of texts.
 
     Args:
         columns: the names of the declared columns in the file, and their types, by their names in the relation.
@@ -192,13 +206,13 @@ def open_text(
         offenders[column, words + ("" if declared else ", in a column that is not declared")] += rows
     if offenders:
         raise SourceError([Finding(path.name, rule, column, rows) for (column, rule), rows in offenders.items()])
-    load, decoded = None, Fragment("")
+    stage, decoded = None, Fragment("")
     if dialect.encoding != UTF_8:
         if dialect.encoding not in UTF_16 and is_utf_8(path, dialect.compression, beyond_ascii=True):
             # Every text in UTF-8 is some text of an encoding of bytes too.
             raise SourceError([Finding(path.name, f"in UTF-8, not in {dialect.encoding}")])
         name = f"decoded {token_hex(8)}"
-        load, decoded = partial(_load, path, dialect, len(names), name), quote(name)
+        stage, decoded = partial(_load, path, dialect, len(names), name), quote(name)
     written: dict[str, Any] = {
         "width": len(names),
         # If threads begin in the middle of a file, they can take a line break in a field for the end of a row.
@@ -214,7 +228,7 @@ def open_text(
     every = {f"c{number}": (f"c{number}", "any") for number in range(len(names))}
     typed = {name: (f"c{names.index(source)}", kind.value) for name, (source, kind) in columns.items()}
     text, whole = (Fragment(render("cef/read_csv", {**written, "columns": each})) for each in (typed, every))
-    return text, whole, form.rows - 1, load
+    return TextSource(text, whole, form.rows - 1, stage)
 
 
 def describe_notation(dialect: Dialect) -> dict[str, Any]:

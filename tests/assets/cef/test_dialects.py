@@ -114,7 +114,7 @@ def read(session: Session, declaration: DatasetDeclaration) -> list[Row]:
 
 
 def recognize(session: Session, path: Path, **given: str) -> dict[str, str]:
-    return dict(profile(session, Reader.CSV, path, given).csv)
+    return dict(profile(session, Reader.CSV, path, given=given).csv)
 
 
 MIXED: list[Row] = [
@@ -160,9 +160,8 @@ def test_every_character_of_an_encoding_is_read_as_it_is(session: Session, folde
     rows = ["".join(part) for part in re.findall(".{1,64}", characters.replace('"', ""))]
     path = folder / "characters.csv"
     path.write_bytes("\n".join(["n;text", *(f'{n};"{row}"' for n, row in enumerate(rows))]).encode(encoding))
-    source, _ = open_every_column(Reader.CSV, path, Dialect(separator=";", encoding=encoding))
-    if source.load:
-        source.load(session)
+    source, _ = open_every_column(Reader.CSV, path, dialect=Dialect(separator=";", encoding=encoding))
+    source.stage(session)
     assert session.arrow(EVERYTHING, source.values, relation=source.relation)["text"].to_pylist() == rows
 
 
