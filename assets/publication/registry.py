@@ -135,8 +135,9 @@ def describe_deployment(certificate: Mapping[str, Any]) -> RegistryRecord:
     domain, multiverse, unit, measure, _ = (block["answer"] for block in certificate["specification"])
     curator = publisher["authority"] or _placeholder("the entity that publishes")
     charge = f"{format_recorded(loss)}, exactly {loss['exact']}"
+    charged = format_recorded(ledger["total_at_publication"])
     total = (
-        f"The population {ledger['population']} was charged {format_recorded(ledger['total_at_publication'])} by all releases "
+        f"The population {ledger['population']} was charged {charged} by all releases "
         f"up to ledger entry {ledger['last_charge_at_publication']}, under a cap of {format_recorded(ledger['cap'])}. "
         f"{ledger['note']}"
     ).strip()

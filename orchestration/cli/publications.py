@@ -5,7 +5,7 @@ import re
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -33,7 +33,6 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, codes:
     The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
     hypercubes, the one answers whose numbers have the least variance.
     """
-    from assets.table_builder.asking import read_labels, write_category
     from orchestration.components import TableBuilder
     from orchestration.deployment import Deployment
 
@@ -46,17 +45,10 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, codes:
         chosen[name] = categories
     folders = [_find_published(deployment, name) for name in (release, *([per] if per else []))]
     names, answers = TableBuilder.answer(folders, variables, chosen)
-    labels = read_labels(folders[0][names[0]])
     if as_json:
-        shown = {name: labels[name] for name in variables if name in labels}
-        print_json({"from": names, "labels": shown, "rows": answers.to_pylist()})
+        print_json({"from": names, "rows": answers.to_pylist()})
         return
-
-    def write(name: str, category: Any) -> str:
-        code = write_category(category)
-        label = "" if codes else labels.get(name, {}).get(str(category), "")
-        return f"{code}: {label}" if label.casefold() not in ("", code.casefold()) else code
-
+    write = TableBuilder.describe_categories(folders[0][names[0]], codes=codes)
     rows = [
         [write(name, cell) if name in variables else f"{cell:,.2f}" for name, cell in row.items()]
         for row in answers.to_pylist()
