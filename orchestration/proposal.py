@@ -253,7 +253,9 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
     smallest = _leave_out_larger(usable, places)
     few = [column for column, declared in usable.items() if column not in places and _has_few_values(declared)]
     if not places or not few:
-        missing = "geography" if not places else f"variable with at most {MOST_PROPOSED} values"
+        missing = f"variable with at most {MOST_PROPOSED} values"
+        if not places:
+            missing = f"geography; declare role: geography in one of {', '.join(few) or ', '.join(columns)}"
         raise DeclarationError(f"release {dataset.name}/{name}: units: swapping needs a column that is a {missing}")
     match = [column for column in few if _SIZE.search(column)][:1]
     published = [column for column in few if column not in match][:2] or match
