@@ -208,7 +208,7 @@ def _propose_table(
             proposal.warnings.append(f"{table}: column {name} is {concern}.")
         in_words = ", ".join(value if field == "values" else f"{field} {value}" for field, value in domain.items())
         in_words = in_words if len(in_words) <= 60 else f"{in_words[:59]}…"
-        proposal.columns.append((table, name, column.type.value, (role or Role.CHARACTERISTIC).value, in_words))
+        proposal.columns.append((table, name, fields["type"], (role or Role.CHARACTERISTIC).value, in_words))
     for name, why in profile.unfit.items():
         yield f"      # {_write(name)} is left out: {why}"
         proposal.warnings.append(f"{table}: column {_write(name)} is left out: {why}.")
