@@ -30,6 +30,7 @@ from assets.conventions import (
     join_digits,
     markdown_table,
     preview,
+    shorten_digest,
 )
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
@@ -84,13 +85,15 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
             metadata={
                 "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
                 "left of the cap": f"{budget.left} of {release.dataset.cap.round_up()}",
+                "draw": shorten_digest(certificate.randomness.draw_id),
+                "commitment": shorten_digest(certificate.randomness.commitment),
                 "certificate": link(release, "certificate.html"),
                 "folder": link(release),
-                DRAW_ID: group_digits(certificate.randomness.draw_id),
-                "randomness commitment": group_digits(certificate.randomness.commitment),
                 "edition": str(certificate.edition),
                 "ledger entry": str(certificate.ledger.sequence),
                 "files": _preview_files(certificate),
+                DRAW_ID: group_digits(certificate.randomness.draw_id),
+                "randomness commitment": group_digits(certificate.randomness.commitment),
                 CHECKSUMS: group_digits(sums),
                 "checks passed": dg.MetadataValue.md(
                     markdown_table(["check", "rule"], [(check.name, check.description) for check in certificate.checks])
