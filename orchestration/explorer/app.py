@@ -10,7 +10,9 @@ from resources.faults import conceal
 
 st.set_page_config(page_title="Stirred: explorer", layout="wide", initial_sidebar_state="auto")
 # Streamlit leaves a sixth of a screen free above a page.
-st.html("<style>.stMainBlockContainer { padding: 4rem 2rem } .stHeading h1 { padding: 0; font-size: 2rem }</style>")
+st.html(
+    "<style>.stMainBlockContainer { padding: 4rem 2rem } .stHeading h1 { padding: 0 0 .5rem; font-size: 2rem }</style>"
+)
 try:
     left, right = st.columns([5, 1])
     header = left.empty()

@@ -94,7 +94,7 @@ def _show_budget(budget: Budget, population: Population) -> None:
     rows = list_charge_rows([budget])
     if chart := _make_chart(budget):
         words = "What each charge added to the total, under the cap"
-        show_chart_with_table(chart, words, rows, _CHARGES, expanded=True)
+        show_chart_with_table(chart, words, rows, _CHARGES, expanded=True, in_rows=True)
     else:
         show_table(rows, _CHARGES)
     with st.expander("What adds up, and what does not"):

@@ -68,14 +68,16 @@ def show_chart_with_table(
     *,
     of: str = "chart",
     expanded: bool = False,
+    in_rows: bool = False,
 ) -> None:
-    """A chart as wide as its column, with dark labels, above its table; `words` describe it to who cannot see it. Of a
-    chart that must be scrolled, the axis is above."""
+    """A chart as wide as its column, with dark labels, above its table; `words` describe it to who cannot see it. One
+    with many rows is scrolled, with its axis above."""
     dark = chart.configure_axis(labelColor=_INK, titleColor=_INK).configure_legend(labelColor=_INK, titleColor=_INK)
-    is_tall = chart.height > _TALLEST
+    is_tall = in_rows and chart.height > _TALLEST
+    # A title that ends with the axis has room above the labels of rows, too.
+    dark = dark.configure_axisX(titleAnchor="end", orient="top" if is_tall else "bottom")
     with st.container(height=_TALLEST, border=False) if is_tall else nullcontext():
-        shown = dark.configure_axisX(orient="top") if is_tall else dark
-        st.altair_chart(shown, width="stretch", alt=f"{words}; the table follows.")
+        st.altair_chart(dark, width="stretch", alt=f"{words}; the table follows.")
     with st.expander(f"The table behind the {of}", expanded=expanded):
         show_table(rows, columns)
 
@@ -101,9 +103,9 @@ def fit_height(names: Sequence[str]) -> int:
 
 
 def make_legend(names: Sequence[str]) -> alt.Legend:
-    """A legend below a chart, with names that are never cut."""
+    """A legend above a chart, with names that are never cut."""
     labels = break_labels(names, _LEGEND)
-    return alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=0, labelExpr=labels)
+    return alt.Legend(title=None, orient="top", direction="vertical", labelLimit=0, labelExpr=labels)
 
 
 def wrap_title(words: str) -> list[str]:

@@ -245,7 +245,7 @@ def _show_lines(lines: Sequence[Line]) -> None:
     chart = (
         make_row_chart(rows, {"name": "line", "figure": "margin"})
         .mark_bar(color=COLORS[0])
-        .encode(x=alt.X("margin:Q", title="90% margin of error of one number"))
+        .encode(x=alt.X("margin:Q", title=wrap_title("90% margin of error of one number")))
         .properties(height=fit_height(names))
     )
     show_chart_with_table(
@@ -263,6 +263,7 @@ def _show_lines(lines: Sequence[Line]) -> None:
             for title, line in zip(names, lines, strict=True)
         ],
         expanded=len(lines) <= _MANY,
+        in_rows=True,
     )
 
 

@@ -148,6 +148,7 @@ def _show_numbers(picture: DeltaGenerator, product: Product, scope: str, link: d
             equal |= product.match({group: value})
     if varying:
         equal |= product.exclude_totals([varying])
+    places = st.container()
     # An average of noisy counts has an interval and no standard error.
     by_error = STANDARD_ERROR in product.numbers and bool(product.read_rows(STANDARD_ERROR, {}, 1))
     greatest = 0
@@ -160,7 +161,8 @@ def _show_numbers(picture: DeltaGenerator, product: Product, scope: str, link: d
         link[name] = str(greatest)
     else:
         picture.caption("No error is published for the numbers of this table: they are counts of the published data.")
-    _VIEWS[view](Choice(picture, product, scope, link, number, equal, varying, greatest, by_error, title))
+    with places:
+        _VIEWS[view](Choice(picture, product, scope, link, number, equal, varying, greatest, by_error, title))
 
 
 def _show_ranked(choice: Choice) -> None:
@@ -429,7 +431,7 @@ def _draw_lines(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str
             f"{uncertain} of {len(lines)} numbers are too uncertain. They are drawn hollow and marked in the table."
         )
     rows = [_describe_line(choice, line, heading) for line in lines]
-    show_chart_with_table(_make_chart(choice.product, lines), title, rows, expanded=True)
+    show_chart_with_table(_make_chart(choice.product, lines), title, rows, expanded=True, in_rows=True)
     _remark_ranks(lines)
     _offer_download(choice, lines, heading)
 
