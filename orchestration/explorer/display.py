@@ -12,7 +12,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from assets.publication.placement import LISTING, publications
+from assets.publication.listing import LISTING
+from assets.publication.placement import publications
 from assets.texts import show_line
 from orchestration.explorer.process import DOCUMENTATION
 from orchestration.explorer.reading import UnavailableError, find_published, load_publisher
