@@ -181,11 +181,13 @@ def profile(
     """
     source, unfit = open_every_column(reader, path, file)
     source.stage(session)
-    known = find_known(session, source, variables or {}, _names_place)
     kinds = [*(kind.value for kind in ColumnType), _ROUNDED]
     try:
         # Everything below is asked of the texts that were read once.
-        relation = session.stage("profiled", _WHOLE, source.values, relation=known.relation)
+        relation = session.stage("read", _WHOLE, source.values, relation=source.relation)
+        known = find_known(session, relation, list(source.columns), variables or {}, _names_place)
+        if known.relation != relation:
+            relation = session.stage("profiled", _WHOLE, relation=known.relation)
         names: dict[str, Any] = {"relation": relation, "columns": list(source.columns), "types": kinds}
         records, *columns_facts = session.row("cef/profile", {"missing": list(MISSING)}, **names)
         if not records or source.records not in (None, records):
