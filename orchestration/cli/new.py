@@ -35,6 +35,13 @@ def new() -> None:
 @click.option("--cap", default="10", show_default=True, help="The cap: ε, or {rho: …}.")
 @click.option("--key", help="The column of FILE that identifies a record, if it cannot be told by its name.")
 @click.option("--unit", help="The column of persons that identifies their unit, if it is not called like the key.")
+@click.option(
+    "--csv",
+    "given",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="How CSV files are written, such as encoding=windows-1252, if it cannot be told; may be repeated.",
+)
 def dataset(
     file: Path,
     name: str | None,
@@ -43,14 +50,18 @@ def dataset(
     cap: str,
     key: str | None,
     unit: str | None,
+    given: tuple[str, ...],
 ) -> None:
     """Propose the declaration of a dataset from FILE, which has one record for each unit: a CSV or Parquet file, one of
     Stata, SPSS or SAS, or an extract of IPUMS, given by its codebook (.xml).
+
+    Separator, encoding, quotes, decimal mark, dates and compression (.gz, .zst) of a CSV file are recognized.
     """
     from dataclasses import replace
 
     from assets.cef.extracts import HOUSEHOLD
     from assets.cef.profile import profile
+    from assets.release.dialect import parse_dialect
     from orchestration.deployment import Deployment
     from orchestration.environment import PROJECT
     from orchestration.extract import find_files, select_columns
@@ -62,17 +73,22 @@ def dataset(
         return absolute.relative_to(PROJECT) if absolute.is_relative_to(PROJECT) else absolute
 
     deployment = Deployment()
-    name = name or propose_name(file.stem)
+    name = name or propose_name(file.name.split(".")[0])
     files = [found for path in (file, persons) if path for found in find_files(path)]
     if len({found.reader for found in files}) > 1 or len(files) > 2:
         raise click.UsageError(
             "a dataset is read from one file of units and at most one of persons, of the same format"
         )
     target = _name_new_file(deployment, name, "dataset")
+    csv = dict(each.partition("=")[::2] for each in given)
+    try:
+        parse_dialect(csv)
+    except ValueError as error:
+        raise click.UsageError(f"--csv {error}") from None
     profiles = []
     with deployment.ledger.warehouse.session() as session:
         for found in files:
-            contents = profile(session, found.reader, found.path, found.described, found.variables)
+            contents = profile(session, found.reader, found.path, found.described, found.variables, given=csv)
             fields = {"codebook": str(declare(found.codebook))} if found.codebook else {}
             fields |= {"record_type": found.record_type} if found.record_type else {}
             profiles.append((declare(found.path), select_columns(found, replace(contents, fields=fields))))
