@@ -45,12 +45,6 @@ _CODEBOOK = (
 )
 
 _CHOSEN = SQL("benchmarks/chosen", "SELECT {{ columns | ids }} FROM {{ rows }}")
-_WRITE_LINES = SQL(
-    "benchmarks/write_lines",
-    "COPY (SELECT concat({% for name, width in widths.items() %}lpad({{ name | id }}::VARCHAR, {{ width }}, ' '), "
-    "{% endfor %}'')"
-    " FROM {{ rows }}) TO {{ path }} (FORMAT csv, HEADER false, QUOTE '', DELIMITER '|')",
-)
 
 _WRITE_CSV = SQL("benchmarks/write_csv", "COPY {{ rows }} TO {{ path }} (FORMAT csv, HEADER true)")
 
@@ -111,7 +105,7 @@ def write_extracts(home: str) -> None:
         rows = session.stage("rows", "benchmarks/households", {"households": EXTRACTED})
         chosen = session.stage("chosen", _CHOSEN, columns=list(_WIDTHS), rows=rows)
         session.run(_WRITE_CSV, rows=chosen, path=quote_literal(folder / "units.csv"))
-        session.run(_WRITE_LINES, rows=chosen, widths=_WIDTHS, path=quote_literal(folder / "units.dat"))
+        session.run("benchmarks/write_lines", rows=chosen, widths=_WIDTHS, path=quote_literal(folder / "units.dat"))
         table = session.arrow("warehouse/all", source=chosen).to_pandas()
     with (folder / "units.dat").open("rb") as lines, gzip.open(folder / "units.dat.gz", "wb", 6) as compressed:
         shutil.copyfileobj(lines, compressed)
