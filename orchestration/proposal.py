@@ -208,7 +208,7 @@ def _propose_table(
             proposal.warnings.append(f"{table}: column {name} is {concern}.")
         in_words = ", ".join(value if field == "values" else f"{field} {value}" for field, value in domain.items())
         in_words = in_words if len(in_words) <= 60 else f"{in_words[:59]}…"
-        proposal.columns.append((table, name, column.type.value, (role or Role.CHARACTERISTIC).value, in_words))
+        proposal.columns.append((table, name, fields["type"], (role or Role.CHARACTERISTIC).value, in_words))
     for name, why in profile.unfit.items():
         yield f"      # {_write(name)} is left out: {why}"
         proposal.warnings.append(f"{table}: column {_write(name)} is left out: {why}.")
@@ -302,7 +302,9 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
     smallest = _leave_out_larger(usable, places)
     few = [column for column, declared in usable.items() if column not in places and _has_few_values(declared)]
     if not places or not few:
-        missing = "geography" if not places else f"variable with at most {MOST_PROPOSED} values"
+        missing = f"variable with at most {MOST_PROPOSED} values"
+        if not places:
+            missing = f"geography; declare role: geography in one of {', '.join(few) or ', '.join(columns)}"
         raise DeclarationError(f"release {dataset.name}/{name}: units: swapping needs a column that is a {missing}")
     match = [column for column in few if _SIZE.search(column)][:1]
     published = [column for column in few if column not in match][:2] or match

@@ -1,4 +1,4 @@
-"""The catalog of all publications: a page, a Data Package Catalog and a DCAT catalog, beside the folders of datasets.
+"""The catalog of all publications: a page and a package of their data packages, beside the folders of datasets.
 
 Everything in it is read from the publications' own files, so that whoever has the folder can make it again. Links name
 files and are relative: they work in a folder, on a web server and in object storage, which has no pages for folders.
@@ -17,6 +17,7 @@ from typing import Any
 
 from assets.publication.package import README
 from assets.publication.placement import place_files, publications
+from assets.publication.record import format_recorded
 from assets.publication.signature import EDITIONS, file_sha256
 from assets.release.prose import load_template
 from assets.texts import show_line
@@ -90,14 +91,17 @@ def make_listing(published: Path) -> dict[str, bytes]:
 
 
 def _package_catalog(published: Path, listed: Sequence[Listed]) -> bytes:
-    """The data packages of all publications as one package. Source: the recipe Data Package Catalog."""
+    """The data packages of all publications as the resources of one package, each with its hash.
+
+    Source: the Data Package standard, version 2.
+    """
     resources = [
         {
             "name": each.path.replace("/", "-").replace("_", "-"),
             "title": each.title or each.path,
             "description": each.description,
             "path": f"{each.path}/{PACKAGE}",
-            "profile": "data-package",
+            "format": "json",
             "mediatype": "application/json",
             "hash": f"sha256:{file_sha256(published / each.path / PACKAGE)}",
         }
@@ -105,7 +109,7 @@ def _package_catalog(published: Path, listed: Sequence[Listed]) -> bytes:
         if each.title
     ]
     catalog = {
-        "profile": "data-package-catalog",
+        "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
         "name": "publications",
         "title": "Publications",
         "resources": resources,
@@ -136,8 +140,8 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
     population = (
         show_line(ledger["population"]),
         int(ledger["last_charge_at_publication"]),
-        _format(ledger["total_at_publication"]),
-        _format(ledger["cap"]),
+        format_recorded(ledger["total_at_publication"]),
+        format_recorded(ledger["cap"]),
         f"{ledger['cap']['symbol']} = {ledger['left_at_publication']:,.4f}",
     )
     return Listed(
@@ -149,7 +153,7 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         publisher=show_line(publisher["authority"] or ""),
         date=show_line(publisher["date"]),
         edition=number,
-        loss=_format(record["loss"]),
+        loss=format_recorded(record["loss"]),
         mechanism=show_line(record["mechanism"]["name"]),
         editions=tuple(_list_editions(folder, number, record["edition"]["all"])),
         exact=tuple(map(show_line, (*record["invariants"]["held_fixed"], *record["invariants"]["also_exact"]))),
@@ -172,18 +176,10 @@ def _list_editions(
         yield (
             number,
             show_line(edition["recorded_at"])[:10],
-            _format(edition["charged"]),
+            format_recorded(edition["charged"]),
             f"{place}{_CERTIFICATE}" if there else "",
             fate,
         )
-
-
-def _format(loss: Mapping[str, Any]) -> str:
-    """A recorded loss as commands print it."""
-    if loss["rounded_up"] is None:
-        return f"{show_line(loss['symbol'])} = ∞"
-    at = f" at δ = {loss['delta']['value']:g}" if loss["delta"] else ""
-    return f"{show_line(loss['symbol'])} = {loss['rounded_up']:,.4f}{at}"
 
 
 def _read_json(path: Path) -> Any:

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,7 @@ from orchestration.cli.printing import REFUSED, echo, print_table
 from orchestration.cli.releases import DATASET
 
 if TYPE_CHECKING:
+    from orchestration.checking import Problem
     from orchestration.deployment import Deployment
     from orchestration.proposal import Proposal
 
@@ -124,7 +125,12 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     name = name or usual
     target = _name_new_file(deployment, dataset, name)
     if component:
-        proposal = Proposal(fill_in_example(f"{components.__name__}.{component}", dataset, name))
+        places = datasets[dataset].units.stored.get("TABBLKST")
+        filled: dict[str, Any] = {"states": places.codes} if places and places.codes else {}
+        for each in deployment.declared[1].values():
+            if isinstance(each, components.SafeTabP) and each.declaration.dataset == dataset:
+                filled["persons"] = each.declaration.name
+        proposal = Proposal(fill_in_example(f"{components.__name__}.{component}", dataset, name, **filled))
     else:
         proposal = (propose_tables if kind == "tables" else propose_swapping)(datasets[dataset], name)
     _write_draft(deployment, target, proposal, f"stirred preflight {dataset}/{name}")
@@ -150,21 +156,33 @@ def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
 
 
 def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", next_command: str) -> None:
+    """Write a proposal to its place. If it is refused there, nothing is left behind."""
     from orchestration.checking import declaration_problems
     from orchestration.declarations import component_tree
 
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("x", encoding="utf-8") as file:
-        file.write(proposal.text)
+    folder = deployment.tree.defs_module_path
+    place = target.relative_to(folder).as_posix()
+    made = [parent for parent in target.parents if not parent.exists()]
+    refused: list[Problem] | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("x", encoding="utf-8") as file:
+            file.write(proposal.text)
+        problems = declaration_problems(component_tree(), deployment.published)
+        refused = [problem for problem in problems if problem.file == place and not problem.warning]
+    finally:
+        if refused != []:
+            target.unlink(missing_ok=True)
+            for parent in made:
+                parent.rmdir()
+    if refused:
+        for problem in refused:
+            echo(problem.text, err=True)
+        echo("Nothing was written.", err=True)
+        sys.exit(REFUSED)
     echo(f"\nWrote {target}")
     for warning in proposal.warnings:
         echo(f"Look at this: {warning}")
-    folder = deployment.tree.defs_module_path
-    place = target.relative_to(folder).as_posix()
-    problems = declaration_problems(component_tree(), deployment.published)
     for problem in problems:
         echo(f"{folder}/{problem}" if problem.file else problem, err=True)
-    if any(problem.file == place and not problem.warning for problem in problems):
-        echo("Change what is refused, then run `stirred check`.", err=True)
-        sys.exit(REFUSED)
     echo(f"Read it and change what is not right; `stirred check` names what is wrong. Then: {next_command}")
