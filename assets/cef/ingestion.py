@@ -135,6 +135,8 @@ def describe_conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], 
     bound: dict[str, Any] = {}
     for number, (name, column) in enumerate(columns.items()):
         read[name] = {"type": column.type.value, "stored": Fragment(column.type.stored), "recode": "", "bands": 0}
+        read[name] |= {"written": list(column.written)}
+        bound |= {f"{field}_{number}": list(codes) for field, codes in column.written.items()}
         match column.recode:
             case Bands(labels, ends):
                 read[name] |= {"recode": "bands", "bands": len(labels)}
@@ -160,7 +162,7 @@ def _read_through(session: Session, source: Source) -> _ReadSource:
 
     Records that are generated are not generated just to be counted.
     """
-    if source.generated and not any(column.recode for column in source.columns.values()):
+    if source.generated and not any(column.conversion for column in source.columns.values()):
         return _ReadSource(source, (), Counter())
     try:
         columns, bound = describe_conversion(source.columns)

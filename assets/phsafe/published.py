@@ -5,7 +5,7 @@ from dataclasses import replace
 from assets.measurement.grid import NOISE_NAMES
 from assets.phsafe.plan import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
-from assets.phsafe.tables import finished_table, list_measured_files, measured_table
+from assets.phsafe.tables import NOISE_MARGIN, finished_table, list_measured_files, measured_table
 from assets.release.published import ESTIMATE, STANDARD_ERROR, PublishedColumn, PublishedTable, error_columns
 from mechanisms.phsafe.estimation import Interval
 from mechanisms.phsafe.runs import FILES, ITERATIONS, NATION_ID, RUN, SHELL, Shell, list_measured_labels
@@ -82,13 +82,10 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
                 optional=(STANDARD_ERROR,) if shell.averages else (),
             ),
             PublishedColumn(
-                "margin_of_error",
-                "decimal",
-                "90% margin of error of the noisy count before post-processing: 1.645 standard deviations of its noise"
-                if not shell.averages
-                else "Half the width of the 90% interval",
-                error_of=ESTIMATE,
-            ),
+                "half_width", "decimal", "Half the width of the 90% interval, (upper − lower)/2", error_of=ESTIMATE
+            )
+            if shell.averages
+            else PublishedColumn("noise_margin", "decimal", NOISE_MARGIN, error_of=ESTIMATE),
         ),
         ("region_type", "region_id", "iteration_code", "cell"),
         interval=AVERAGES if shell.averages else COUNTS[release.declaration.interval],

@@ -46,6 +46,7 @@ from assets.release.gate import ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from assets.release.stage import release_stage
+from assets.release.statement import Parameter
 from assets.stages import stage_check
 from mechanisms.accounting.losses import format_number
 from resources.chain import DIFFERENT_PEOPLE, RESERVE, WITHDRAW, Entry, find, settled_draws
@@ -66,7 +67,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
         PROSE("asset", release=release),
         _sources(method),
         kinds={"csv", "parquet", "html"},
-        code_version="2",
+        code_version="3",
     )
     def publication(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
@@ -396,13 +397,14 @@ def certify(
     draws = settled_draws(reading.require_intact(), dataset.name, release.name)
     withdrawals = {other.draw_id: other.sequence for other in reading.entries if other.kind == WITHDRAW}
     charges = [other for other in of_population(reading.entries, dataset.population) if other.kind == RESERVE]
+    statement = context.method.statement(draw, settled.output_version or "")
+    if codes := dataset.describe_codes(release.columns_read):
+        statement = replace(statement, parameters=(*statement.parameters, Parameter("Codes of the source", codes)))
     return Certificate(
         publisher=release.publisher,
         dataset=record.Dataset.model_validate(dataset, from_attributes=True),
         release=record.Release.model_validate(release, from_attributes=True),
-        statement=replace(
-            context.method.statement(draw, settled.output_version or ""), errors=context.method.errors(session)
-        ),
+        statement=replace(statement, errors=context.method.errors(session)),
         specification=entry.parse_specification(),
         randomness=Randomness(release.custody, draw.draw_id, entry.commitment),
         ledger=LedgerReference(

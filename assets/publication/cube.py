@@ -49,6 +49,7 @@ RESERVED = frozenset(
 _ID, _PLACE = "id: of a code", "place: of a code"
 """Columns beside those of a table, which cannot have such names: see `assets.release.names.Name`."""
 
+_LONGEST_TITLE = 80
 _ROWS_AT_A_TIME = 20_000
 
 
@@ -112,7 +113,7 @@ class Dimension:
 
     @property
     def title(self) -> str:
-        return ", ".join(title_column(column) for column in self.columns)
+        return title_column(self.columns[0]) if len(self.columns) == 1 else "Geography"
 
     @property
     def used_codes(self) -> tuple[Code, ...]:
@@ -126,6 +127,11 @@ class Figure:
     id: str
     column: PublishedColumn
     decimals: int
+
+    @property
+    def title(self) -> str:
+        short = len(self.column.description) <= _LONGEST_TITLE
+        return self.column.title or (self.column.description if short else "") or title_column(self.column)
 
 
 @dataclass(frozen=True)
@@ -230,7 +236,7 @@ def make_cube(session: Session, table: PublishedTable) -> Cube:
     columns = {column.name: column for column in table.columns}
     flags = {column.total for column in table.columns if column.total}
     names = [name for name in table.dimensions or table.primary_key if name not in flags]
-    places = [name for name in names if name in table.geography]
+    places = [name for name in table.geography if name in names]
     groups = [[name] for name in names if name not in places]
     if places:
         groups.insert(0, places)

@@ -17,7 +17,6 @@ from assets.publication.cube import (
     Heading,
     TooLargeError,
     require_written,
-    title_column,
 )
 from resources.warehouse import Session
 
@@ -67,7 +66,7 @@ def _describe(cube: Cube, heading: Heading) -> dict[str, Any]:
         "label": "Figure",
         "category": {
             "index": [figure.id for figure in cube.figures],
-            "label": {figure.id: title_column(figure.column) for figure in cube.figures},
+            "label": {figure.id: figure.title for figure in cube.figures},
             "unit": {figure.id: {"label": units[figure.id], "decimals": figure.decimals} for figure in cube.figures},
             "note": {figure.id: [figure.column.description] for figure in cube.figures if figure.column.description},
             **({"child": children} if children else {}),

@@ -10,7 +10,7 @@ from itertools import chain, product
 from math import prod
 from pathlib import Path
 
-from assets.publication.cube import MOST_CELLS, Cube, Dimension, Heading, TooLargeError, require_written, title_column
+from assets.publication.cube import MOST_CELLS, Cube, Dimension, Heading, TooLargeError, require_written
 from assets.texts import show_line
 from resources.warehouse import Session
 
@@ -58,7 +58,7 @@ def _keywords(cube: Cube, heading: Heading) -> Iterator[str]:
     if len({name.casefold() for name in (*names, contents)}) <= len(names):
         *names, contents = [*(dimension.id for dimension in cube.dimensions), "FIGURE"]
     dimensions = dict(zip(names, cube.dimensions, strict=True))
-    figures = _name_values([(figure.id, title_column(figure.column)) for figure in cube.figures])
+    figures = _name_values([(figure.id, figure.title) for figure in cube.figures])
     yield 'CHARSET="ANSI";\nAXIS-VERSION="2013";\nCODEPAGE="utf-8";\nLANGUAGE="en";\n'
     yield _entry("CREATION-DATE", charged_at)
     yield f"DECIMALS={min(decimals, _MOST_DECIMALS)};\nSHOWDECIMALS={min(decimals, _MOST_SHOWN)};\n"

@@ -93,7 +93,7 @@ def _describe(cube: Cube, **about: str) -> str:
     measures = {figure.column.name: figure.id for figure in cube.measures}
     errors = [(figure.id, figure.column, measures[figure.column.error_of]) for figure in cube.errors]
     concepts = {dimension.id: (dimension.title, _words(*dimension.columns)) for dimension in cube.dimensions}
-    concepts |= {figure.id: (title_column(figure.column), _words(figure.column)) for figure in cube.figures}
+    concepts |= {figure.id: (figure.title, _words(figure.column)) for figure in cube.figures}
     concepts |= {id_: (title_column(column), _words(column)) for id_, column in cube.attributes.items()}
     return template.render(
         cube=cube,

@@ -14,13 +14,13 @@ from typing import Annotated, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.declaration import Part
 from assets.release.names import ColumnName, SourcePath
 from assets.release.numbers import shown
-from assets.release.recodes import MOST_BANDS, Band, Bands, Coding, GivenBound, Merge, Recode, Value
+from assets.release.recodes import MOST_BANDS, Band, Bands, Coding, GivenBound, Merge, Recode, Value, list_codes
 
 LONGEST_PATTERN = 1000
 
@@ -120,6 +120,22 @@ _GivenMerge = Annotated[
 ]
 
 
+def _read_written(codes: object) -> object:
+    """Codes as texts; YAML gives a whole number such as 99 as a number."""
+    if not isinstance(codes, list | tuple) or any(type(code) not in (int, str) for code in codes):
+        raise ValueError(
+            "a list of codes as they are written in the source, of which all but whole numbers are in quotes"
+        )
+    return tuple(map(str, codes))
+
+
+_Written = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_read_written),
+    WithJsonSchema({"type": "array", "items": {"type": ["integer", "string"]}}),
+]
+
+
 class Column(Part):
     """One column of a table: its type, its role and its domain.
 
@@ -132,6 +148,9 @@ class Column(Part):
 
     Or it is recoded: `bands` or `merge` are the whole domain, and the CEF has the names of bands or categories.
     `top_coded` and `bottom_coded` apply to the declared `maximum` and `minimum`. Several columns may have one `source`.
+
+    `null` and `zero` list codes of the source. They are compared with its text before anything else is done with it, so
+    that they are neither in the domain nor recoded.
 
     Key and unit columns are integers or strings, never null, and need no domain.
     """
@@ -164,12 +183,28 @@ class Column(Part):
     )
     top_coded: bool = Field(False, description="Whether values greater than maximum are taken as maximum.")
     bottom_coded: bool = Field(False, description="Whether values less than minimum are taken as minimum.")
-    nullable: bool = Field(False, description="Whether the column may be empty.")
+    nullable: bool = Field(False, description="Whether the column may be empty; with null, it may.")
+    null: _Written = Field(
+        (), description="Codes of the source that stand for no value, such as NA or 9999999, as they are written there."
+    )
+    zero: _Written = Field(
+        (),
+        description="Codes of the source that stand for 0, such as 9999998 for no income, as they are written there.",
+    )
     depends_on_persons: bool | SkipJsonSchema[None] = Field(
         None,
         description="In units: whether a change of one person can change the value for the others in the unit. By "
         "default it can, except in a geography column.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_null(cls, fields: Any) -> Any:
+        """YAML reads the unquoted key `null` as no text at all."""
+        if not isinstance(fields, Mapping):
+            return fields
+        fields = {"null" if field is None else field: value for field, value in fields.items()}
+        return {"nullable": True} | fields if fields.get("null") else fields
 
     @field_validator("values", mode="before")
     @classmethod
@@ -224,6 +259,7 @@ class Column(Part):
         self._check_which_recodes_fit()
         self._check_which_rules_fit()
         self._check_values()
+        self._check_written()
         return self
 
     def _check_which_recodes_fit(self) -> None:
@@ -285,6 +321,48 @@ class Column(Part):
         # Gaps, overlaps and codes in two categories are found when the recode is put together.
         _ = self.recode
 
+    def _check_written(self) -> None:
+        recode, (lowest, highest) = self.recode, self.bounds
+        domain = {str(code) for code in (recode.category_of if isinstance(recode, Merge) else self.codes)}
+        for field, codes in self.written.items():
+            if self.role in (Role.KEY, Role.UNIT):
+                raise ValueError(f"a {self.role.value} column is read as it is written: drop {field}")
+            others = domain.union(self.zero if field == "null" else ())
+            for code in codes:
+                if codes.count(code) > 1 or code in others:
+                    raise ValueError(f"{field}: {shown(code)} is also another code, of null, zero, values or merge")
+        if self.null and not self.nullable:
+            raise ValueError("nullable: a column with null may be empty")
+        if self.zero and self.type not in (ColumnType.INTEGER, ColumnType.DECIMAL):
+            raise ValueError(f"a {self.type.value} column takes no zero")
+        if not self.zero:
+            return
+        has_zero = 0 in self.codes if self.values is not None else (lowest or 0) <= 0 <= (highest or 0)  # type: ignore[operator]
+        if not has_zero:
+            raise ValueError(f"zero: 0 is outside the domain {self.domain_in_words}")
+
+    @property
+    def written(self) -> dict[str, tuple[str, ...]]:
+        """The codes of `null` and of `zero`; neither stands there without codes."""
+        return {field: codes for field, codes in (("null", self.null), ("zero", self.zero)) if codes}
+
+    @property
+    def written_in_words(self) -> str:
+        """What the codes of `null` and `zero` stand for, in a sentence; "" if there are none."""
+        parts = [
+            f"{'no value' if field == 'null' else '0'} is also written as {list_codes([shown(code) for code in codes])}"
+            for field, codes in self.written.items()
+        ]
+        return f"In the source, {', and '.join(parts)}." if parts else ""
+
+    @property
+    def conversion(self) -> dict[str, Any]:
+        """How a value of the source becomes one of the CEF, as plain values that are equal if and only if they mean the
+        same; empty if it stays as it is."""
+        recode = self.recode
+        written = {field: sorted(codes) for field, codes in self.written.items()}
+        return written | (recode.record() if recode else {})
+
     @property
     def recode(self) -> Recode | None:
         """How a value of the source becomes one of the CEF; None if it stays as it is.
@@ -314,13 +392,19 @@ class Column(Part):
 
         The names of bands are in ascending order of the bands, those of categories in declared order.
         """
-        recode = self.recode
-        if recode is None:
+        recode, description = self.recode, self.description
+        if not self.conversion:
             return self
-        origin = f"ecoded from {self.source or name}: {recode.in_words}"
-        description = f"{self.description.rstrip('. ')} (r{origin})." if self.description else f"R{origin}."
-        recoded: dict[str, Any] = {"description": description} | dict.fromkeys(("top_coded", "bottom_coded"), False)
-        if not isinstance(recode, Coding):
+        if recode is not None:
+            origin = f"ecoded from {self.source or name}: {recode.in_words}"
+            description = f"{description.rstrip('. ')} (r{origin})." if description else f"R{origin}."
+        if self.written:
+            description = (
+                f"{description}{'' if description[-1:] in ('', '.') else '.'} {self.written_in_words}".lstrip()
+            )
+        recoded: dict[str, Any] = {"description": description, "null": (), "zero": ()}
+        recoded |= dict.fromkeys(("top_coded", "bottom_coded"), False)
+        if recode is not None and not isinstance(recode, Coding):
             recoded |= {"type": ColumnType.STRING, "values": recode.meanings}
             recoded |= dict.fromkeys(("bands", "merge", "everything_else"))
         return self.model_copy(update=recoded | {"source": None})

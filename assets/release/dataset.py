@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.release.columns import RecordTable, Role, name_error
+from assets.release.columns import RecordTable, Role, name_error, title_columns
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName, Noun
 from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
@@ -269,14 +269,24 @@ class DatasetDeclaration(Declaration):
         return {"units": self.units} | ({"persons": self.persons} if self.persons else {})
 
     def recodes(self, names: Collection[str] | None = None) -> dict[str, Any]:
-        """The recodes of variables, by default of all, as plain values that are equal if and only if they mean the
+        """The conversions of variables, by default of all, as plain values that are equal if and only if they mean the
         same."""
         return {
-            name: {"source": column.source or name, "type": column.type.value, **recode.record()}
+            name: {"source": column.source or name, "type": column.type.value, **conversion}
             for records in self.tables.values()
             for name, column in records.columns.items()
-            if (recode := column.recode) is not None and (names is None or name in names)
+            if (names is None or name in names) and (conversion := column.conversion)
         }
+
+    def describe_codes(self, names: Collection[str]) -> tuple[str, ...]:
+        """A sentence for each of these variables whose source has codes for no value or 0."""
+        columns = {name: column for records in self.tables.values() for name, column in records.columns.items()}
+        words = title_columns(columns)
+        return tuple(
+            f"{words[name]}: {column.written_in_words}"
+            for name, column in columns.items()
+            if name in names and column.written
+        )
 
     def cef_tables(self) -> tuple[Table, ...]:
         """The addresses of the CEF's tables, in the order of `tables`: `units` and, if there are any, `persons`."""

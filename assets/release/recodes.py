@@ -6,7 +6,7 @@ costs nothing, and every method sees an ordinary column. `assets.release.columns
 `sql/cef/recoded.sql` applies them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -102,7 +102,7 @@ class Merge:
 
     @property
     def meanings(self) -> dict[str, str]:
-        meanings = {category: _list_codes(codes) for category, codes in self.categories.items()}
+        meanings = {category: list_codes(codes) for category, codes in self.categories.items()}
         if self.everything_else is not None:
             own = meanings.get(self.everything_else)
             meanings[self.everything_else] = "any other value" if own is None else f"{own}, and any other value"
@@ -164,6 +164,6 @@ def _join_meanings(meanings: Mapping[str, str]) -> str:
     return "; ".join([*sentences, *([f"and {more:,} more"] if more > 0 else [])])
 
 
-def _list_codes(codes: tuple[Any, ...]) -> str:
+def list_codes(codes: Sequence[Any]) -> str:
     more = len(codes) - _MOST_NAMED
     return ", ".join(map(str, codes[:_MOST_NAMED])) + (f" and {more:,} more" if more > 0 else "")

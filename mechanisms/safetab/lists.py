@@ -71,7 +71,7 @@ LEVELS_ABOVE = {
     "PR-TRACT": "PR-COUNTY",
     "PR-PLACE": "PR-STATE",
 }
-"""By region type, that of the regions which its regions lie in, and whose codes theirs begin with, but for the nation."""
+"""By region type, that of the regions that its regions lie in. But for the nation, their codes begin with its codes."""
 
 _WORDS = {
     "USA": "The nation: all states of the release",

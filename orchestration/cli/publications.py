@@ -1,10 +1,8 @@
 """The commands on what is published: `table`, `verify`, `audit`, `explore` and `withdraw`."""
 
-import csv
 import re
 import sys
 from contextlib import suppress
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,12 +31,13 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
     The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
     hypercubes, the one answers whose numbers have the least variance.
     """
+    from assets.table_builder.asking import write_category
     from orchestration.components import TableBuilder
     from orchestration.deployment import Deployment
 
     deployment = Deployment()
     variables = [name.strip() for name in by.split(",") if name.strip()]
-    chosen: dict[str, list[str]] = {}
+    chosen: dict[str, list[str | None]] = {}
     for name, categories in map(_parse_categories, where):
         if name in chosen:
             raise click.UsageError(f"--where: {name} is named twice; list all of its categories that count at once")
@@ -49,20 +48,36 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
         print_json({"from": names, "rows": answers.to_pylist()})
         return
     rows = [
-        ["" if cell is None else f"{cell:,.2f}" if isinstance(cell, Decimal) else str(cell) for cell in row.values()]
+        [write_category(cell) if name in variables else f"{cell:,.2f}" for name, cell in row.items()]
         for row in answers.to_pylist()
     ]
     print_table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in answers.column_names], rows)
 
 
-def _parse_categories(text: str) -> tuple[str, list[str]]:
-    """A variable and its categories, from `age in (a, b)`, `age in a, b` or `age=a`; a category may be in quotes."""
-    parts = re.fullmatch(r"\s*(\S+?)\s*(?:=|\s+(?i:in)\b)\s*\(?(.*?)\)?\s*", text)
+_WHERE = re.compile(r"\s*(\S.*?)\s*(?:=(.*)|\s(?i:in)\b\s*(?:\((.*)\)\s*|(.*)))", re.DOTALL)
+_CATEGORY = re.compile(r"""\s*(?:(["'])((?:(?!\1).|\1\1)*)\1|([^"',\s][^,]*?)?)\s*(?:,|$)""", re.DOTALL)
+"""A category in quotes of either kind, which are doubled within it, or without quotes; and the comma behind it."""
+
+
+def _parse_categories(text: str) -> tuple[str, list[str | None]]:
+    """A variable and its categories, from `age in (a, b)`, `age in a, b` or `age=a`.
+
+    A category in quotes is taken as it is written. Without quotes, blanks around it do not belong to it, and `null` is
+    None: records without a value.
+    """
+    parts = _WHERE.fullmatch(text)
     if not parts:
         raise click.UsageError(f"--where: {text} is not of the form 'age in (a, b)' or age=a")
-    quote = "'" if "'" in parts[2] else '"'
-    categories = next(csv.reader([parts[2]], skipinitialspace=True, quotechar=quote), [])
-    return parts[1], [category.strip() for category in categories]
+    categories: list[str | None] = []
+    left = next(part for part in parts.groups()[1:] if part is not None)
+    while left.strip():
+        found = _CATEGORY.match(left)
+        if not found:
+            raise click.UsageError(f"--where: {text}: quotes enclose a whole category, and are doubled within it")
+        quote, quoted, plain = found.groups()
+        categories.append(quoted.replace(2 * quote, quote) if quote else None if plain == "null" else plain or "")
+        left = left[found.end() :]
+    return parts[1], categories
 
 
 def _find_hypercubes(deployment: "Deployment", release: str) -> dict[str, Path]:

@@ -24,6 +24,8 @@ _FIRST = SQL("explorer/first", "FROM {{ source }} LIMIT $most")
 DICTIONARY = "datapackage.json"
 ESTIMATE, STANDARD_ERROR, LOWER, UPPER = ERRORS = ("estimate", "standard_error", "lower", "upper")
 TOTAL = "total"
+NO_VALUE = "\t"
+"""It stands for records without a value. No code is a tab, but one may be called `None` or `null`."""
 """The choice of a group that means: all of its values together."""
 MOST_VALUES = 5000
 
@@ -105,9 +107,9 @@ class Product:
         return [name for code in columns if (name := _NAMED_BY.get(code, "")) in self.fields]
 
     def label(self, column: str, value: Any, names: Mapping[str, str] | None = None) -> str:
-        """A value in words, or as it is if nothing names it."""
-        text = str(value)
-        return (names or {}).get(text) or self.fields[column].labels.get(text) or text
+        """A value, or its text, in words, or as it is if nothing names it."""
+        text = as_option(value)
+        return (names or {}).get(text) or self.fields[column].labels.get(text) or text.replace(NO_VALUE, "no value")
 
     def match(self, values: Mapping[str, str]) -> dict[str, Any]:
         """The equations for chosen values by column, in which `TOTAL` stands for all values of a group together."""
@@ -117,7 +119,8 @@ class Product:
             if text == TOTAL and flag:
                 equations[flag] = True
             else:
-                equations |= {column: self.fields[column].parse(text), **self.exclude_totals([column])}
+                value = None if text == NO_VALUE else self.fields[column].parse(text)
+                equations |= {column: value, **self.exclude_totals([column])}
         return equations
 
     def exclude_totals(self, columns: Sequence[str]) -> dict[str, Any]:
@@ -131,9 +134,8 @@ class Product:
         before = ["depth"] if column == self.level and "depth" in self.fields else []
         rows = self._list_values([*before, column, *names], {**(equal or {}), **self.exclude_totals([column])})
         options = {
-            str(row[column]): str((row[names[0]] if names else None) or self.label(column, row[column]))
+            as_option(row[column]): str((row[names[0]] if names else None) or self.label(column, row[column]))
             for row in rows
-            if row[column] is not None
         }
         in_order = dict.fromkeys([*(value for value in labels if value in options), *options])
         return distinguish({value: options[value] for value in in_order})
@@ -178,6 +180,11 @@ class Product:
         return ask_files(
             lambda session: list(session.arrow(query, {"most": most, **values}, source=source, **names).to_pylist())
         )
+
+
+def as_option(value: Any) -> str:
+    """A value as text among options to choose from."""
+    return NO_VALUE if value is None else str(value)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from orchestration.explorer.products import (
     TOTAL,
     UPPER,
     Product,
+    as_option,
     list_publications,
 )
 from orchestration.explorer.reading import find_file_problems
@@ -277,9 +278,9 @@ def _list_groups(choice: Choice, place: str) -> list[dict[str, Any]]:
         return [_make_line(choice, product.name_place(row), row) | {"code": ""} for row in rows]
     names = product.list_options(varying)
     order = {value: position for position, value in enumerate(names)}
-    rows.sort(key=lambda row: order.get(str(row[varying]), 0))
+    rows.sort(key=lambda row: order.get(as_option(row[varying]), 0))
     return [
-        _make_line(choice, product.label(varying, row[varying], names), row) | {"code": str(row[varying])}
+        _make_line(choice, product.label(varying, row[varying], names), row) | {"code": as_option(row[varying])}
         for row in rows
     ]
 

@@ -1,4 +1,4 @@
-{# Each column three times: as text, converted to its type, and recoded as declared. NULL is what is ill-typed, or is in no
+{# Each column three times: as text, in which codes for no value or 0 are replaced, converted to its type, and recoded as declared. NULL is what is ill-typed, or is in no
    band or category. The bound ends and codes are texts, so that they are converted exactly. Included in statements,
    never run alone. #}
 SELECT
@@ -38,5 +38,22 @@ FROM (
         {% with type = read.type %}{% include "cef/typed_column.sql" %}{% endwith %}
         AS typed_{{ loop.index0 }},
         {% endfor %}
-    FROM ({{ relation }})
+    FROM (
+        SELECT
+            {% for name, read in columns.items() %}
+            {% if read.written %}
+            CASE
+                {% if "null" in read.written %}
+                WHEN list_contains($null_{{ loop.index0 }}, {{ name | id }}) THEN NULL
+                {% endif %}
+                {% if "zero" in read.written %}
+                WHEN list_contains($zero_{{ loop.index0 }}, {{ name | id }}) THEN '0'
+                {% endif %}
+                ELSE {{ name | id }}
+            END AS
+            {% endif %}
+            {{ name | id }},
+            {% endfor %}
+        FROM ({{ relation }})
+    )
 )

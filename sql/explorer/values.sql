@@ -3,7 +3,7 @@ FROM {{ source }}
 WHERE
     true
 {% for column in equal %}
-    AND {{ column | id }} = ${{ equals }}{{ loop.index }}
+    AND {{ column | id }} IS NOT DISTINCT FROM ${{ equals }}{{ loop.index }}
 {% endfor %}
 ORDER BY ALL
 LIMIT $most

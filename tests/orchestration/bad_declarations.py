@@ -333,6 +333,12 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("units", "columns", "size", "role"): ("id", None, 3),
         ("units", "columns", "size", "source"): ("", "\0", "a" * 121, 3),
         ("units", "columns", "size", "nullable"): ("perhaps", None, 3),
+        ("units", "columns", "size", "zero"): ([99],),
+        ("units", "columns", "size", None): ("NA", 9, [True], [9.5], [None], ["9", 9]),
+        ("units", "columns", "maybe", "null"): ([2], [""] * 2),
+        ("units", "columns", "side", "null"): (["N"],),
+        ("units", "columns", "built", "zero"): (["never"],),
+        ("units", "columns", "serial", "null"): (["0"],),
         ("units", "columns", "size", "minimum"): (
             10, None, True, "1", 1.5, 10**18, -(10**18), 10**4000, "1e3", float("nan"), [1], {"a": 1},
         ),

@@ -139,6 +139,30 @@ def test_a_recode_is_what_plain_python_makes_of_each_value(
         assert {made for made in found if made is not None} <= set(column.in_cef("it").codes)
 
 
+def test_codes_stand_for_no_value_or_0_only_as_they_are_written_and_before_any_recode(session: Session) -> None:
+    """Wrong programs: one that compares numbers, trims texts, or tops the code 99 before it is found."""
+    codes: dict[str, Any] = {"null": [99, "NA", "", "."], "zero": [98]}
+    amount = Column.model_validate({"type": "integer", "minimum": 0, "maximum": 200} | codes)
+    assert amount.nullable
+    written = ["99", "099", "98", "7", "NA", "", ".", None, "-99"]
+    assert converted(session, amount, written) == ([None, 99, 0, 7, None, None, None, None, -99], 0)
+    topped = Column.model_validate({"type": "decimal", "minimum": 0, "maximum": 50, "top_coded": True} | codes)
+    assert converted(session, topped, ["99", "99.0", "98", "97"])[0] == [None, 50, 0, 50]
+    banded = Column.model_validate(
+        {"type": "integer", "bands": {"few": {"below": 98}, "many": {"at_least": 98}}} | codes
+    )
+    assert converted(session, banded, ["99", "98", "100"]) == ([None, "few", "many"], 0)
+    merged = Column.model_validate({"type": "string", "merge": {"a": ["1"]}, "null": ["9"], "everything_else": "b"})
+    assert converted(session, merged, ["9", "1", "9 "]) == ([None, "a", "b"], 0)
+    assert converted(session, Column(type="boolean", null=("N",)), ["N", "true"])[0] == [None, True]
+    published = topped.in_cef("income")
+    assert published.nullable
+    assert published.description == (
+        "Recoded from income: 50 stands for 50 or more. In the source, no value is also written as '99', 'NA', '', "
+        "'.', and 0 is also written as '98'."
+    )
+
+
 def recoded_units(**columns: Any) -> dict[str, Any]:
     return {"path": "households.csv", "columns": {"serial": UNITS["serial"], **columns}}
 
@@ -270,6 +294,8 @@ def test_another_recode_is_another_version_even_if_no_record_changes(town: Town)
     merge = {"Land": ["100", "010"], "City": ["001"]}
     assert version(size=again, area=AREA | {"merge": merge}) == before, "the order of a declaration means nothing"
     assert version(size=SIZE, area=AREA | {"everything_else": "Land"}) != before
+    with_code = AREA | {"null": ["999"]}
+    assert version(size=again, area=with_code) not in (before, version(size=again, area=AREA | {"null": ["99"]}))
 
 
 def test_a_dataset_without_recodes_keeps_its_version_and_code_version(town: Town) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click import UsageError
 from click.testing import CliRunner
 
 from assets.publication.signature import public_key
@@ -22,7 +23,7 @@ from assets.release.contents import read_cef_version
 from assets.release.draw import Inputs
 from assets.release.release import DeclarationError
 from assets.release.statement import Statement
-from assets.table_builder.asking import least_variance, read_publication, sub_table
+from assets.table_builder.asking import PLACES, least_variance, read_publication, sub_table, write_category
 from assets.table_builder.cells import CountsError, add_up_cells, counts_recipe
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
@@ -33,6 +34,7 @@ from mechanisms.swapping.loss import theorem_1
 from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.judging import judge
 from orchestration import cli
+from orchestration.cli.publications import _parse_categories
 from resources.statements import Zone
 from tests.contract.kinds import to_publication
 from tests.deployments import (
@@ -302,7 +304,7 @@ def test_fitted_margins_are_the_sums_of_their_cells_whatever_is_asked(published:
     folder = published.release.folder
     (whole,) = sub_table(folder)["estimate"]
     for by in (["county"], ["size", "tenure"], ["tenure", "county", "size"]):
-        assert sub_table(folder, by)["estimate"].sum() == whole
+        assert round(sub_table(folder, by)["estimate"].sum(), PLACES) == whole
     rows = pq.read_table(folder / "hypercube.parquet").to_pylist()
     margin = [row for row in rows if row["table_name"] == "county × size"]
     asked = sub_table(folder, ["county", "size"])
@@ -362,13 +364,34 @@ def test_the_command_answers_from_what_is_published(
         assert code == 0, said
         assert answer["from"] == ["village/tables_tenure"]
         assert [{name: str(cell) for name, cell in row.items()} for row in answer["rows"]] == [
-            {name: str(cell) for name, cell in row.items()} for row in owners
+            {name: f"{cell:.{PLACES}f}" if isinstance(cell, float) else cell for name, cell in row.items()}
+            for row in owners
         ]
+
+
+WRITTEN = (None, "null", "01", "01 ", "", "(a)", "a, b", "it's", 'say "a"', "a")
+
+
+def test_categories_are_asked_and_shown_as_they_are_written() -> None:
+    """Wrong programs: one that trims what is in quotes, and one that takes `null` for a category of that name."""
+    for category in WRITTEN:
+        for given in (write_category(category), f'"{str(category).replace(chr(34), 2 * chr(34))}"'):
+            for text in (f"g={given}", f"g in ({given} )", f"g IN {given}", f"g in ({given}, a)"):
+                expected = [str(category) if category is None and given != "null" else category]
+                assert _parse_categories(text) == ("g", expected + ["a"] * text.endswith(", a)"))
+    assert _parse_categories("g in ('it''s' , St John's,01 )") == ("g", ["it's", "St John's", "01"])
+    assert [_parse_categories(text)[1] for text in ("g=(a)", "g in (a)", "g=")] == [["(a)"], ["a"], []]
+    for text in ('g="a" b', "g='a", "g in ('a'b')", "g"):
+        with pytest.raises(UsageError, match="--where: g"):
+            _parse_categories(text)
+    assert len({write_category(category) for category in WRITTEN}) == len(WRITTEN)
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["village/tables", "--where", "tenure=null"], "tenure: there is no category null; there are own, rent"),
+        (["village/tables", "--where", "tenure='own '"], 'tenure: there is no category "own "; there are own, rent'),
         (["village/tables_later"], "village/tables_later is not published; launch it first"),
         (["village/tables", "--where", "tenure=own", "--where", "tenure=rent"], "--where: tenure is named twice"),
         (["village/tables", "--where", "tenure"], "--where: tenure is not of the form"),
@@ -494,6 +517,52 @@ def test_small_estimates_are_neither_published_nor_added_up(tmp_path: Path) -> N
     with pytest.raises(QuestionError, match="not published"):
         sub_table(deployment.release.folder, ["county", "size", "tenure"])
     assert len(sub_table(deployment.release.folder, ["county"])) == len(COUNTIES)
+
+
+INCOMES = ("9999999", "9999998", "NA", "1200", "100", "15000")
+"""Not in universe, no income, missing, and incomes, of which the greatest is above the declared bound."""
+
+
+def test_codes_for_no_income_are_not_added_up(tmp_path: Path) -> None:
+    """The noise has the scale 1/100 steps, and is 0 but for a probability below 1e-40: the sums are the true ones.
+
+    Wrong programs: one that adds 9,999,999, or takes it as the bound, and one that refuses it for the domain."""
+    rows = [
+        {"serial": number, "county": COUNTIES[number % 2], "income": INCOMES[number // 2 % 6]} for number in range(72)
+    ]
+    columns = {
+        "serial": {"type": "integer", "role": "key"},
+        "county": UNITS["county"],
+        "income": {"type": "integer", "minimum": 0, "maximum": 20000, None: [9999999, "NA"], "zero": [9999998]},
+    }
+    income = {
+        "name": "income",
+        "variables": ["county"],
+        "epsilon": 10000,
+        "value": {"column": "income", "grid": 100, "most": 10000},
+    }
+    deployment = made(
+        hypercube_deployment(
+            tmp_path / "release",
+            income,
+            units=rows,
+            persons=[{"serial": 1}],
+            dataset={
+                "cap": 100000,
+                "persons": None,
+                "units": {"path": str(tmp_path / "release/units.csv"), "columns": columns},
+            },
+        )
+    )
+    answer = sub_table(deployment.release.folder, ["county"]).to_dict("records")
+    assert [row["estimate"] for row in answer if row["estimate"]] == [6 * (1200 + 100 + 10000)] * 2
+    certificate = json.loads((deployment.release.folder / "certificate.json").read_text())
+    assert {
+        "label": "Codes of the source",
+        "value": [
+            "income: In the source, no value is also written as '9999999', 'NA', and 0 is also written as '9999998'."
+        ],
+    }.items() <= certificate["mechanism"]["parameters"][-1].items()
 
 
 @pytest.mark.deep

@@ -21,7 +21,7 @@ from assets.ledger.view import list_budgets
 from assets.publication.signature import PUBLIC_KEY, pem, public_key, sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from orchestration.explorer.products import TOTAL, list_publications
+from orchestration.explorer.products import NO_VALUE, TOTAL, list_publications
 from orchestration.explorer.reading import UnavailableError, read_entries
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
 from orchestration.explorer.tables import is_uncertain, overlap
@@ -111,6 +111,22 @@ def test_a_table_is_understood_from_its_dictionary(published: Path) -> None:
     assert [(row["county"], row["estimate"]) for row in ranked] == [("02", 300.0), ("01", 100.0)]
     totals = product.read_rows("estimate", product.match({"tenure": TOTAL}), 1)
     assert [row["estimate"] for row in totals] == [330.0], "a total is not mixed with its parts, and rows are limited"
+
+
+def test_records_without_a_value_are_not_those_of_a_category_called_none_or_null(published: Path) -> None:
+    """Wrong program: one that shows both as None, or leaves out the records without a value."""
+    tenures, estimates = [None, "None", "null"], [1.0, 2.0, 3.0]
+    rows = {"county": ["01"] * 3, "tenure": tenures, "tenure_total": [False] * 3, "estimate": estimates}
+    pq.write_table(
+        pa.table(rows | dict.fromkeys(("standard_error", "lower", "upper"), estimates)), published / "homes.parquet"
+    )
+    ((product,),) = [each.products for each in list_publications()]
+    options = product.list_options("tenure")
+    assert options == {"None": "None", "null": "null", NO_VALUE: "no value"}
+    found = [product.read_rows("estimate", product.match({"tenure": option}), 9) for option in options]
+    assert [[(row["tenure"], row["estimate"]) for row in rows] for rows in found] == [
+        [("None", 2.0)], [("null", 3.0)], [(None, 1.0)],
+    ]  # fmt: skip
 
 
 def page() -> None:
