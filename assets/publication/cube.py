@@ -49,7 +49,7 @@ RESERVED = frozenset(
 _ID, _PLACE = "id: of a code", "place: of a code"
 """Columns beside those of a table, which cannot have such names: see `assets.release.names.Name`."""
 
-_LONGEST_TITLE = 80
+_LONGEST_TITLE = 140
 _ROWS_AT_A_TIME = 20_000
 
 
@@ -130,8 +130,8 @@ class Figure:
 
     @property
     def title(self) -> str:
-        short = len(self.column.description) <= _LONGEST_TITLE
-        return self.column.title or (self.column.description if short else "") or title_column(self.column)
+        words = self.column.title or self.column.description
+        return title_column(self.column) if self.column.error_of or len(words) > _LONGEST_TITLE else words
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ xmlns:ss="{schemas}/data/structurespecific" xmlns:com="{schemas}/common" xmlns:n
 <mes:ID>{flow}</mes:ID>
 <mes:Test>false</mes:Test>
 <mes:Prepared>{prepared}</mes:Prepared>
-<mes:Sender id="{agency}"/>
+<mes:Sender id="{sender}"/>
 <mes:Structure structureID="{flow}" namespace="{urn}" dimensionAtObservation="AllDimensions">
 <com:StructureUsage>{urn}</com:StructureUsage>
 </mes:Structure>
@@ -63,7 +63,11 @@ def write_sdmx(session: Session, folder: Path, cube: Cube, heading: Heading) -> 
     name, version = cube.table.name.upper(), f"{heading.edition}.0.0"
     paths = [folder / f"{cube.table.name}.{end}" for end in ("structure.xml", "sdmx.csv", "sdmx.xml")]
     structure, as_csv, as_xml = paths
-    about = {"agency": heading.agency, "prepared": heading.charged_at.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    about = {
+        "agency": heading.agency,
+        "sender": heading.agency.partition(".")[0],
+        "prepared": heading.charged_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
     structure.write_text(_describe(cube, name=name, version=version, **about), encoding="utf-8", newline="\n")
     _require_structures(structure, cube)
 
