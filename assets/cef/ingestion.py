@@ -32,8 +32,8 @@ from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, WarehouseError
 
 TOO_FINE = (
-    "more than 4 digits after the decimal point, which a decimal column does not keep; declare type string with a "
-    "pattern to keep them all, or leave the column out if no release needs it"
+    "more than 4 digits after the decimal point, which a decimal column does not keep; declare rounded: true to round "
+    "them, or type string with a pattern to keep them all"
 )
 """The rule about decimals such as survey weights."""
 
@@ -134,7 +134,8 @@ def describe_conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], 
     read: dict[str, Any] = {}
     bound: dict[str, Any] = {}
     for number, (name, column) in enumerate(columns.items()):
-        read[name] = {"type": column.type.value, "stored": Fragment(column.type.stored), "recode": "", "bands": 0}
+        kind = "rounded" if column.rounded else column.type.value
+        read[name] = {"type": kind, "stored": Fragment(column.type.stored), "recode": "", "bands": 0}
         read[name] |= {"written": list(column.written)}
         bound |= {f"{field}_{number}": list(codes) for field, codes in column.written.items()}
         match column.recode:

@@ -278,15 +278,12 @@ class DatasetDeclaration(Declaration):
             if (names is None or name in names) and (conversion := column.conversion)
         }
 
-    def describe_codes(self, names: Collection[str]) -> tuple[str, ...]:
-        """A sentence for each of these variables whose source has codes for no value or 0."""
+    def describe_reading(self, names: Collection[str]) -> tuple[str, ...]:
+        """A text for each of these variables whose source has codes for no value or 0, or is rounded."""
         columns = {name: column for records in self.tables.values() for name, column in records.columns.items()}
         words = title_columns(columns)
-        return tuple(
-            f"{words[name]}: {column.written_in_words}"
-            for name, column in columns.items()
-            if name in names and column.written
-        )
+        reading = {name: column.reading_in_words for name, column in columns.items() if name in names}
+        return tuple(f"{words[name]}: {sentences}" for name, sentences in reading.items() if sentences)
 
     def cef_tables(self) -> tuple[Table, ...]:
         """The addresses of the CEF's tables, in the order of `tables`: `units` and, if there are any, `persons`."""

@@ -558,7 +558,7 @@ def test_codes_for_no_income_are_not_added_up(tmp_path: Path) -> None:
     assert [row["estimate"] for row in answer if row["estimate"]] == [6 * (1200 + 100 + 10000)] * 2
     certificate = json.loads((deployment.release.folder / "certificate.json").read_text())
     assert {
-        "label": "Codes of the source",
+        "label": "Read from the source",
         "value": [
             "income: In the source, no value is also written as '9999999', 'NA', and 0 is also written as '9999998'."
         ],
