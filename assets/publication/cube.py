@@ -300,8 +300,8 @@ def _describe_dimension(
         kept = list(rows[row])
         while len(kept) > 1 and kept[-1].total:
             kept.pop()
-        label = names[row] or kept[-1].label or kept[0].label or "(empty text)"
-        codes.append(Code(_join(kept), label, tuple(part.value for part in kept)))
+        labels = (text for text in (names[row], kept[-1].label, kept[0].label) if text and text.strip())
+        codes.append(Code(_join(kept), next(labels, "(blank)"), tuple(part.value for part in kept)))
     used = len(codes)
     if table.levels and len(columns) > 1:
         codes = _add_parents(codes, table.levels)

@@ -97,7 +97,8 @@ def _name_codes(dimension: Dimension) -> list[str]:
 def _name_values(labels: Sequence[tuple[str, str]]) -> list[str]:
     """The labels of codes; with the code in parentheses if they would not tell the codes apart, or are too long."""
     texts = [_clean(label) for _, label in labels]
-    if len({text.casefold() for text in texts}) == len(texts) and max(map(len, texts)) <= _LONGEST_TEXT:
+    distinct = len({text.casefold() for text in texts}) == len(texts)
+    if distinct and all(0 < len(text) <= _LONGEST_TEXT for text in texts):
         return texts
     ends = [f" ({code})" for code, _ in labels]
     return [text[: max(_LONGEST_TEXT - len(end), 0)] + end for text, end in zip(texts, ends, strict=True)]

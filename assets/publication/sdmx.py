@@ -17,6 +17,7 @@ from xml.sax.saxutils import quoteattr
 from assets.publication.cube import CONF_STATUS, OBS_STATUS, Cube, Heading, require_written, title_column
 from assets.release.prose import load_template
 from assets.release.published import PublishedColumn
+from assets.texts import show_lines
 from resources.statements import quote_literal
 from resources.warehouse import Session
 
@@ -148,6 +149,6 @@ def _require_structures(path: Path, cube: Cube) -> None:
     except Invalid as error:
         raise ValueError(f"{path.name}: the structures do not fit their schema ({error.title})") from None
     for dimension in cube.dimensions:
-        read = [(code.id, code.name) for code in lists[f"CL_{cube.table.name.upper()}_{dimension.id}"]]
-        if read != [(code.id, " ".join(_legal(code.label).split())) for code in dimension.codes]:
+        read = [(code.id, (code.name or "").split()) for code in lists[f"CL_{cube.table.name.upper()}_{dimension.id}"]]
+        if read != [(code.id, show_lines(_legal(code.label)).split()) for code in dimension.codes]:
             raise ValueError(f"{path.name}: the codes of {dimension.id} do not read back as they are")

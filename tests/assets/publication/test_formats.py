@@ -12,10 +12,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import dagster as dg
 import duckdb
 import pytest
 import sdmx
+from frictionless import validate
 from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonstat_validator import validate_jsonstat
@@ -36,6 +36,9 @@ from tests.contract.kinds import KINDS, to_publication
 from tests.contract.test_contract import QUICK
 from tests.deployments import small_deployment
 
+MISSING = "missing.json"
+"""The texts that stand for missing values in the CSV files."""
+
 CHARGED = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 OFFICE = Publisher.model_validate({"formats": list(Format), "agency": "OFFICE.STATS", "authority": "Office"})
 
@@ -46,7 +49,8 @@ Cells = dict[tuple[str, ...], dict[str, Decimal | None]]
 def write(session: Session, folder: Path, tables: Sequence[PublishedTable], release: Release) -> tuple[str, ...]:
     """Write the tables in all formats; return the sentences about files that are too large."""
     folder.mkdir()
-    write_data_files(session, folder, tables)
+    files = write_data_files(session, folder, tables)
+    (folder / MISSING).write_text(json.dumps({file.product: file.missing for file in files if file.format == "csv"}))
     return write_cubes(session, folder, tables, Heading(replace(release, publisher=OFFICE), 2, CHARGED))[1]
 
 
@@ -62,16 +66,21 @@ def ids(table: PublishedTable) -> list[str]:
     return ["REF_AREA" if group[0] in table.geography else encode_name(group[0]) for group in groups(table)]
 
 
-def read_rows(folder: Path, table: PublishedTable) -> dict[tuple[str, ...], dict[str, str]]:
+def read_rows(folder: Path, table: PublishedTable) -> dict[tuple[str, ...], dict[str, str | None]]:
     """The rows of the CSV file by their codes."""
     totals = {column.name: column.total for column in table.columns}
+    missing = json.loads((folder / MISSING).read_text())[table.name]
     rows = {}
     with (folder / f"{table.name}.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file, delimiter=table.delimiter):
+        for texts in csv.DictReader(file, delimiter=table.delimiter):
+            row = {name: None if text == missing else text for name, text in texts.items()}
             codes = []
             for group in groups(table):
                 parts = [
-                    "_T" if row.get(totals[name]) == "true" else encode_code(row[name] or None) for name in group
+                    "_T"
+                    if row.get(totals[name]) == "true"
+                    else encode_code(row[name])
+                    for name in group
                 ]
                 while len(parts) > 1 and parts[-1] == "_T":
                     parts.pop()
@@ -189,3 +198,287 @@ def test_every_format_has_every_cell_of_the_csv_for_other_readers(kind: str, tmp
     assert cubes
     for table in cubes:
         require_same_cells(folder, table)
+
+
+TABLE = Table(Zone.PUBLIC, "town__tables", "counts")
+COUNTS = PublishedTable(
+    "counts",
+    "Counts of 'awkward' \"kinds\"",
+    "They do not add up; see # the page.\nNothing is <exact>.",
+    TABLE,
+    (
+        PublishedColumn("place", "string", "The place"),
+        PublishedColumn("kind of thing", "string", values={"b": 'It\'s "B" & <b>; DATA', "a": ""}, total="all kinds"),
+        PublishedColumn("all kinds", "boolean"),
+        PublishedColumn("ACTION", "integer", "A number", unit="things"),
+        *error_columns("decimal", "Estimate", "Standard error", "things", optional=("standard_error",)),
+        PublishedColumn("suppressed", "boolean"),
+        PublishedColumn("remark", "string", required=False),
+    ),
+    ("place", "kind of thing", "all kinds"),
+    interval="By a method",
+    geography=("place",),
+)
+STORED = (
+    'place VARCHAR, "kind of thing" VARCHAR, "all kinds" BOOLEAN, "ACTION" BIGINT, estimate DECIMAL(18, 3), '
+    "standard_error DECIMAL(18, 2), lower DECIMAL(18, 3), upper DECIMAL(18, 3), suppressed BOOLEAN, remark VARCHAR"
+)
+FIGURES = (-3, Decimal("-2.500"), None, Decimal("-10.000"), Decimal("5.010"))
+EMPTY = (None,) * 5
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    return small_deployment(tmp_path_factory.mktemp("village") / "release").release
+
+
+def fill(folder: Path, columns: str, rows: Sequence[tuple[Any, ...]]) -> Warehouse:
+    folder.mkdir(mode=0o700)
+    with duckdb.connect(str(folder / "public.duckdb")) as connection:
+        connection.execute("CREATE SCHEMA town__tables")
+        connection.execute(f"CREATE TABLE town__tables.counts ({columns})")
+        connection.executemany(f"INSERT INTO town__tables.counts VALUES ({', '.join('?' for _ in rows[0])})", rows)
+    (folder / "public.duckdb").chmod(0o600)
+    return Warehouse(folder=str(folder), threads=1)
+
+
+def write_rows(
+    root: Path, release: Release, rows: Sequence[tuple[Any, ...]], table: PublishedTable = COUNTS, columns: str = STORED
+) -> Path:
+    with fill(root / "warehouse", columns, rows).session(reads=[Zone.PUBLIC], folder=root) as session:
+        assert write(session, root / "files", [table], release) == ()
+    return root / "files"
+
+
+def decode(code: str) -> str:
+    hexadecimal = re.sub(b"\\$([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), code.encode())
+    return "" if code == "$" else hexadecimal.decode()
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=5, unique=True))
+@example(["", "null", "NULL", "_T", "_X", "$5F"])
+@example(['"', "'", "a;b", "a,b=c", "\n", " a", "a ", "a\tb", "DATA", "01", "é", "𝄞", "<&>", "a|b", "a@b", "x" * 300])
+def test_any_code_comes_back_from_every_format(
+    release: Release, tmp_path_factory: pytest.TempPathFactory, texts: list[str]
+) -> None:
+    """It fails if two codes have the same id, or a code has that of a total or of a missing value."""
+    cells = [(text, kind, False, *FIGURES, False, text) for text in texts for kind in ("a", text)]
+    rows = [
+        *dict.fromkeys(cells),
+        (texts[0], None, True, *FIGURES, False, None),
+        (texts[0], None, False, *EMPTY, True, ""),
+    ]
+    folder = write_rows(tmp_path_factory.mktemp("any"), release, rows)
+    require_same_cells(folder, COUNTS)
+    (dataset,) = get_datasets(folder / "counts.sdmx.xml", folder / "counts.structure.xml")
+    assert {decode(code) for code in dataset.data["REF_AREA"]} == set(texts)
+    described = json.loads((folder / "counts.json").read_text())["dimension"]
+    labels = described["REF_AREA"]["category"]["label"]
+    assert {decode(code): label for code, label in labels.items()} == {
+        text: text if text.strip() else "(blank)" for text in texts
+    }
+    values = described["REF_AREA"].get("extension", {"values": {}})["values"]
+    assert values == {code: text for code in labels if (text := decode(code)) != code and text}
+
+
+def test_what_is_suppressed_or_missing_is_told_apart(release: Release, tmp_path: Path) -> None:
+    rows = [
+        ("A", "a", False, *FIGURES, False, "x"),
+        ("A", "b", False, *EMPTY, True, None),
+        ("B", "b", False, *EMPTY, False, None),
+    ]
+    folder = write_rows(tmp_path, release, rows)
+    with (folder / "counts.sdmx.csv").open() as file:
+        read = [(row["OBS_STATUS"], row["CONF_STATUS"], row["REMARK"]) for row in csv.DictReader(file)]
+    # The codes are in declared order.
+    assert read == [("Q", "N", ""), ("E", "F", "x"), ("O", "F", "")]
+    lines = (folder / "counts.px").read_text().partition("DATA=\n")[2].splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ['"..."', "-3", '"."', '".."']
+    dataset = json.loads((folder / "counts.json").read_text())
+    assert dataset["status"] == {str(place): "Q" for place in range(5)}
+    assert [dataset["value"].get(str(place), "none") for place in (0, 5, 10, 15)] == [None, -3, None, "none"]
+
+
+def test_errors_belong_to_their_figure_in_its_unit(release: Release, tmp_path: Path) -> None:
+    folder = write_rows(tmp_path, release, [("A", "a", False, *FIGURES, False, "x")])
+    text = (folder / "counts.structure.xml").read_text()
+    related = re.findall(r'id="(\w+)">.{1,900}?<str:Measure>(\w+)</str:Measure>', text, re.DOTALL)
+    assert related == [("STANDARD_ERROR", "ESTIMATE"), ("LOWER", "ESTIMATE"), ("UPPER", "ESTIMATE")]
+    assert re.findall(r'<str:Measure usage="(\w+)" id="([\w-]+)">', text) == [
+        ("mandatory", "X--ACTION"),
+        ("mandatory", "ESTIMATE"),
+    ]
+    figure = json.loads((folder / "counts.json").read_text())["dimension"]["FIGURE"]["category"]
+    assert figure["child"] == {"ESTIMATE": ["STANDARD_ERROR", "LOWER", "UPPER"]}
+    assert figure["unit"]["STANDARD_ERROR"] == {"label": "things", "decimals": 2}
+    assert 'UNITS("standard error")="things";\n' in (folder / "counts.px").read_text()
+
+
+def test_files_are_the_same_whatever_the_order_of_rows(release: Release, tmp_path: Path) -> None:
+    rows = [(place, kind, False, *FIGURES, False, place) for place in ("z", "A", "01", "é") for kind in ("a", "b", "c")]
+    seen = []
+    for order in (rows, rows[::-1]):
+        root = tmp_path / str(len(seen))
+        root.mkdir()
+        folder = write_rows(root, release, order)
+        seen.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert seen[0] == seen[1]
+
+
+PLACES = PublishedTable(
+    "counts",
+    "Places",
+    "",
+    TABLE,
+    (
+        PublishedColumn("level", "string", values={"Nation": "", "State": "", "County": "", "Place": "", "Area": ""}),
+        PublishedColumn("geoid", "string"),
+        PublishedColumn("name", "string", names="geoid"),
+        PublishedColumn("count", "integer", "Number", unit="persons"),
+    ),
+    ("geoid", "level"),
+    geography=("level", "geoid"),
+    levels={"State": "Nation", "County": "State", "Place": "State", "Area": "Nation"},
+)
+NESTED = replace(
+    PLACES,
+    columns=(
+        PublishedColumn("region", "string", values={"S": "South", "N": "North"}),
+        PublishedColumn("county", "string"),
+        PublishedColumn("count", "integer", "Number", unit="persons"),
+    ),
+    primary_key=("region", "county"),
+    geography=("region", "county"),
+    levels={},
+)
+
+
+def parents(folder: Path) -> dict[str, tuple[str, str]]:
+    """By code, its label and its parent, which are the same in SDMX and in JSON-stat."""
+    category = json.loads((folder / "counts.json").read_text())["dimension"]["REF_AREA"]["category"]
+    above = {child: code for code, children in category.get("child", {}).items() for child in children}
+    found = {code: (category["label"][code], above.get(code, "")) for code in category["index"]}
+    text = (folder / "counts.structure.xml").read_text().partition("</str:Codelist>")[0]
+    codes = re.findall(r'<str:Code id="(.+?)">(.+?)</str:Code>', text, re.DOTALL)
+    in_sdmx = {code: re.findall(r"<str:Parent>(.+)</str:Parent>", more) for code, more in codes}
+    assert in_sdmx == {code: [parent] * bool(parent) for code, (_, parent) in found.items()}
+    return found
+
+
+def test_places_of_levels_lie_in_the_places_above_them(release: Release, tmp_path: Path) -> None:
+    """A place's code begins with a county's, and an area's with a state's, in which they do not lie."""
+    rows = [
+        *(("Nation", "", "All", 9), ("State", "01", "One", 5), ("State", "02", None, 4), ("County", "01001", "C", 5)),
+        *(("Place", "0100100", "P", 1), ("Area", "0100", "R", 2), ("County", "03001", "Lost", 0)),
+    ]
+    folder = write_rows(tmp_path, release, rows, PLACES, "level VARCHAR, geoid VARCHAR, name VARCHAR, count BIGINT")
+    require_same_cells(folder, PLACES)
+    assert parents(folder) == {
+        "Nation@$": ("All", ""),
+        "State@01": ("One", "Nation@$"),
+        "State@02": ("02", "Nation@$"),
+        "County@01001": ("C", "State@01"),
+        "County@03001": ("Lost", "Nation@$"),
+        "Place@0100100": ("P", "State@01"),
+        "Area@0100": ("R", "Nation@$"),
+    }
+
+
+def test_nested_places_are_one_list_with_their_parents(release: Release, tmp_path: Path) -> None:
+    """Two counties have the same code, and the regions no rows of their own."""
+    rows = [("N", "1", 3), ("S", "1", 4), ("S", "2", 5)]
+    folder = write_rows(tmp_path, release, rows, NESTED, "region VARCHAR, county VARCHAR, count BIGINT")
+    require_same_cells(folder, NESTED)
+    assert parents(folder) == {
+        "S@1": ("1", "S"),
+        "S@2": ("2", "S"),
+        "N@1": ("1", "N"),
+        "S": ("South", ""),
+        "N": ("North", ""),
+    }
+    assert 'VALUES("Geography")="1 (S@1)","2 (S@2)","1 (N@1)";' in (folder / "counts.px").read_text()
+
+
+@pytest.mark.parametrize(
+    ("module", "limit", "said"),
+    [
+        (cube, "MOST_CODES", ["sdmx", "px", "json-stat"]),
+        (px, "MOST_CELLS", ["px"]),
+        (json_stat, "MOST_CELLS", ["json-stat"]),
+    ],
+)
+def test_what_is_too_large_for_a_format_is_left_out_with_a_sentence(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, limit: str, said: list[str]
+) -> None:
+    monkeypatch.setattr(module, limit, 1)
+    rows = [("A", "a", False, *FIGURES, False, "x"), ("B", "a", False, *FIGURES, False, "x")]
+    with fill(tmp_path / "warehouse", STORED, rows).session(reads=[Zone.PUBLIC], folder=tmp_path) as session:
+        left_out = write(session, tmp_path / "files", [COUNTS], release)
+    assert [sentence.split()[5].strip(":").lower() for sentence in left_out] == sorted(said)
+    ends = {"sdmx": "sdmx.csv", "px": "px", "json-stat": "json"}
+    assert {name for name, end in ends.items() if not (tmp_path / f"files/counts.{end}").exists()} == set(said)
+
+
+@pytest.mark.parametrize(
+    ("where", "wrong"),
+    [
+        (
+            "assets.publication.px._list",
+            lambda keyword, texts: f"{keyword}={json.dumps([*texts][::-1])[1:-1]};\n",
+        ),
+        ("assets.publication.sdmx.quoteattr", lambda text: '"1"'),
+        ("assets.publication.json_stat.prod", lambda sizes: 1),
+    ],
+)
+def test_a_file_that_does_not_read_back_is_not_published(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, wrong: Any
+) -> None:
+    rows = [(place, kind, False, *FIGURES, False, place) for place in "AB" for kind in "ab"]
+    monkeypatch.setattr(where, wrong)
+    with (
+        fill(tmp_path / "warehouse", STORED, rows).session(reads=[Zone.PUBLIC], folder=tmp_path) as session,
+        pytest.raises(ValueError, match="does not read back"),
+    ):
+        write(session, tmp_path / "files", [COUNTS], release)
+
+
+def test_rows_that_the_dimensions_do_not_tell_apart_are_refused(release: Release, tmp_path: Path) -> None:
+    rows = [("A", "a", False, *FIGURES, False, "x"), ("A", "a", False, *FIGURES, False, "y")]
+    with (
+        fill(tmp_path / "warehouse", STORED, rows).session(reads=[Zone.PUBLIC], folder=tmp_path) as session,
+        pytest.raises(ValueError, match="do not tell its rows apart"),
+    ):
+        write(session, tmp_path / "files", [COUNTS], release)
+
+
+def test_a_release_in_more_formats_is_the_same_and_its_new_files_are_signed(tmp_path: Path) -> None:
+    """Data files and draw stay as they are. An altered file is found, and a second time gives the same bytes."""
+    deployment = KINDS[QUICK].build(tmp_path / "release")
+    context = deployment.context
+    deployment.reach(*to_publication(context.method))
+    before = deployment.published()
+    context.method.release = replace(context.release, publisher=OFFICE)
+    certificate, _ = publish(context)
+    after = deployment.published()
+    data = [name for name in before if name.endswith((".csv", ".parquet"))]
+    assert data
+    assert {name: after[name] for name in data} == {name: before[name] for name in data}
+    assert len(deployment.ledger) == 2
+    new = {Path(name).name for name in after.keys() - before.keys()}
+    assert {name.partition(".")[2] for name in new} == {"px", "json", "sdmx.csv", "sdmx.xml", "structure.xml"}
+    assert new <= {file.path for file in certificate.products}
+    folder = context.release.folder
+    assert validate(str(folder / "datapackage.json")).valid
+    assert "Tables with figures are there as SDMX" in (folder / "README.txt").read_text()
+    publish(context)
+    assert deployment.published() == after
+    names = context.release.dataset.name, context.release.name
+    for name in sorted(new)[:5]:
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content.replace(b"1", b"2", 1))
+        problems = publication_problems(context.release.published, *names, context.custody, context.ledger)
+        assert problems == [f"{name} was altered"]
+        (folder / name).write_bytes(content)
