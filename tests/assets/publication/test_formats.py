@@ -16,7 +16,7 @@ import duckdb
 import pytest
 import sdmx
 from frictionless import validate
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jsonstat_validator import validate_jsonstat
 from pyaxis import pyaxis
@@ -35,6 +35,7 @@ from resources.warehouse import Session, Warehouse
 from tests.contract.kinds import KINDS, to_publication
 from tests.contract.test_contract import QUICK
 from tests.deployments import small_deployment
+from tests.depth import examples
 
 MISSING = "missing.json"
 """The texts that stand for missing values in the CSV files."""
@@ -76,12 +77,7 @@ def read_rows(folder: Path, table: PublishedTable) -> dict[tuple[str, ...], dict
             row = {name: None if text == missing else text for name, text in texts.items()}
             codes = []
             for group in groups(table):
-                parts = [
-                    "_T"
-                    if row.get(totals[name]) == "true"
-                    else encode_code(row[name])
-                    for name in group
-                ]
+                parts = ["_T" if row.get(totals[name]) == "true" else encode_code(row[name]) for name in group]
                 while len(parts) > 1 and parts[-1] == "_T":
                     parts.pop()
                 codes.append("@".join(parts))
@@ -258,6 +254,7 @@ def decode(code: str) -> str:
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 
 
+@settings(max_examples=examples(25))
 @given(st.lists(TEXTS, min_size=1, max_size=5, unique=True))
 @example(["", "null", "NULL", "_T", "_X", "$5F"])
 @example(['"', "'", "a;b", "a,b=c", "\n", " a", "a ", "a\tb", "DATA", "01", "é", "𝄞", "<&>", "a|b", "a@b", "x" * 300])
