@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assets.cef.census import BLOCK
 from assets.cef.readers import Source, UnreadableError, name_in_source, open_geography, open_source, source_paths
 from assets.cef.sketch import sketch_records
 from assets.cef.validation import (
@@ -27,8 +26,9 @@ from assets.cef.validation import (
 from assets.release.columns import Column, RecordTable
 from assets.release.contents import CefVersions, hash_cef, hash_files
 from assets.release.dataset import CEF_TABLES, DatasetDeclaration
+from assets.release.names import LONGEST_COLUMN
 from assets.release.recodes import Bands, Coding, Merge
-from resources.statements import Fragment, Table, Zone
+from resources.statements import SQL, Fragment, Table, Zone, render
 from resources.warehouse import Session, WarehouseError
 
 TOO_FINE = (
@@ -38,6 +38,14 @@ TOO_FINE = (
 """The rule about decimals such as survey weights."""
 
 CHANGED = "changed while it was read"
+
+_WITH_COPIES = SQL(
+    "cef/with_copies",
+    "SELECT *{% for new, old in copies.items() %}, {{ old | id }} AS {{ new | id }}{% endfor %} FROM ({{ relation }})",
+)
+_DIFFERENT = SQL(
+    "cef/different", "SELECT DISTINCT {{ columns | ids }} FROM {{ rows }} WHERE {{ key | id }} IS NOT NULL"
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ def ingest(
     """
     findings: list[Finding] = []
     sources: dict[str, list[_ReadSource]] = {}
-    for name, records in declaration.tables.items():
+    for name, records in declaration.files.items():
         openers = (open_source, open_geography) if records.geography_path else (open_source,)
         read = []
         for opener in openers:
@@ -88,17 +96,21 @@ def ingest(
         findings += [finding for source in read for finding in source.findings]
         if len(read) == len(openers):
             sources[name] = read
+    addresses = dict(zip(declaration.tables, declaration.cef_tables(), strict=True))
     with session.transaction():
-        for table, (name, records) in zip(declaration.cef_tables(), declaration.tables.items(), strict=True):
+        for name, records in declaration.files.items():
             if name in sources:
                 try:
-                    findings += _write(session, table, records, *sources[name])
+                    if declaration.rectangular is not None:
+                        findings += _write_rectangular(session, declaration, records, sources[name][0])
+                    else:
+                        findings += _write(session, addresses[name], records, *sources[name])
                 except WarehouseError:
                     # The file was readable a moment ago.
                     if changed := _find_changes(sources):
                         raise SourceError([*findings, *changed]) from None
                     raise
-        if len(sources) == len(declaration.tables) > 1:
+        if len(sources) == len(declaration.files) > 1:
             of_tables = unit_findings(session, declaration)
             of_tables += structure_findings(structure_offenders(session, declaration))
             findings += [_name_source(finding, sources[finding.place]) for finding in of_tables]
@@ -121,6 +133,10 @@ def ingest(
         versions = hash_cef(session, declaration, version_key) if session.shared else None
     # Of a file, DuckDB reads committed rows on all cores, and those of a running transaction on one.
     return replace(versions or hash_cef(session, declaration, version_key), sketch=sketch)
+
+
+def _drop_recode(column: Column) -> Column:
+    return Column.model_construct(type=column.type, rounded=column.rounded, null=column.null, zero=column.zero)
 
 
 def _find_changes(sources: Mapping[str, Sequence[_ReadSource]]) -> list[Finding]:
@@ -166,6 +182,7 @@ def _read_through(session: Session, source: Source) -> _ReadSource:
     if source.generated and not any(column.conversion for column in source.columns.values()):
         return _ReadSource(source, (), Counter())
     try:
+        source.stage(session)
         columns, bound = describe_conversion(source.columns)
         records, *counts = session.row(
             "cef/count_ill_typed", {**source.values, **bound}, relation=source.relation, columns=columns
@@ -198,17 +215,57 @@ def _read_through(session: Session, source: Source) -> _ReadSource:
 
 
 def _read_parts(session: Session, source: Source) -> tuple[list[Finding], Counter[str]]:
-    """The findings about the columns that BLOCK is made of, and the number of rows in which it cannot be made."""
+    """The findings about the columns that one is made of, and the number of rows in which it cannot be made."""
     unmade, *counts = session.row(
-        "cef/count_malformed_parts", source.values, relation=source.relation, made=BLOCK, parts=list(source.parts)
+        "cef/count_malformed_parts", source.values, relation=source.relation, made=source.made, parts=list(source.parts)
     )
     findings = [
-        Finding(source.label, rule, name, rows)
+        Finding(source.label, rule, name_in_source(name, column), rows)
         for (name, column), nulls, outside in zip(source.parts.items(), counts[::2], counts[1::2], strict=True)
         for rule, rows in ((NULL, nulls), (describe_domain_rule(column), outside))
         if rows
     ]
-    return findings, Counter({BLOCK: unmade})
+    return findings, Counter({source.made: unmade})
+
+
+def _write_rectangular(
+    session: Session, declaration: DatasetDeclaration, records: RecordTable, read: _ReadSource
+) -> list[Finding]:
+    """Write the persons of a rectangular file, and one unit for each household, whose rows must agree in its columns.
+
+    They are compared as they were read: a recode could give different values the same name.
+    """
+    assert declaration.persons is not None
+    units, persons = declaration.cef_tables()
+    columns = {name: records.columns[name] for name in records.stored}
+    # No declared column has as long a name.
+    again = {f"{name:{LONGEST_COLUMN + 1}}": name for name in declaration.units.variables if columns[name].recode}
+    compared = {name: name for name in declaration.units.variables} | {name: new for new, name in again.items()}
+    columns |= {new: _drop_recode(columns[name]) for new, name in again.items()}
+    read_as, bound = describe_conversion(columns)
+    values, relation = {**read.source.values, **bound}, read.source.relation
+    if again:
+        relation = Fragment(render(_WITH_COPIES, {"relation": relation, "copies": again}))
+    rows = session.stage("rectangular", "cef/converted", values, relation=relation, columns=read_as)
+    findings = row_findings(session, rows, records, read.source.label, read.missing)
+    session.create(persons, "cef/records", table=rows, columns=list(declaration.persons.stored))
+    key = str(declaration.units.key)
+    distinct = list(dict.fromkeys([*declaration.units.stored, *compared.values()]))
+    households = session.stage("households", _DIFFERENT, columns=distinct, rows=rows, key=key)
+    session.create(units, "cef/records", table=households, columns=list(declaration.units.stored))
+    of_units = key_findings(session, units, declaration.units)
+    findings += key_findings(session, persons, declaration.persons)
+    findings += [finding for finding in of_units if finding.rule != REPEATED_KEY]
+    if any(finding.rule == REPEATED_KEY for finding in of_units):
+        differing = session.row("cef/differing_columns", table=households, key=key, columns=list(compared.values()))
+        findings += [
+            Finding(
+                read.source.label, f"differs within {number:,} {'household' if number == 1 else 'households'}", name
+            )
+            for name, number in zip(compared, differing, strict=True)
+            if number
+        ]
+    return [_name_source(finding, [read]) for finding in findings]
 
 
 def _write(

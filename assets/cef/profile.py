@@ -11,7 +11,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assets.cef.readers import UnreadableError, open_every_column
+from assets.cef.extracts import Variable
+from assets.cef.labels import find_known
+from assets.cef.readers import DescribedFile, UnreadableError, open_every_column
 from assets.cef.validation import Finding, SourceError
 from assets.release.columns import ColumnType
 from assets.release.dataset import Reader
@@ -20,6 +22,15 @@ from resources.statements import SQL, Fragment
 from resources.warehouse import Session, WarehouseError
 
 MOST_CODES = 40
+
+_HOUSEHOLD = re.compile(
+    r"(^|_)(serial(no)?|hh?(old)?_?(id|no|nr|num|number|key|seq|serial)|id_?hh?|hhn|household\w*|dwelling\w*|fam(ily)?_?id)"
+    r"($|_)",
+    re.IGNORECASE,
+)
+_SAMPLE = re.compile(r"^(year|month|sample|wave|country|survey_?year)$", re.IGNORECASE)
+_MOST_KEYS = 4
+"""The most columns that are tried as the key of households."""
 
 FEW = 10
 """Up to this many different whole numbers are taken for codes, and more for amounts."""
@@ -81,6 +92,9 @@ class ColumnProfile:
         marks: by what is unusual about texts, in words, the number of rows.
         like_numbers: the number of values that look like numbers, even if they are none.
         negative: the number of negative values, without `missing`.
+        title: its label in a codebook, or in the file of a statistical package.
+        labels: the labels of all `codes` there.
+        reasons: the labels of codes in `missing`.
     """
 
     name: str
@@ -97,6 +111,9 @@ class ColumnProfile:
     marks: Mapping[str, int] = field(default_factory=dict)
     like_numbers: int = 0
     negative: int = 0
+    title: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def identifies(self) -> bool:
@@ -106,8 +123,7 @@ class ColumnProfile:
     @property
     def is_place(self) -> bool:
         """Whether it seems to be a geography, by its name."""
-        of_places = any(_OF_PLACES.fullmatch(word) for word in split_words(self.name))
-        return of_places and self.type in (ColumnType.INTEGER, ColumnType.STRING)
+        return _names_place(self.name) and self.type in (ColumnType.INTEGER, ColumnType.STRING)
 
     @property
     def has_whole_decimals(self) -> bool:
@@ -123,12 +139,18 @@ class Profile:
     Attributes:
         columns: the columns that can be read exactly, in the order of the file.
         unfit: how all other columns are stored.
+        fields: further fields of the table's declaration, by name.
         within: by geography, the smallest larger one that its value determines.
+        household: the columns that identify a household, if rows of the same household repeat others.
+        repeated: the columns that have the same value on all rows of each household.
     """
 
     columns: Sequence[ColumnProfile]
     unfit: Mapping[str, str]
+    fields: Mapping[str, str] = field(default_factory=dict)
     within: Mapping[str, str] = field(default_factory=dict)
+    household: Sequence[str] = ()
+    repeated: Sequence[str] = ()
 
 
 class _Number(NamedTuple):
@@ -142,16 +164,28 @@ def split_words(name: str) -> list[str]:
     return _WORDS.findall(drop_accents(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)))
 
 
-def profile(session: Session, reader: Reader, path: Path) -> Profile:
+def _names_place(name: str) -> bool:
+    return any(_OF_PLACES.fullmatch(word) for word in split_words(name))
+
+
+def profile(
+    session: Session,
+    reader: Reader,
+    path: Path,
+    file: DescribedFile | None = None,
+    variables: Mapping[str, Variable] | None = None,
+) -> Profile:
     """Read a file, and describe what its columns contain.
 
     Raises SourceError if the file is missing, empty, or not exactly readable in its format.
     """
-    source, unfit = open_every_column(reader, path)
+    source, unfit = open_every_column(reader, path, file)
+    source.stage(session)
+    known = find_known(session, source, variables or {}, _names_place)
     kinds = [*(kind.value for kind in ColumnType), _ROUNDED]
     try:
         # Everything below is asked of the texts that were read once.
-        relation = session.stage("profiled", _WHOLE, source.values, relation=source.relation)
+        relation = session.stage("profiled", _WHOLE, source.values, relation=known.relation)
         names: dict[str, Any] = {"relation": relation, "columns": list(source.columns), "types": kinds}
         records, *columns_facts = session.row("cef/profile", {"missing": list(MISSING)}, **names)
         if not records or source.records not in (None, records):
@@ -167,8 +201,10 @@ def profile(session: Session, reader: Reader, path: Path) -> Profile:
             # A floating-point number of a Parquet file is read only if it is rounded.
             rounded = described.rounded or (column.rounded and described.type is not ColumnType.STRING)
             kind = ColumnType.DECIMAL if rounded else described.type
-            columns.append(replace(described, type=kind, rounded=rounded))
-        return Profile(columns, unfit, _find_larger_places(session, relation, columns))
+            columns.append(known.describe(replace(described, type=kind, rounded=rounded)))
+        larger = _find_larger_places(session, relation, columns)
+        household, repeated = _find_households(session, relation, columns)
+        return Profile(columns, unfit, {}, larger, household, known.select_of_units(repeated))
     except WarehouseError:
         raise UnreadableError(source.label, source.kind) from None
 
@@ -246,6 +282,43 @@ def _find_codes_at_end(side: Sequence[_Number], other: _Number, usual_rows: floa
             if is_far or (size == 1 and digits > 2 and rows > 10 * max(usual_rows, 1)):
                 return codes
     return []
+
+
+def _find_households(
+    session: Session, relation: Fragment, columns: Sequence[ColumnProfile]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The columns that identify a household of several rows, and those that its rows repeat; none if there are none.
+
+    A key of households is named so, or the rows with the same one are numbered from 1. The year or sample, if there are
+    several, belongs to it.
+    """
+    names = [column.name for column in columns]
+    number = next((column.name for column in columns if column.lowest == 1 and 1 < column.different <= MOST_CODES), "")
+    samples = [column.name for column in columns if column.different > 1 and _SAMPLE.search(column.name)]
+    keys = [
+        column.name
+        for column in columns
+        if column.present == column.records > column.different >= column.records / MOST_CODES
+        and column.different > 1
+        and column.name not in (number, *samples)
+        and column.type in (ColumnType.INTEGER, ColumnType.STRING)
+    ]
+    for key in sorted(keys, key=lambda name: not _HOUSEHOLD.search(name))[:_MOST_KEYS]:
+        household = [*samples, key]
+        others = [name for name in names if name not in household]
+        households, numbered, *same = session.row(
+            "cef/households", relation=relation, key=household, columns=others, number=number
+        )
+        repeated = [name for name, is_same in zip(others, same, strict=True) if is_same]
+        varied = {column.name for column in columns if column.different > 1}
+        if (
+            households < columns[0].records
+            and (numbered or _HOUSEHOLD.search(key))
+            and varied.intersection(repeated)
+            and varied.difference(repeated, household, [number])
+        ):
+            return household, repeated
+    return (), ()
 
 
 def _find_larger_places(session: Session, relation: Fragment, columns: Iterable[ColumnProfile]) -> dict[str, str]:

@@ -4,7 +4,7 @@
 """
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import shake_256
 
 import numpy as np
@@ -19,6 +19,8 @@ from resources.warehouse import Session, WarehouseError, count_rows_at_a_time, r
 _LETTERS = 64
 """The letters of a text that count: a text of any length could take any memory."""
 _BYTES = 4 * _LETTERS
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+"""Any odd number, so that the order of the columns in a key matters."""
 
 _HEADER = SQL("cef/header_of_source", "FROM ({{ relation }}) LIMIT 0")
 _RECORDS = SQL("cef/records_of_source", "SELECT left(COLUMNS(*), $letters) FROM ({{ relation }})")
@@ -35,17 +37,49 @@ def sketch_records(session: Session, sources: Iterable[Source], version_key: byt
         if source.every_column is None:
             continue
         sketcher, relation = Sketcher(), {"relation": source.every_column}
+        units = _UnitSketcher()
         values = {name: value for name, value in source.values.items() if name in ("path", "separator")}
         try:
-            rows = count_rows_at_a_time(session.arrow(_HEADER, values, **relation).num_columns)
+            names = session.arrow(_HEADER, values, **relation).column_names
+            rows, key = count_rows_at_a_time(len(names)), [names.index(name) for name in source.household]
             for batch in session.batches(_RECORDS, rows, {**values, "letters": _LETTERS}, **relation):
-                sketcher.add([hash_values(column, factors) for column in batch.columns])
+                columns = [hash_values(column, factors) for column in batch.columns]
+                sketcher.add(columns)
+                if key:
+                    units.add(columns, key)
         except WarehouseError as error:
             if "OutOfMemory" in str(error):
                 raise
             raise UnreadableError(source.label, source.kind) from None
-        sketches.append(sketcher.finish())
+        sketches += [sketcher.finish(), *([units.sketcher.finish()] if source.household else [])]
     return to_bytes(sketches)
+
+
+class _UnitSketcher:
+    """Makes the sketch of the households in a rectangular file, whatever was declared about them: of the columns that
+    are the same for all persons of each household among the first records.
+
+    The rows of a household are expected to follow each other, at least within a batch.
+    """
+
+    def __init__(self) -> None:
+        self.sketcher = Sketcher()
+        self._repeated: list[int] = []
+        self._last = np.zeros(0, dtype=np.uint64)
+
+    def add(self, columns: Sequence[Coded], key: Sequence[int]) -> None:
+        hashes = np.zeros(1, dtype=np.uint64)
+        for words, codes in (columns[place] for place in key):
+            hashes = hashes * _ODD + words[codes]
+        _, first, household = np.unique(hashes, return_index=True, return_inverse=True)
+        if not self._repeated:
+            self._repeated = [
+                place for place, (_, codes) in enumerate(columns) if np.array_equal(codes, codes[first][household])
+            ]
+        first = first[~np.isin(hashes[first], self._last)]
+        self._last = hashes[-1:]
+        if len(first):
+            self.sketcher.add([(columns[place][0], columns[place][1][first]) for place in self._repeated])
 
 
 def hash_values(values: pa.Array, factors: Words) -> Coded:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from assets.release.columns import Column, RecordTable
 from assets.release.dataset import DatasetDeclaration, Rule
 from mechanisms.refusal import RefusedError
-from resources.statements import Table
+from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
 BATCH_ROWS = 250_000
@@ -61,7 +61,7 @@ class SourceError(RefusedError):
 
 
 def row_findings(
-    session: Session, table: Table, records: RecordTable, place: str, explained: Counter[str]
+    session: Session, table: Table | Fragment, records: RecordTable, place: str, explained: Counter[str]
 ) -> list[Finding]:
     """The rules that rows of a typed table violate by themselves, with the number of rows.
 
@@ -95,7 +95,8 @@ def key_findings(session: Session, table: Table, records: RecordTable) -> list[F
 
 
 def unit_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
-    """The findings about persons and households without a unit, by table; none if the unit of each of them exists."""
+    """The findings about persons and households without a unit, by table, and about units made of persons that have
+    none; none if the unit of each of them exists."""
     units, *others = declaration.cef_tables()
     findings = []
     for table, (name, records) in zip(others, list(declaration.tables.items())[1:], strict=True):
@@ -108,6 +109,15 @@ def unit_findings(session: Session, declaration: DatasetDeclaration) -> list[Fin
         )
         rule = f"{name.removesuffix('s')} without a unit in {declaration.units.key}"
         findings += [Finding(name, rule, records.unit or "", orphans)] if orphans else []
+    if declaration.rectangular is not None and declaration.persons is not None:
+        (empty,) = session.row(
+            "cef/count_records_without_unit",
+            records=units,
+            unit=declaration.units.key,
+            units=others[0],
+            key=declaration.persons.unit,
+        )
+        findings += [Finding("units", "unit without a person", str(declaration.units.key), empty)] if empty else []
     return findings
 
 

@@ -38,8 +38,9 @@ from assets.publication.catalog import to_dcat
 from assets.publication.certificate import Certificate, to_html, to_json
 from assets.publication.cube import Heading
 from assets.publication.formats import write_cubes
+from assets.publication.listing import write_listing
 from assets.publication.package import README, DataFile, data_package, list_formulas, readme, write_data_files
-from assets.publication.placement import place_file, place_folder, write_listing
+from assets.publication.placement import place_file, place_folder
 from assets.publication.record import PROSE, SCHEMA, Check, Edition, LedgerReference, Randomness, schema
 from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, VerificationError
 from assets.release.gate import ReleaseContext, find_verdicts

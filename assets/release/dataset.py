@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BeforeValidator,
+    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
@@ -20,10 +21,11 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.release.columns import RecordTable, Role, name_error, title_columns
+from assets.release.columns import ColumnType, RecordTable, Role, name_error, title_columns
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName, Noun
 from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
+from assets.release.rectangular import Rectangular, divide_columns
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD
 from resources.statements import Table, Zone
@@ -36,6 +38,11 @@ class Reader(StrEnum):
     PARQUET = "parquet"
     PIPE_SEPARATED = "pipe_separated"
     """Text separated by `|`, the input files of SafeTab (`assets.cef.census`)."""
+    DDI = "ddi"
+    """Fixed-width text with a DDI codebook: an extract of IPUMS (`assets.cef.extracts`)."""
+    STATA = "stata"
+    SPSS = "spss"
+    SAS = "sas"
     MA1940 = "ma1940"
     SYNTHETIC_CENSUS = "synthetic_census"
     SYNTHETIC_SURVEY = "synthetic_survey"
@@ -43,8 +50,10 @@ class Reader(StrEnum):
     @property
     def built_in(self) -> bool:
         """Whether the records do not come from a file of the user."""
-        return self not in (Reader.CSV, Reader.PARQUET, Reader.PIPE_SEPARATED)
+        return self in (Reader.MA1940, Reader.SYNTHETIC_CENSUS, Reader.SYNTHETIC_SURVEY)
 
+
+_READERS = ["csv", "parquet", "ddi", "stata", "spss", "sas", "ma1940"]
 
 _OTHER_COMPONENTS = {
     Reader.SYNTHETIC_CENSUS: "a synthetic census is declared by the component SyntheticCensus",
@@ -160,8 +169,14 @@ class Size:
 _NAME = TypeAdapter[str](DatasetName)
 
 
+def _let_units_be_made(schema: dict[str, Any]) -> None:
+    schema["required"] = [field for field in schema["required"] if field != "units"]
+
+
 class DatasetDeclaration(Declaration):
     """One vintage of confidential microdata: units, with or without persons in them."""
+
+    model_config = ConfigDict(json_schema_extra=_let_units_be_made)
 
     declares = "dataset"
 
@@ -174,13 +189,21 @@ class DatasetDeclaration(Declaration):
     synthetic: bool = Field(
         False, description="Whether the records are generated or public, so that experiments may draw on them."
     )
-    reader: Annotated[Reader, WithJsonSchema({"enum": ["csv", "parquet", "ma1940"]})] = Field(
-        description="csv, parquet, or the built-in ma1940."
+    reader: Annotated[Reader, WithJsonSchema({"enum": _READERS})] = Field(
+        description="csv, parquet, ddi (fixed-width text with a codebook, as IPUMS has it), stata, spss, sas, or the "
+        "built-in ma1940."
     )
     record_name: Noun = Field("unit", description="What a unit is called, such as household.")
-    units: RecordTable = Field(description="The table of units, with one record for each unit.")
+    units: RecordTable = Field(
+        description="The table of units, with one record for each unit; required unless the file is rectangular."
+    )
     persons: RecordTable | SkipJsonSchema[None] = Field(
         None, description="The table of persons, each of whom is in one unit."
+    )
+    rectangular: Rectangular | SkipJsonSchema[None] = Field(
+        None,
+        description="Says that the file of persons repeats the columns of the household on each row. Units are made of "
+        "them.",
     )
     population: DatasetName = Field(
         "",
@@ -209,6 +232,10 @@ class DatasetDeclaration(Declaration):
             raise ValueError(_OTHER_COMPONENTS[reader])
         return reader
 
+    @classmethod
+    def prepare(cls, given: Any) -> Any:
+        return divide_columns(given)
+
     @model_validator(mode="before")
     @classmethod
     def _name_population(cls, fields: Any) -> Any:
@@ -226,10 +253,15 @@ class DatasetDeclaration(Declaration):
         if self.units.unit is not None:
             raise ValueError(f"units: column {self.units.unit} has role unit, which is for persons")
         for table, records in self.tables.items():
-            if not self.reader.built_in and records.path is None:
+            if not self.reader.built_in and records.path is None and table in self.files:
                 raise ValueError(f"{table}: path is required with reader {self.reader.value}")
             if self.reader.built_in and (records.path or records.geography_path) is not None:
                 raise ValueError(f"{table}: reader {self.reader.value} is built in and takes no path")
+            needed = self.reader is Reader.DDI and table in self.files
+            if (records.codebook is not None) is not needed:
+                raise ValueError(f"{table}: codebook: it is required with reader ddi, and other readers take none")
+            if self.reader is Reader.DDI and records.geography_path is not None:
+                raise ValueError(f"{table}: geography_path: reader ddi takes none")
         for table, records in self.tables.items():
             for name, column in records.columns.items():
                 of_units = table == "units" and name in self.units.variables
@@ -244,6 +276,8 @@ class DatasetDeclaration(Declaration):
         named = [name for name, column in self.persons.columns.items() if column.role is Role.UNIT]
         if len(named) != 1:
             raise ValueError(f"persons: exactly one column of role unit is required, found {len(named)}")
+        if self.rectangular is not None:
+            self._check_household(self.rectangular.household, self.persons)
         if self.persons.columns[named[0]].type is not self.units.columns[self.units.key].type:
             raise ValueError(f"persons: column {named[0]} and the units' key {self.units.key} differ in type")
         if self.record_name in (PERSON, PERSON_RECORD):
@@ -255,6 +289,26 @@ class DatasetDeclaration(Declaration):
         if shared:
             raise ValueError(f"persons: column {shared[0]} has the name of a column of units; rename one of them")
         return self
+
+    def _check_household(self, household: list[str], persons: RecordTable) -> None:
+        if self.reader.built_in or persons.geography_path is not None:
+            raise ValueError("rectangular: all columns come from one CSV or Parquet file, without geography_path")
+        key = persons.columns[str(persons.unit)]
+        if len(household) == 1:
+            if household != [key.source or persons.unit]:
+                raise ValueError(f"persons: column {persons.unit} identifies the household: add source: {household[0]}")
+        elif key.type is not ColumnType.STRING or key.source is not None:
+            raise ValueError(
+                f"persons: column {persons.unit} is made of {', '.join(household)}: it is a string without a source"
+            )
+
+    @property
+    def files(self) -> dict[str, RecordTable]:
+        """The tables as the source has them: `tables`, or one table of persons, with the columns of units."""
+        if self.rectangular is None or self.persons is None:
+            return self.tables
+        columns = {**self.units.columns, **self.persons.columns}
+        return {"persons": self.persons.model_copy(update={"columns": columns})}
 
     @property
     def asks(self) -> bool:

@@ -45,6 +45,10 @@ class Declaration(Part):
         if unwritable := _unwritable(given):
             raise ValueError(f"{named}: {unwritable}")
         try:
+            given = cls.prepare(given)
+        except ValueError as error:
+            raise ValueError(f"{named}: {error}") from None
+        try:
             return validate(given)
         except ValidationError as error:
             errors = error.errors(include_url=False)
@@ -53,6 +57,11 @@ class Declaration(Part):
             raise ValidationError.from_exception_data(
                 error.title, [_named_error(named, given, detail) for detail in errors]
             ) from None
+
+    @classmethod
+    def prepare(cls, given: Any) -> Any:
+        """The attributes as the fields have them, if they are given in another form. Raises ValueError."""
+        return given
 
     @classmethod
     def named(cls, given: Any) -> str:

@@ -95,6 +95,10 @@ class ReleaseDeclaration(Declaration):
 
 _Line = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_LINE)]
 
+_AgencyId = Annotated[
+    str, StringConstraints(max_length=100, pattern=r"^[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*$")
+]
+
 _Url = Annotated[str, StringConstraints(max_length=1000, pattern=r"^https?://[^\s]+$")]
 
 
@@ -115,9 +119,7 @@ class Publisher(Declaration):
         | SkipJsonSchema[None]
     ) = Field(None, description="The license of the published data, by its SPDX identifier, such as CC-BY-4.0.")
     license_url: _Url | SkipJsonSchema[None] = Field(None, description="Where the text of the license is.")
-    agency: Annotated[
-        str, StringConstraints(max_length=100, pattern=r"^[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*$")
-    ] = Field(
+    agency: _AgencyId = Field(
         "ZZZ", description="The id of the office as the agency that maintains structures in SDMX; ZZZ is that of none."
     )
     formats: Formats = Field((), description=f"{_FORMATS} Releases may declare others.")

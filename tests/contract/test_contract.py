@@ -1,10 +1,12 @@
 """What every kind of release must do, whatever its mechanism."""
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from html import unescape
 from itertools import product
 from pathlib import Path
@@ -15,6 +17,7 @@ import dagster as dg
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from markupsafe import escape
 
 from assets.gates.shared import all_gates
 from assets.measurement.method import NoisyCounts
@@ -22,6 +25,7 @@ from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import CHARGE, Method
 from assets.release.published import ERRORS
 from assets.release.release import DeclarationError
+from mechanisms.accounting.losses import format_loss
 from resources.custody import Custody, CustodyMode
 from resources.statements import Zone
 from tests.attacker import hashes_shown, on_disk
@@ -280,6 +284,28 @@ def test_every_estimate_has_its_errors_and_the_method_of_its_interval(published:
             error, lower, upper = (row[name] for name in ERRORS[1:])
             assert error is None or error >= 0
             assert lower is upper is None or lower <= upper
+
+
+def test_the_catalog_has_every_publication_with_its_loss_and_links_to_its_files(published: Deployment[Any]) -> None:
+    """In a folder as in object storage, where the address of a folder leads nowhere; no script, nothing from afar."""
+    page = (published.root / "published" / "index.html").read_text()
+    for folder in published.root.glob("published/*/*/"):
+        certificate = json.loads((folder / "certificate.json").read_text())
+        path = f"{certificate['dataset']['name']}/{certificate['release']['name']}"
+        article = page[page.index(f'<article id="{path}">') :].partition("</article>")[0]
+        assert escape(certificate["release"]["title"]) in article
+        assert format_loss(published.ledger[0].parse_specification().charge) in article
+        assert all(escape(words) in article for words in certificate["invariants"]["held_fixed"])
+        assert all(f'href="{path}/{file["path"]}"' in article for file in certificate["products"])
+    links = re.findall('href="([^"]+)"', page)
+    assert all((published.root / "published" / link).is_file() for link in links)
+    assert "<script" not in page
+    assert not re.search("(src|url|import)[=(\"' ]+http", page)
+    catalog = json.loads((published.root / "published" / "datapackage.json").read_text())
+    for package in catalog["resources"]:
+        content = (published.root / "published" / package["path"]).read_bytes()
+        assert package["hash"] == f"sha256:{sha256(content).hexdigest()}"
+    assert len(catalog["resources"]) == page.count("<article")
 
 
 def test_a_plan_states_what_was_charged(published: Deployment[Any]) -> None:

@@ -332,3 +332,31 @@ def test_what_cannot_be_proposed_is_said_in_one_sentence(warehouse: Warehouse, t
 @pytest.mark.parametrize(("text", "name"), [("My File-2", "my_file_2"), ("2024 survey", "table_2024_survey")])
 def test_names_are_made_possible(text: str, name: str) -> None:
     assert propose_name(text) == name
+
+
+RECTANGULAR = [
+    {"YEAR": year, "SERIAL": f"{household}", "PERNUM": f"{person}", "STATEFIP": f"0{household % 2 + 1}",
+     "HHWT": f"{household + 9}.5", "AGE": f"{(household * 7 + person * 31) % 90}"}
+    for year in ("1940", "1950") for household in range(60) for person in range(1, 2 + household % 3)
+]  # fmt: skip
+
+
+def test_households_repeated_on_the_rows_of_persons_are_proposed_as_such(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Told apart from: persons as units, whose sum of HHWT counts a household once for each person."""
+    for years, names, key, count in ((2, [], ["YEAR", "SERIAL"], 120), (1, [], ["SERIAL"], 60), (1, ["N"], ["N"], 60)):
+        rows = [dict(row) for row in RECTANGULAR if years == 2 or row["YEAR"] == "1940"]
+        if names:
+            # Without a name, a household is recognized by the numbers of its persons.
+            rows = [{"N": row.pop("SERIAL"), "YEAR": row.pop("YEAR"), **row} for row in rows]
+        proposal = proposed(warehouse, written(tmp_path / "rows.csv", rows))
+        declaration = declared(proposal)
+        assert declaration.rectangular
+        assert declaration.persons
+        assert declaration.rectangular.household == key
+        assert set(declaration.units.variables) == {"YEAR", "STATEFIP", "HHWT"}
+        assert set(declaration.persons.variables) == {"PERNUM", "AGE"}
+        assert records_read(warehouse, declaration) == [count, len(rows)]
+        assert f"rows with the same {' and '.join(key)} are one household" in proposal.warnings[0]
+    for key in ("STATEFIP", "AGE"):
+        rows = [{key: row[key], "PERNUM": row["PERNUM"], "HHWT": row["HHWT"]} for row in RECTANGULAR]
+        assert declared(proposed(warehouse, written(tmp_path / "rows.csv", rows))).rectangular is None
