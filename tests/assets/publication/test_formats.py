@@ -30,6 +30,7 @@ from assets.publication.formats import write_cubes
 from assets.publication.package import write_data_files
 from assets.release.published import PublishedColumn, PublishedTable, error_columns
 from assets.release.release import Format, Publisher, Release
+from orchestration.explorer.products import list_publications
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 from tests.contract.kinds import KINDS, to_publication
@@ -451,7 +452,9 @@ def test_rows_that_the_dimensions_do_not_tell_apart_are_refused(release: Release
         write(session, tmp_path / "files", [COUNTS], release)
 
 
-def test_a_release_in_more_formats_is_the_same_and_its_new_files_are_signed(tmp_path: Path) -> None:
+def test_a_release_in_more_formats_is_the_same_and_its_new_files_are_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Data files and draw stay as they are. An altered file is found, and a second time gives the same bytes."""
     deployment = KINDS[QUICK].build(tmp_path / "release")
     context = deployment.context
@@ -470,6 +473,9 @@ def test_a_release_in_more_formats_is_the_same_and_its_new_files_are_signed(tmp_
     folder = context.release.folder
     assert validate(str(folder / "datapackage.json")).valid
     assert "Tables with figures are there as SDMX" in (folder / "README.txt").read_text()
+    monkeypatch.setenv("STIRRED_PUBLISHED", str(context.release.published))
+    (shown,) = list_publications()
+    assert (shown.problem, len(shown.products)) == ("", len(data) // 2)
     publish(context)
     assert deployment.published() == after
     names = context.release.dataset.name, context.release.name
