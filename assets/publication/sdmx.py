@@ -133,10 +133,14 @@ def _read_csv(path: Path, ids: list[str]) -> Iterator[tuple[str | None, ...]]:
 
 
 def _read_xml(path: Path, ids: list[str]) -> Iterator[tuple[str | None, ...]]:
-    for _, element in iterparse(path):
-        if element.tag == "Obs":
+    data_set = None
+    for event, element in iterparse(path, ("start", "end")):
+        if element.tag != "Obs":
+            data_set = element
+        elif event == "end" and data_set is not None:
             yield tuple(map(element.get, ids))
-        element.clear()
+            # It would keep all cells.
+            data_set.clear()
 
 
 def _require_structures(path: Path, cube: Cube) -> None:

@@ -200,7 +200,7 @@ def require_placeable(release: Release, tables: Sequence[PublishedTable]) -> Non
             if name in OURS:
                 release.refuse(f"products: {name} is the name of a file or folder that every publication has")
     for table in tables:
-        if is_too_long(str(release.folder.with_name(f".{release.name}.arriving") / f"{table.name}.parquet")):
+        if is_too_long(str(release.folder.with_name(f".{release.name}.arriving") / f"{table.name}.structure.xml")):
             release.refuse(
                 f"products: {table.name}: its path in the folder of publications would be too long; a path has at most "
                 f"{LONGEST_PATH:,} bytes, and each part of it {LONGEST_FILE}"
