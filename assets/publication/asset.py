@@ -30,9 +30,11 @@ from assets.conventions import (
     join_digits,
     markdown_table,
     preview,
+    shorten_digest,
 )
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
+from assets.ledger.view import find_budget
 from assets.publication import record, signature
 from assets.publication.catalog import to_dcat
 from assets.publication.certificate import Certificate, to_html, to_json
@@ -82,14 +84,18 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
             find_verdicts(context.run.run_id),
         )
         certificate, sums = publish(release_context)
+        budget = find_budget(release.dataset, ledger.examine())
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
             metadata={
+                "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
+                "left of the cap": f"{budget.left} of {release.dataset.cap.round_up()}",
+                "draw": shorten_digest(certificate.randomness.draw_id),
+                "commitment": shorten_digest(certificate.randomness.commitment),
                 "certificate": link(release, "certificate.html"),
                 "folder": link(release),
-                "edition": certificate.edition,
-                "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
-                "ledger entry": certificate.ledger.sequence,
+                "edition": str(certificate.edition),
+                "ledger entry": str(certificate.ledger.sequence),
                 "files": _preview_files(certificate),
                 DRAW_ID: group_digits(certificate.randomness.draw_id),
                 "randomness commitment": group_digits(certificate.randomness.commitment),

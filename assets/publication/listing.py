@@ -17,6 +17,7 @@ from typing import Any
 
 from assets.publication.package import README
 from assets.publication.placement import place_files, publications
+from assets.publication.record import format_recorded
 from assets.publication.signature import EDITIONS, file_sha256
 from assets.release.prose import load_template
 from assets.texts import show_line
@@ -136,8 +137,8 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
     population = (
         show_line(ledger["population"]),
         int(ledger["last_charge_at_publication"]),
-        _format(ledger["total_at_publication"]),
-        _format(ledger["cap"]),
+        format_recorded(ledger["total_at_publication"]),
+        format_recorded(ledger["cap"]),
         f"{ledger['cap']['symbol']} = {ledger['left_at_publication']:,.4f}",
     )
     return Listed(
@@ -149,7 +150,7 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         publisher=show_line(publisher["authority"] or ""),
         date=show_line(publisher["date"]),
         edition=number,
-        loss=_format(record["loss"]),
+        loss=format_recorded(record["loss"]),
         mechanism=show_line(record["mechanism"]["name"]),
         editions=tuple(_list_editions(folder, number, record["edition"]["all"])),
         exact=tuple(map(show_line, (*record["invariants"]["held_fixed"], *record["invariants"]["also_exact"]))),
@@ -172,18 +173,10 @@ def _list_editions(
         yield (
             number,
             show_line(edition["recorded_at"])[:10],
-            _format(edition["charged"]),
+            format_recorded(edition["charged"]),
             f"{place}{_CERTIFICATE}" if there else "",
             fate,
         )
-
-
-def _format(loss: Mapping[str, Any]) -> str:
-    """A recorded loss as commands print it."""
-    if loss["rounded_up"] is None:
-        return f"{show_line(loss['symbol'])} = ∞"
-    at = f" at δ = {loss['delta']['value']:g}" if loss["delta"] else ""
-    return f"{show_line(loss['symbol'])} = {loss['rounded_up']:,.4f}{at}"
 
 
 def _read_json(path: Path) -> Any:

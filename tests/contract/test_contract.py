@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from hashlib import sha256
 from html import unescape
 from itertools import product
@@ -17,15 +18,24 @@ import dagster as dg
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from markupsafe import escape
+from pydantic import ValidationError
 
 from assets.gates.shared import all_gates
 from assets.measurement.method import NoisyCounts
+from assets.publication.registry import (
+    RegistryError,
+    RegistryRecord,
+    describe_deployment,
+    list_placeholders,
+    to_yaml,
+)
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import CHARGE, Method
 from assets.release.published import ERRORS
 from assets.release.release import DeclarationError
-from mechanisms.accounting.losses import format_loss
+from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, format_loss
 from resources.custody import Custody, CustodyMode
 from resources.statements import Zone
 from tests.attacker import hashes_shown, on_disk
@@ -306,6 +316,34 @@ def test_the_catalog_has_every_publication_with_its_loss_and_links_to_its_files(
         content = (published.root / "published" / package["path"]).read_bytes()
         assert package["hash"] == f"sha256:{sha256(content).hexdigest()}"
     assert len(catalog["resources"]) == page.count("<article")
+
+
+def test_a_certificate_is_a_record_of_the_registry_of_deployments(published: Deployment[Any]) -> None:
+    """A record that states less than was charged, or the wrong variant, is worse than none."""
+    (path,) = list(published.root.glob("published/*/*/certificate.json"))[:1]
+    certificate = json.loads(path.read_text())
+    charged = published.ledger[0].parse_specification().charge
+    if isinstance(charged, InfiniteLoss):
+        with pytest.raises(RegistryError, match="no deployment of differential privacy"):
+            describe_deployment(certificate)
+        return
+    record = describe_deployment(certificate)
+    loss, variant = record.deployment.privacy_loss.privacy_parameters, record.deployment.dp_variant
+    if isinstance(charged, ConcentratedLoss):
+        assert (variant.variant_name, set(loss)) == ("Zero-concentrated DP", {"rho"})
+        assert charged.rho <= Fraction(str(loss["rho"])) < charged.rho + Fraction(1, 1000)
+    else:
+        assert (variant.variant_name, "delta" in loss) in {("Pure DP", False), ("Approximate DP", True)}
+        assert f"ε = {loss['epsilon']:.4f}" in format_loss(charged)
+    assert all(words in variant.unprotected_quantities for words in certificate["invariants"]["held_fixed"])
+    text = to_yaml(record)
+    assert yaml.safe_load(text) == record.model_dump()
+    assert len(list_placeholders(record)) == text.count("<fill in: ") > 8
+    for field, value in (("surprise", 1), ("dp_variant", {"variant_name": "Nearly DP"})):
+        with pytest.raises(ValidationError):
+            RegistryRecord.model_validate(
+                {"url_slug": "a", "deployment": record.model_dump()["deployment"] | {field: value}}
+            )
 
 
 def test_a_plan_states_what_was_charged(published: Deployment[Any]) -> None:
