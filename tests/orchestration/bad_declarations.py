@@ -132,6 +132,8 @@ VALID: dict[type[Any], dict[str, Any]] = {
         "contact": "data@statistics.example",
         "license": "CC-BY-4.0",
         "license_url": "https://creativecommons.org/licenses/by/4.0/",
+        "agency": "OFFICE.STATS",
+        "formats": ["px", "sdmx"],
     },
     PermutationSwapping: {
         "name": "tables",
@@ -465,6 +467,8 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("contact",): ("", "two\nlines", 1),
         ("license",): ("", "any license", 4, "a" * 101),
         ("license_url",): ("", "example.org", "javascript:alert(1)", "https://a b", 1),
+        ("agency",): ("", "1A", "A B", "A..B", "Ä", None, "a" * 101),
+        ("formats",): (["csv"], "px", None, [1]),
         ("office",): ("Office",),
     },
     PermutationSwapping: {
@@ -474,6 +478,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("custody",): ("burnt", None, 1),
         ("schedule",): ("often", "", "60 * * * *", "@reboot", 5, "0 0 30 2 *"),
         ("watch_source",): ("perhaps", None),
+        ("formats",): (["xml"], "px", [None]),
         ("unit",): ("dwelling", "", 1),
         ("match",): (["county"], ["nothing"], ["size", "size"], ["serial"], ["maybe"], None, "size", [1]),
         ("swap",): ([], ["nothing"], ["county", "county"], ["serial"], None, "county", ["size"]),
