@@ -338,6 +338,7 @@ def readme(
     text = template.render(
         title=release.title,
         description=release.description,
+        public=release.dataset.source,
         readable=list(_readable(tables, files)),
         formulas=join_names(formulas),
         checksums=CHECKSUMS,

@@ -182,6 +182,14 @@ class DatasetDeclaration(Declaration):
     synthetic: bool = Field(
         False, description="Whether the records are generated or public, so that experiments may draw on them."
     )
+    public: bool = Field(
+        False,
+        description="Whether the records were published before, such as PUMS or PPMF, so that draws from them are not "
+        "charged. The first draw needs an authorization that says so in words.",
+    )
+    source: str = Field(
+        "", description="Who published public records, and where: a citation or an address. Every page shows it."
+    )
     reader: Annotated[Reader, WithJsonSchema({"enum": ["csv", "parquet", "ma1940"]})] = Field(
         description="csv, parquet, or the built-in ma1940."
     )
@@ -202,9 +210,10 @@ class DatasetDeclaration(Declaration):
         description="Whom the records are about; by default, the dataset's name. Datasets about the same people, such "
         "as two vintages, declare the same population.",
     )
-    cap: Cap = Field(
-        description="The upper bound on the loss of all releases from the datasets of the population together: ε as a "
-        "number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: 1/10000000000}."
+    cap: Cap | SkipJsonSchema[None] = Field(
+        None,
+        description="The upper bound on the loss of all releases from the datasets of the population together; required "
+        "unless the records are public. ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: 1/10000000000}.",
     )
     charging: Charging | SkipJsonSchema[None] = Field(
         None,
@@ -244,6 +253,7 @@ class DatasetDeclaration(Declaration):
     def _check(self) -> Self:
         if self.units.unit is not None:
             raise ValueError(f"units: column {self.units.unit} has role unit, which is for persons")
+        self._check_budget()
         for table, records in self.tables.items():
             if not self.reader.built_in and records.path is None and table in self.files:
                 raise ValueError(f"{table}: path is required with reader {self.reader.value}")
@@ -277,6 +287,23 @@ class DatasetDeclaration(Declaration):
             raise ValueError(f"persons: column {shared[0]} has the name of a column of units; rename one of them")
         return self
 
+    def _check_budget(self) -> None:
+        if not self.public:
+            if self.cap is None:
+                raise ValueError("cap: Field required")
+            if self.source:
+                raise ValueError("source: it is for public records; declare public: true")
+            return
+        fields = ("cap", "charging", "unbounded_releases")
+        if given := [field for field in fields if getattr(self, field) is not None]:
+            raise ValueError(f"{given[0]}: public records are not charged; leave it out")
+        if not self.source.strip():
+            raise ValueError("source: say who published the public records, and where")
+        if self.population != self.name:
+            raise ValueError("population: public records belong to no other population; leave it out")
+        if self.synthetic:
+            raise ValueError("public: synthetic records are about nobody; drop public")
+
     def _check_household(self, household: list[str], persons: RecordTable) -> None:
         if self.reader.built_in or persons.geography_path is not None:
             raise ValueError("rectangular: all columns come from one CSV or Parquet file, without geography_path")
@@ -299,11 +326,13 @@ class DatasetDeclaration(Declaration):
 
     @property
     def asks(self) -> bool:
-        return not self.synthetic if self.charging is None else self.charging == "ask"
+        return not (self.synthetic or self.public) if self.charging is None else self.charging == "ask"
 
     @property
     def allows_unbounded_releases(self) -> bool:
-        return self.synthetic if self.unbounded_releases is None else self.unbounded_releases == "allowed"
+        if self.unbounded_releases is None:
+            return self.synthetic or self.public
+        return self.unbounded_releases == "allowed"
 
     @property
     def tables(self) -> dict[str, RecordTable]:

@@ -21,7 +21,7 @@ from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console
 from orchestration.cli.releases import list_declared_names
 from orchestration.environment import deployment_folders, deployment_resources
 from orchestration.launch import PUBLICATION_OF, STATES, RunOutcome, Step, open_instance, run_job
-from resources.chain import RESERVE
+from resources.chain import NOT_CHARGED, RESERVE
 from resources.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -42,11 +42,12 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
         load()
     if verbose:
         echo(outcome.log.read_text(), err=True)
-    losses = [
-        format_loss(entry.parse_specification().charge)
+    drawn = [
+        entry
         for entry in ledger.entries()
         if entry.kind == RESERVE and entry.parse_details().authorization.get("run") in first.runs
     ]
+    losses = [format_loss(entry.parse_specification().charge) for entry in drawn if not entry.parse_details().public]
     paths = _list_planned(steps) if outcome.success else []
     folders = [published.joinpath(*path[:-1]) for path in paths if path[-1] == PUBLICATION]
     files = sorted({path.name for folder in folders for path in folder.iterdir() if path.is_file()})
@@ -70,7 +71,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
         )
     elif outcome.success:
         charges = any(path[-1] == CHARGE for path in paths)
-        why = "the draw was there already" if charges else "this release charges nothing"
+        why = NOT_CHARGED if drawn else "the draw was there already" if charges else "this release charges nothing"
         echo(f"\nCharged {', '.join(losses)}." if losses else f"\nNothing was charged: {why}.")
         echo(f"{passed} checks passed.")
         if files:

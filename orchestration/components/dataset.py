@@ -112,7 +112,10 @@ class DatasetAttributes(Declaration):
 class FileAttributes(DatasetAttributes):
     """The YAML attributes of every such dataset that is read from files."""
 
+    cap: Cap | SkipJsonSchema[None] = Field(None, description=_DESCRIPTIONS["cap"])
     synthetic: bool = Field(False, description=_DESCRIPTIONS["synthetic"])
+    public: bool = Field(False, description=_DESCRIPTIONS["public"])
+    source: str = Field("", description=_DESCRIPTIONS["source"])
 
     def shared(self) -> dict[str, Any]:
         """The attributes that are fields of the declaration too."""

@@ -14,6 +14,7 @@ import streamlit as st
 import yaml
 
 from assets.planning.expectation import UnknownError, expectation, expected_size, this_machine
+from assets.release.dataset import DatasetDeclaration
 from assets.release.plan import Curve, Line, Plan, PlanRequest
 from assets.release.release import DeclarationError
 from mechanisms.accounting.losses import InfiniteLoss, format_loss
@@ -25,7 +26,6 @@ from orchestration.explorer.reading import (
     find_published,
     find_warehouse,
     load_declarations,
-    load_populations,
     read_intact_entries,
 )
 from orchestration.explorer.words import escape
@@ -73,7 +73,7 @@ def show() -> None:
     except DeclarationError as error:
         st.error(escape(error))
         return
-    _show_total(planned.plan, dataset.population, name)
+    _show_total(planned.plan, dataset, name)
     _show_expectation(planned, name)
     if planned.plan.facts:
         st.subheader("What follows")
@@ -150,7 +150,7 @@ def _ask_times(words: str, key: str) -> Fraction:
     return st.select_slider(words, _TIMES, Fraction(1), format_func=lambda times: f"× {times}", key=key)
 
 
-def _show_total(plan: Plan, population: str, name: str) -> None:
+def _show_total(plan: Plan, dataset: DatasetDeclaration, name: str) -> None:
     loss = plan.loss
     st.subheader("What it would charge")
     if plan.problem:
@@ -160,14 +160,13 @@ def _show_total(plan: Plan, population: str, name: str) -> None:
         return
     st.metric("At most" if plan.is_bound else "Total, rounded up", format_loss(loss))
     st.caption(escape(f"Exactly {loss}, for one {plan.specification.flavor.unit}.") if plan.specification else "")
-    st.session_state[PLANNED] = (population, name, loss)
+    st.session_state[PLANNED] = (dataset.population, name, loss)
     try:
         entries = read_intact_entries()
-        declared_population = next(known for known in load_populations() if known.name == population)
     except UnavailableError as error:
         st.warning(escape(error))
         return
-    show_charge(declared_population, name.partition("/")[2], loss, entries)
+    show_charge(dataset, name.partition("/")[2], loss, entries)
     if any(f"{entry.dataset}/{entry.release}" == name for entry in entries):
         st.caption(
             "The release was charged before. Those charges stay, and are counted; a changed declaration is a new draw."
