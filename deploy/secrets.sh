@@ -31,6 +31,10 @@ localhost | 127.0.0.1 | ::1 | /* | database) ;;
     ;;
 esac
 new=$folder/.new
+mkdir -p "$folder"
+# Of two at once, the second one waits, and keeps the passwords of the first one; macOS has no flock.
+exec 9<"$folder"
+command -v flock >/dev/null && flock 9
 rm -rf "$new"
 mkdir -p "$folder/passwords" "$folder/services" "$new/services"
 

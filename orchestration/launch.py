@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -29,7 +30,7 @@ import dagster as dg
 from sqlalchemy import Connection, create_engine, inspect
 
 from orchestration.environment import PROJECT, is_cluster
-from resources.faults import conceal
+from resources.faults import conceal, name_error
 
 STATES, PUBLICATION_OF = "states", "publication"
 """The names of the jobs of a release with partitions begin with these."""
@@ -56,6 +57,9 @@ _LOST = ("OperationalError", "InterfaceError", "DagsterPostgresException")
 LONGEST_UNTIL_RETRY = 600.0
 """The number of seconds after which nobody waits any more for a retry that should have begun."""
 
+_WAITED_SILENTLY = 5.0
+"""The number of seconds after which a lost instance is reported: it may be lost for good."""
+
 GIVEN_UP = "stirred/given_up"
 """The tag of a lost run that could not be launched again; its value is the run, as a run by hand has the same tags."""
 
@@ -66,9 +70,9 @@ class Step:
 
     Attributes:
         kind: "planned", "begun" or "made" for an asset, "passed" or "failed" for a check, "refused" for a step that
-            raised.
+            raised, "waits" for the instance whose database is lost.
         seconds: how long it took; 0 if it has only begun.
-        words: what a failed check or step says.
+        words: what a failed check or step says, or what is waited for.
         metadata: the metadata of an asset, or of a failed step, by name.
     """
 
@@ -208,12 +212,14 @@ def _divert_output(file: int) -> Iterator[None]:
             os.close(errors)
 
 
-def _ask(question: Callable[..., T], *given: Any, **options: Any) -> T:
+def _ask(report: Callable[[Step], None], question: Callable[..., T], *given: Any, **options: Any) -> T:
     """What the instance answers. While its database is lost or locked it is asked again, for as long as for a retry.
 
-    The classes of the errors are told by their names, because a deployment on files has no package for PostgreSQL.
+    A longer wait is reported once. The classes of the errors are told by their names, because a deployment on files has
+    no package for PostgreSQL.
     """
     lost_at: float | None = None
+    reported = False
     while True:
         try:
             return question(*given, **options)
@@ -222,6 +228,12 @@ def _ask(question: Callable[..., T], *given: Any, **options: Any) -> T:
             lost_at = now if lost_at is None else lost_at
             if type(error).__name__ not in _LOST or now - lost_at > LONGEST_UNTIL_RETRY:
                 raise
+            if not reported and now - lost_at > _WAITED_SILENTLY:
+                reported = True
+                words = (
+                    f"The database of Dagster's instance cannot be read: {name_error(error)}. Trying again for up to"
+                )
+                report(Step("waits", "", words=f"{words} {LONGEST_UNTIL_RETRY / 60:.0f} minutes; the run goes on"))
         time.sleep(_BETWEEN_LOOKS)
 
 
@@ -241,12 +253,13 @@ def _follow(
     run_id, cursor, begun, first = "", None, dict[str, float](), time.monotonic()
     last_alive = first
     kept: list[Connection] = []
+    ask = partial(_ask, report)
     while True:
         over = ended is None or ended.is_set()
-        runs = _ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
+        runs = ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if runs and runs[-1].run_id != run_id:
             run_id, cursor = runs[-1].run_id, None
-            _ask(_locate, instance, run_id)
+            ask(_locate, instance, run_id)
             kept.extend(_open_history(instance, run_id))
         if ended is None and runs:
             if not runs[-1].is_finished:
@@ -254,7 +267,7 @@ def _follow(
             patient = time.monotonic() - last_alive < LONGEST_UNTIL_RETRY
             over = runs[-1].is_finished and not (patient and awaits_retry(instance, runs[-1]))
         while run_id:
-            connection = _ask(instance.get_records_for_run, run_id, cursor=cursor)
+            connection = ask(instance.get_records_for_run, run_id, cursor=cursor)
             cursor = connection.cursor
             for record in connection.records:
                 for step in _steps(record.event_log_entry, begun):
@@ -263,10 +276,10 @@ def _follow(
                 break
         if over:
             # The run itself may have written over it.
-            _ask(_locate, instance, run_id)
+            ask(_locate, instance, run_id)
             for file in kept:
                 file.close()
-            return _ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
+            return ask(instance.get_runs, dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         if ended is None:
             share = _SHARE_OF_TIME * (time.monotonic() - first)
             time.sleep(min(max(_BETWEEN_LOOKS, share), _LONGEST_BETWEEN_LOOKS))

@@ -50,6 +50,7 @@ from resources.storage import (
     TransientError,
     WarehouseError,
     find_passing_cause,
+    find_passing_words,
     keep_trying,
     refuse_exposed,
     signed_extension,
@@ -764,7 +765,8 @@ def _refuse_additions(connection: duckdb.DuckDBPyConnection, storages: Sequence[
     Macros and comments of columns are not looked for, which takes DuckDB longer than all the rest: neither such views
     nor Stirred's statements call a function of a zone, or read a comment.
 
-    Raises WarehouseError for any other table or view, and for an index, a sequence or a type.
+    Raises WarehouseError for any other table or view, for an index, a sequence or a type, and for a name that an error
+    could not quote without being taken for that of a lost server.
     """
     names = {storage.zone.value: storage.name for storage in storages}
     if not names:
@@ -781,6 +783,8 @@ def _refuse_additions(connection: duckdb.DuckDBPyConnection, storages: Sequence[
         carried = [*views, *(row for row in carried if row[2] != "view")]
     for zone, name, kind, definition, is_commented in carried:
         addition = _find_addition(zone, kind, definition) or ("has a comment" if is_commented else "")
+        if find_passing_words(f"{name} {definition}"):
+            addition = "has a name like an error of a server"
         if addition:
             raise WarehouseError(
                 f"{names[zone]} was altered: Stirred did not write {name}, which {addition}. Nothing was changed. Drop "

@@ -5,7 +5,7 @@ from dataclasses import replace
 from assets.measurement.grid import NOISE_NAMES
 from assets.phsafe.plan import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
-from assets.phsafe.tables import finished_table, list_measured_files, measured_table
+from assets.phsafe.tables import NOISE_MARGIN, finished_table, list_measured_files, measured_table
 from assets.release.published import STANDARD_ERROR, PublishedColumn, PublishedTable, error_columns
 from mechanisms.phsafe.estimation import Interval
 from mechanisms.phsafe.runs import ITERATIONS, NATION_ID, SHELL, Shell, list_measured_labels
@@ -78,13 +78,9 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
                 else "Standard deviation of the noise of the count, before only counts from 0 up were admitted",
                 optional=(STANDARD_ERROR,) if shell.averages else (),
             ),
-            PublishedColumn(
-                "margin_of_error",
-                "decimal",
-                "90% margin of error of the noisy count before post-processing: 1.645 standard deviations of its noise"
-                if not shell.averages
-                else "Half the width of the 90% interval",
-            ),
+            PublishedColumn("half_width", "decimal", "Half the width of the 90% interval, (upper − lower)/2")
+            if shell.averages
+            else PublishedColumn("noise_margin", "decimal", NOISE_MARGIN),
         ),
         ("region_type", "region_id", "iteration_code", "cell"),
         interval=AVERAGES if shell.averages else COUNTS[release.declaration.interval],

@@ -32,6 +32,8 @@ from resources.warehouse import Recipe, Session
 ESTIMATES = "estimates"
 NATION = "Nation"
 
+NOISE_MARGIN = "90% margin of the noise of the count: 1.645 standard deviations, rounded up to hundredths"
+
 _COLUMNS = {
     "table_name": "The finished table, PH1 to PH8",
     "level": "Population group level",
@@ -40,7 +42,7 @@ _COLUMNS = {
     "lower": "Lower end of the 90% interval",
     "upper": "Upper end of the 90% interval",
     "standard_error": "Standard deviation of the noise of a count; empty for an average",
-    "margin_of_error": "90% margin of error; for an average, half the width of the interval",
+    "noise_margin": f"{NOISE_MARGIN}; empty for an average",
 }
 
 _HUNDREDTHS = pa.decimal128(18, 2)
@@ -48,7 +50,7 @@ _SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("table_name", "level", "region_type", "region_id", "iteration_code")),
         ("cell", pa.int64()),
-        *((name, _HUNDREDTHS) for name in (*ERRORS, "margin_of_error")),
+        *((name, _HUNDREDTHS) for name in (*ERRORS, "noise_margin")),
     ]
 )
 
@@ -85,6 +87,7 @@ def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recip
             {
                 "estimates": release.public(ESTIMATES),
                 "type": Fragment("DECIMAL(18, 2)" if shell.averages else "BIGINT"),
+                "averages": shell.averages,
                 "cells": session.register(f"cells_{name}", cells),
                 **names,
             },
@@ -151,13 +154,13 @@ def _estimate_cell(
     if cell.per is None:
         numbers = estimate_counts(noisy, variance, len(cell.counted.cells), design.noise, release.declaration.interval)
         deviations = np.full(len(noisy), variance**0.5)
-        deviation, margin = _hundredths(deviations), float(Z) * deviations
+        deviation, margin = _hundredths(deviations), _hundredths(np.ceil(float(Z) * deviations * 100) / 100)
     else:
         # No unit has more persons in the numerator than its run's truncation keeps.
         most = design.truncation(counted.run) or 0
         denominators = measured[cell.per.run].add_up(cell.per)
         numbers = estimate_averages(noisy, variance, *denominators, cell.least, most, design.noise)
-        deviation, margin = pa.nulls(len(noisy), _HUNDREDTHS), (numbers.upper - numbers.lower) / 2
+        deviation = margin = pa.nulls(len(noisy), _HUNDREDTHS)
     return pa.table(
         {
             "table_name": pa.repeat(shell.name, len(noisy)),
@@ -168,7 +171,7 @@ def _estimate_cell(
             STANDARD_ERROR: deviation,
             LOWER: _hundredths(numbers.lower),
             UPPER: _hundredths(numbers.upper),
-            "margin_of_error": _hundredths(np.ceil(margin * 100) / 100),
+            "noise_margin": margin,
         }
     )
 
@@ -190,7 +193,7 @@ def build_postprocessed(method: GridCounts[PHSafeRelease]) -> dg.AssetsDefinitio
         lambda session: {release.public(ESTIMATES): store_rows(session, "made", estimate_tables(method, session))},
         _COLUMNS,
         kinds={"duckdb", "numpy"},
-        code_version="2",
+        code_version="3",
     )
 
 

@@ -64,7 +64,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
         PROSE("asset", release=release),
         _sources(method),
         kinds={"csv", "parquet", "html"},
-        code_version="2",
+        code_version="3",
     )
     def publication(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from assets.release.published import ERRORS
 from assets.table_builder.release import BETWEEN, CATEGORIES, HYPERCUBE, NUMBER, P_TABLE, TABLES
 from mechanisms.table_builder.asking import Answer, Question, QuestionError, means
 from mechanisms.table_builder.fitting import Fit
@@ -193,8 +194,13 @@ def as_decimals(parts: NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(ESTIMATED, len(whole), whole.buffers())
 
 
-def as_parts(numbers: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Whole numbers or decimals with four places as ten-thousandths; 0 for null."""
+def as_parts(numbers: pa.ChunkedArray, step: int = 1) -> NDArray[np.int64]:
+    """Whole numbers or decimals with four places as ten-thousandths; 0 for null.
+
+    A double stands for the nearest multiple of a step, in ten-thousandths: which one is certain up to 2^50 steps.
+    """
+    if pa.types.is_floating(numbers.type):
+        return np.rint(numbers.fill_null(0).to_numpy() * PARTS_OF_ONE / step).astype(np.int64) * step
     decimals = pa.concat_arrays(numbers.cast(ESTIMATED).chunks)
     whole = pa.Array.from_buffers(_WHOLE, len(decimals), decimals.buffers(), offset=decimals.offset)
     return whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -228,7 +234,8 @@ def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = 
 
     `Publication.ask` explains `by` and `where`. Raises QuestionError as it and `read_publication` do.
     """
-    return read_publication(Path(folder)).ask(by, where or {}).to_pandas()
+    frame = read_publication(Path(folder)).ask(by, where or {}).to_pandas()
+    return frame.astype(dict.fromkeys(ERRORS, float))
 
 
 def _p_table(changes: pa.Table) -> PTable:
@@ -266,6 +273,8 @@ def _read(folder: Path) -> Publication:
     design = _design(tables, texts, _p_table(pq.read_table(changes)) if changes.exists() else None)
     rows = pq.read_table(folder / f"{HYPERCUBE}.parquet")
     fitted = design.margins is Margins.FITTED
+    grid = Fraction(str(tables[0]["grid"]))
+    step = 1 if fitted else parts_of_step(grid)
     numbers: dict[Table, NDArray[Any]] = {}
     missing: dict[Table, NDArray[np.bool_]] = {}
     possible = np.zeros(design.cells(design.inner), dtype=np.bool_)
@@ -275,14 +284,14 @@ def _read(folder: Path) -> Publication:
         part = rows.filter(pc.equal(rows["table_name"], BETWEEN.join(table)))
         cells, figures = part["cell"].to_numpy(), part["estimate" if fitted else "measured"]
         flat, empty = np.zeros(design.cells(table), dtype=np.int64), np.zeros(design.cells(table), dtype=np.bool_)
-        flat[cells], empty[cells] = as_parts(figures), figures.is_null().to_numpy()
+        flat[cells], empty[cells] = as_parts(figures, step), figures.is_null().to_numpy()
         numbers[table] = flat.reshape(design.shape(table))
         if empty.any():
             missing[table] = empty.reshape(design.shape(table))
         if table == design.inner:
             possible[cells] = True
     shaped = None if possible.all() else possible.reshape(design.shape(design.inner))
-    return Publication(design, typed, Fraction(tables[0]["grid"]), tables[0]["counted"], numbers, shaped, missing)
+    return Publication(design, typed, grid, tables[0]["counted"], numbers, shaped, missing)
 
 
 def least_variance(published: Mapping[str, Publication], by: Sequence[str], where: Where) -> str:

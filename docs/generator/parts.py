@@ -6,6 +6,7 @@ here from the command itself. `CONTRIBUTING.md` and `CHANGELOG.md` become pages 
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ def make_commands_page() -> str:
 PARTS: Mapping[str, Callable[[], str]] = {"commands": make_commands_page, "components": make_components_page}
 PLACE = re.compile(r"^\{\{ made: (\w+) \}\}$", re.MULTILINE)
 """The line that stands for a part."""
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.+?)\\[)\]]</\1>', re.DOTALL)
+"""A formula in TeX, as `pymdownx.arithmatex` leaves it."""
 ADDED_PAGES = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 """Pages of the site that are files in the project's folder."""
 
@@ -41,6 +44,17 @@ def on_files(files: Any, *, config: Any) -> Any:
 def on_page_markdown(markdown: str, **_: object) -> str:
     """A page with its generated parts. Raises KeyError if the page names a part that there is not."""
     return PLACE.sub(lambda place: PARTS[place[1]](), markdown)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """A page whose formulas are MathML, which browsers show without a script."""
+    # Only the site's environment has it.
+    from latex2mathml.converter import convert
+
+    def make_mathml(formula: re.Match[str]) -> str:
+        return str(convert(unescape(formula[2]), display="block" if formula[1] == "div" else "inline"))
+
+    return FORMULA.sub(make_mathml, html)
 
 
 def list_commands(group: click.Group, above: str) -> Iterator[tuple[str, click.Command]]:

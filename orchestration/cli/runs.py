@@ -210,6 +210,8 @@ def _run_job(
                 console.print(f"  {name:60} {step.seconds:>7.1f} s", markup=False)
             elif step.kind == "failed":
                 console.print(f"  {step.asset}: {step.check} failed", markup=False)
+            elif step.kind == "waits":
+                console.print(f"  {step.words}", markup=False)
 
         outcome = run_job(instance, release, home, job=job, partition=partition, config=config, report=report)
     return steps, outcome

@@ -11,7 +11,11 @@ SELECT
     standard_error,
     lower::{{ type }} AS lower,
     upper::{{ type }} AS upper,
-    margin_of_error
+{% if averages %}
+    ((upper - lower) * 0.5)::DECIMAL(18, 3) AS half_width
+{% else %}
+    noise_margin
+{% endif %}
 FROM {{ estimates }} AS estimates
 JOIN {{ regions }} AS regions USING (region_id)
 JOIN {{ iterations }} AS iterations USING (iteration_code)

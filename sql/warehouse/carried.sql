@@ -3,7 +3,7 @@
 {% if catalogs %}
 SELECT database_name AS zone, schema_name || '.' || table_name AS name, 'table' AS kind,
     'CREATE TABLE t(' || string_agg(
-        'c ' || data_type || coalesce(' DEFAULT(' || column_default || ')', '') || if(is_nullable, '', ' NOT NULL'),
+        '"' || replace(column_name, '"', '""') || '" ' || data_type || coalesce(' DEFAULT(' || column_default || ')', '') || if(is_nullable, '', ' NOT NULL'),
         ', ' ORDER BY column_index
     ) || ');' AS definition,
     false AS is_commented

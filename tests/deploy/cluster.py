@@ -52,7 +52,7 @@ def make_secrets(folder: Path, port: int = 5432) -> Path:
 
 
 def copy_project(folder: Path, release: str, households: int) -> Path:
-    """A copy of the project with one dataset, a small census, and one release of it."""
+    """A copy of the project with one dataset, a small census, and one release of it with those that it reads."""
     dataset, name = release.split("/")
     for copied in _FOLDERS:
         shutil.copytree(ROOT / copied, folder / copied)
@@ -61,8 +61,9 @@ def copy_project(folder: Path, release: str, households: int) -> Path:
     defs = folder / "orchestration" / "defs"
     # The hypercubes of one folder are releases of their own, whose names begin with it.
     (declared_in,) = (path.name for path in (defs / dataset).iterdir() if path.is_dir() and name.startswith(path.name))
+    read = re.findall(r"detail: (\w+)", (defs / dataset / declared_in / "defs.yaml").read_text())
     for path in [*defs.iterdir(), *(defs / dataset).iterdir()]:
-        if path.is_dir() and path.name not in (dataset, "dataset", declared_in, "publisher"):
+        if path.is_dir() and path.name not in (dataset, "dataset", declared_in, "publisher", *read):
             shutil.rmtree(path)
     for path, pattern, text in (
         ("dataset", r"households: \d+", f"households: {households}"),

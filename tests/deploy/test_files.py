@@ -151,6 +151,18 @@ def test_secrets_that_were_interrupted_are_the_old_or_the_new_ones(tmp_path: Pat
     assert not (folder / ".new").exists()
 
 
+def test_secrets_are_made_once_by_two_at_once(tmp_path: Path) -> None:
+    """Told apart from: a second one that removes what the first one is about to rename, or replaces its passwords."""
+    slow = tmp_path / "od"
+    slow.write_text(f'#!/bin/sh\nsleep 0.02\nexec {shutil.which("od")} "$@"\n')
+    slow.chmod(0o755)
+    command = [DEPLOY / "secrets.sh", tmp_path / "secrets", "127.0.0.1"]
+    running = [subprocess.Popen(command, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}) for _ in range(2)]
+    assert [each.wait(60) for each in running] == [0, 0]
+    office = (tmp_path / "secrets" / "passwords" / "stirred_office").read_text()
+    assert f"user=stirred_office\npassword={office}\n" in (tmp_path / "secrets" / "services" / "runs").read_text()
+
+
 @pytest.mark.parametrize(
     ("host", "ssl", "made"),
     [

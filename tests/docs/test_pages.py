@@ -55,6 +55,11 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert list(broken(page)) == []
 
 
+def test_the_first_page_lists_every_page() -> None:
+    links = {link.partition("#")[0] for link in LINK.findall((DOCS / "index.md").read_text("utf-8"))}
+    assert {page.relative_to(DOCS).as_posix() for page in PAGES[1:]} - {"index.md"} <= links
+
+
 def unsafe(text: str) -> list[str]:
     """Commands and services that reach a PostgreSQL server without a look at its certificate, and written passwords."""
     lines = re.sub(r"\\\n(?:--)?", "", text).splitlines()

@@ -3,12 +3,14 @@
 python -m tests.faults                       every section, and the figures are written
 python -m tests.faults writes moments        some sections
 python -m tests.faults writes --every 20     every 20th case; figures are written only if --figures names a file
+python -m tests.faults altered_tables --strata    one case of each alteration of each table
 """
 
 import argparse
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 import time
@@ -35,8 +37,9 @@ def steps(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
         release = prepare(folder, name, whole_job)
         found = kills.steps_of(release)
         cases += [
-            (name, f"before step {step}", kills.killed_at_step, release, number, f"step-{number}")
-            for number, step in enumerate(found)
+            (name, f"before step {step}{also}", kills.killed_at_step, release, number, f"step-{number}")
+            for number, (step, is_other) in enumerate(found)
+            for also in ("" if is_other else ", with the same files as before the last step",)
         ]
     return cases
 
@@ -189,18 +192,37 @@ def attempt(case: tuple[Any, ...]) -> tuple[str, str, bool, list[str]]:
     return name, words, took, wrong
 
 
-def run(section: str, folder: Path, names: Sequence[str], every: int, only: str, processes: int) -> dict[str, Any]:
-    """All cases of a section, or every n-th, or those whose words contain a text; the rest is left if interrupted."""
+WITHIN_STRATA = {
+    "steps": r"( step )[^,]+(?=, with the same files)",
+    "cluster": r"( at )\S+",
+    "altered_tables": r"( in \w+\.\w+\.\w+)\.[^,]+",
+    "altered_ledger": r"(entry )\d+",
+    "altered_files": r"( )\S*/(?:[^/]*(?=\.(?:csv|parquet)$))?",
+}
+"""Parts of a case's words that do not tell its stratum, such as a column, or a step before which nothing is written."""
+
+
+def pick_of_strata(section: str, cases: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """A case of each stratum of each release, at random, and the same each time."""
+    shuffled = random.Random(section).sample(cases, len(cases))
+    pattern = WITHIN_STRATA.get(section, "(.)^")
+    return list(
+        {(name, re.sub(pattern, r"\1", words)): (name, words, *rest) for name, words, *rest in shuffled}.values()
+    )
+
+
+def run(section: str, folder: Path, names: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+    """All cases of a section, or those that the options choose; the rest is left if interrupted."""
     begun = time.monotonic()
-    cases = [case for case in SECTIONS[section](folder, names) if only in case[1]]
-    chosen = cases[::every]
+    cases = [case for case in SECTIONS[section](folder, names) if options.only in case[1]]
+    chosen = (pick_of_strata(section, cases) if options.strata else cases)[:: options.every]
     if section != "cluster":
         # So that those that were tried before an interruption are of all releases.
         random.Random(section).shuffle(chosen)
     by_release: dict[str, dict[str, int]] = {}
     wrong: list[str] = []
     # A cluster is disturbed by the process that started it.
-    pool = ThreadPool(1) if section == "cluster" else get_context("fork").Pool(processes)
+    pool = ThreadPool(1) if section == "cluster" else get_context("fork").Pool(options.processes)
     with pool, suppress(KeyboardInterrupt):
         for number, (name, words, took, problems) in enumerate(pool.imap_unordered(attempt, chosen), 1):
             counted = by_release.setdefault(name, {"tried": 0, "took_effect": 0, "wrong": 0})
@@ -223,8 +245,9 @@ def run(section: str, folder: Path, names: Sequence[str], every: int, only: str,
         "by_release": by_release,
         "seconds": round(time.monotonic() - begun),
         "command": f"python -m tests.faults {section}"
-        + (f" --every {every}" if every > 1 else "")
-        + (f" --only {only!r}" if only else "")
+        + (f" --every {options.every}" if options.every > 1 else "")
+        + (" --strata" if options.strata else "")
+        + (f" --only {options.only!r}" if options.only else "")
         + (" --releases …" if set(names) != set(RELEASES) else ""),
     }
 
@@ -257,6 +280,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.splitlines()[0])
     parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
     parser.add_argument("--every", type=int, default=1, help="try only every n-th case")
+    parser.add_argument("--strata", action="store_true", help="try only one case of each stratum (`WITHIN_STRATA`)")
     parser.add_argument("--only", default="", help="try only cases whose words contain this")
     parser.add_argument("--releases", nargs="+", choices=RELEASES, default=list(RELEASES), help="only these releases")
     parser.add_argument("--processes", type=int, default=2)
@@ -266,14 +290,16 @@ def main(arguments: Sequence[str]) -> int:
     sections = chosen.sections or [section for section in SECTIONS if section != "cluster" or not os.geteuid()]
     if unknown := set(sections) - set(SECTIONS):
         parser.error(f"there is no section {sorted(unknown)[0]}")
-    figures = chosen.figures or (FIGURES if chosen.every == 1 and not chosen.sections and not chosen.only else None)
+    figures = chosen.figures or (
+        FIGURES if chosen.every == 1 and not (chosen.strata or chosen.sections or chosen.only) else None
+    )
     found = json.loads(figures.read_text()) if figures and figures.exists() else {}
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="stirred-faults-") as folder, closing(CLUSTER):
         if sections != ["cluster"]:
             warm_up(Path(folder), tuple(chosen.releases))
         for section in sections:
-            found[section] = run(section, Path(folder), chosen.releases, chosen.every, chosen.only, chosen.processes)
+            found[section] = run(section, Path(folder), chosen.releases, chosen)
             wrong += len(found[section]["wrong"])
             if figures:
                 figures.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -37,9 +37,13 @@ KINDS: Mapping[str, str] = {
     "topdown": "two_states/redistricting",
     "pair swapping": "two_states/pairs_2010",
     "safetab": "detailed/persons",
+    "safetab of households": "detailed/households",
     "table builder": "two_states/hypercubes_race",
 }
 """The releases of the project that are made in a cluster, by kind. Each is made from a synthetic census."""
+
+READ: Mapping[str, str] = {"detailed/households": "detailed/persons"}
+"""The releases that others read: each is published before, undisturbed."""
 
 GONE = 20
 """Seconds for which the S3 server is gone, and the disk full."""
@@ -132,6 +136,7 @@ class Disturbed:
 
     def __init__(self, opened: ExitStack, root: Path, release: str) -> None:
         self._release, self._launches, self._root = release, 0, root
+        self._releases = [*([READ[release]] if release in READ else []), release]
         self._disk = opened.enter_context(small_disk(root / "disk"))
         database = self._disk / "database"
         database.mkdir()
@@ -168,6 +173,8 @@ class Disturbed:
         log_path = self._root / f"launched-{self._launches}"
         with cluster.instance() as instance, log_path.open("wb") as log:
             earlier = len(releases(instance, release))
+            for each in self._releases[:-1]:
+                begin_launch(cluster, log, each).wait(PATIENCE)
             launched = begin_launch(cluster, log, release)
             try:
                 if fault:
@@ -175,7 +182,7 @@ class Disturbed:
                     worker = process_of(instance, run)
                     took = Path(f"/proc/{worker}").exists()
                     FAULTS[fault](cluster, self._disk, worker)
-                on_files = cluster.on_files(release)
+                on_files = [cluster.on_files(each) for each in self._releases][-1]
                 launched.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 return took, [f"the launch goes on after {PATIENCE} seconds: {log_path.read_text()[-500:]}"]
@@ -188,7 +195,7 @@ class Disturbed:
             wrong.append(f"the launch ended with {launched.returncode}: {log_path.read_text()[-500:]}")
         kinds = "SELECT kind FROM stirred.entries ORDER BY sequence"
         entries = [kind for (kind,) in rows(cluster, "owner", kinds)]
-        if entries != ["reserve", "settle"] * self._launches:
+        if entries != ["reserve", "settle"] * self._launches * len(self._releases):
             wrong.append(f"not exactly one charge for each of {self._launches} draws: {entries}")
         found, expected = contents(cluster.published, release), contents(on_files, release)
         if odd := sorted(str(path) for path in found.keys() | expected.keys() if found.get(path) != expected.get(path)):

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import dagster as dg
 
 from tests.faults import strace
-from tests.faults.releases import Child, Ended, Prepared, in_child, whole_job
+from tests.faults.releases import Child, Ended, Prepared, in_child, tree, whole_job
 
 
 @cache
@@ -50,10 +50,14 @@ SAID_OF_A_FULL_DISK = ("No space left", "disk is full", "ENOSPC")
 
 
 class Steps:
-    """Kills its process at the start of the n-th step of a job; without n it counts the steps."""
+    """Kills its process at the start of the n-th step of a job; without n it counts the steps.
 
-    def __init__(self, last: int | None = None) -> None:
-        self.last, self.names = last, list[str]()
+    `is_other` tells of each step whether what a kill at its start leaves differs from what one at the step before does.
+    """
+
+    def __init__(self, place: Path, last: int | None = None) -> None:
+        self.last, self.names, self.is_other = last, list[str](), list[bool]()
+        self._place, self._left = place, dict[str, str]()
 
     def __call__(self, instance: dg.DagsterInstance, event: Any, **options: Any) -> None:
         told = event.dagster_event
@@ -61,27 +65,30 @@ class Steps:
             if len(self.names) == self.last:
                 os.kill(os.getpid(), signal.SIGKILL)
             self.names.append(str(told.step_key))
+            if self.last is None:
+                before, self._left = self._left, tree(self._place)
+                self.is_other.append(self._left != before)
         HANDLE(instance, event, **options)
 
 
 HANDLE = dg.DagsterInstance.handle_new_event
 
 
-def _stepping(release: Prepared, place: Path, last: int | None) -> list[str]:
-    steps = Steps(last)
+def _stepping(release: Prepared, place: Path, last: int | None) -> list[tuple[str, bool]]:
+    steps = Steps(place, last)
     with patch.object(dg.DagsterInstance, "handle_new_event", lambda *given, **options: steps(*given, **options)):
         whole_job(place, release.name)
-    return steps.names
+    return list(zip(steps.names, steps.is_other, strict=True))
 
 
-def steps_of(release: Prepared) -> list[str]:
-    """The steps of a release's job, assets and checks, in order."""
+def steps_of(release: Prepared) -> list[tuple[str, bool]]:
+    """The steps of a release's job, assets and checks, in order, each with whether the step before wrote anything."""
     place = release.copy("stepped")
     ended = in_child(lambda: _stepping(release, place, None))
     if ended.status:
         raise RuntimeError(f"the steps cannot be counted: {ended.error}")
     Prepared.problems(release, place)
-    return list(ended.answer)
+    return [(str(name), bool(is_other)) for name, is_other in ended.answer]
 
 
 def killed_at_step(release: Prepared, number: int, label: str) -> tuple[bool, list[str]]:

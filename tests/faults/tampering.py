@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,7 @@ class Alteration:
         return f"{self.what} in {self.database}.{self.schema}.{self.table}{column}{labels}"
 
 
+@cache
 def published(folder: Path, name: str) -> Published:
     """Publish a release with all its assets, once."""
     root = prepared(folder, name).parent / "published"

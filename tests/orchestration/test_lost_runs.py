@@ -195,6 +195,31 @@ def test_a_lost_run_that_was_overlooked_is_reported_again_until_it_is_launched(
     assert [reports(instance, other) for other in (launched, last)] == [1, 1]
 
 
+def test_a_wait_for_the_database_of_the_instance_is_reported_after_some_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Told apart from: ten silent minutes, and a report of each moment in which SQLite is locked."""
+    clock = [0.0]
+    monkeypatch.setattr(launch.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(launch.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    told: list[tuple[float, str]] = []
+
+    def ask(lost_until: float) -> None:
+        if clock[0] < lost_until:
+            raise OperationalError("SELECT", (), OSError("/secret/runs.db"))
+
+    def report(step: launch.Step) -> None:
+        told.append((clock[0], step.words))
+
+    launch._ask(report, ask, 4.0)
+    assert told == []
+    with pytest.raises(OperationalError):
+        launch._ask(report, ask, 10_000.0)
+    ((when, words),) = told
+    assert when < 15
+    assert "cannot be read: OperationalError. Trying again for up to 10 minutes" in words
+
+
 def test_following_ends_when_there_is_neither_a_run_nor_a_retry_to_come(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

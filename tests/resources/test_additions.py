@@ -111,6 +111,15 @@ TYPES = "SELECT type_name FROM duckdb_types() WHERE database_name = 'system'"
 FUNCTIONS = "SELECT function_name FROM duckdb_functions() WHERE regexp_full_match(function_name, '\\w+')"
 SCALAR, OF_TABLES = f"{FUNCTIONS} AND function_type <> 'table'", f"{FUNCTIONS} AND function_type = 'table'"
 
+LIKE_ERRORS = [
+    "Connection refused",
+    'a": server closed the connection',
+    "too many clients",
+    "canceling statement due to",
+    "Transaction conflict",
+]
+"""Names that an error quotes, and that made it one of a lost server, which no gate takes for a finding."""
+
 ADDITIONS: dict[str, tuple[str, Callable[[Place], str]]] = {
     "nothing": ("", lambda at: "SELECT 1"),
     "collation": ("duckdb_tables", lambda at: at.retype(f"VARCHAR COLLATE {at.draw(COLLATIONS)}")),
@@ -212,6 +221,14 @@ ADDITIONS: dict[str, tuple[str, Callable[[Place], str]]] = {
     "macro that is a table": (
         "duckdb_functions",
         lambda at: f'CREATE MACRO "{at.draw(OF_TABLES)}"(x) AS TABLE SELECT 1',
+    ),
+    "name of a table like an error": (
+        "duckdb_tables",
+        lambda at: f'CREATE TABLE "{at.rng.choice(LIKE_ERRORS)}" AS SELECT NULL AS code',
+    ),
+    "name of a column like an error": (
+        "duckdb_columns",
+        lambda at: f'ALTER TABLE {at.table} RENAME {at.column} TO "x{at.rng.choice(LIKE_ERRORS)}y"',
     ),
     "schema with a name of a database": (
         "duckdb_schemas",

@@ -149,6 +149,7 @@ def test_a_session_costs_the_same_however_many_tables_there_are(
         "(one INTEGER NOT NULL)",
         "(one JSON)",
         "(one STRUCT(one VARCHAR))",
+        '("no connection to the server" INTEGER)',
         "(one INTEGER); COMMENT ON TABLE public.village.forged IS 'looked at'",
     ],
 )

@@ -65,6 +65,16 @@ def test_codes_that_differ_in_case_do_not_exchange_their_numbers_under_a_collati
         pass
 
 
+@pytest.mark.parametrize("forged", ["RENAME count TO 'Connection refused'", "RENAME TO 'too many clients'"])
+def test_no_name_makes_an_altered_table_one_of_a_lost_server(tmp_path: Path, forged: str) -> None:
+    """DuckDB's errors suggest names that are there. Told apart from: a gate that then waits for a server."""
+    warehouse = written(tmp_path, [5, 7])
+    with duckdb.connect(str(warehouse.path(Zone.PUBLIC))) as connection:
+        connection.execute(f"ALTER TABLE {STORED.text} {forged}".replace("'", '"'))
+    with pytest.raises(WarehouseError, match="was altered"), warehouse.session(reads=[Zone.PUBLIC]):
+        pass
+
+
 @pytest.mark.parametrize(("kind", "forged"), [("VARCHAR", "'7.4'"), ("VARCHAR", "' 07'"), ("DOUBLE", "7")])
 def test_a_number_is_not_compared_with_what_it_would_be_as_another_type(tmp_path: Path, kind: str, forged: str) -> None:
     """DuckDB casts a text to the type that it compares it with, and rounds."""

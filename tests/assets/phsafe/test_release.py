@@ -21,7 +21,6 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from frictionless import validate
 from numpy.typing import NDArray
@@ -34,6 +33,7 @@ from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
 from tests.assets.phsafe.oracle import Census, Person, Unit, expected_counts
 from tests.deployments import Deployment
+from tests.formats import differing_rows
 from tests.phsafe_deployments import TO_PUBLICATION, Files, census, changed, phsafe_deployment
 
 CELLS = {
@@ -364,16 +364,8 @@ def test_every_group_and_cell_that_is_released_is_measured_once_and_no_other(pub
 
 def test_csv_and_parquet_hold_the_same_rows(published: Case) -> None:
     for path in published.deployment.release.folder.glob("*.parquet"):
-        rows = [[written(value) for value in row.values()] for row in pq.read_table(path).to_pylist()]
         delimiter = separator(published) if path.stem.endswith("_measurements") else ","
-        assert rows == [list(row.values()) for row in rows_of(published, path.stem, delimiter)]
-
-
-def written(value: Any) -> str:
-    """A value as CSV has it."""
-    if value is None:
-        return ""
-    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+        assert differing_rows(path, rows_of(published, path.stem, delimiter)) == []
 
 
 def test_the_data_package_is_valid(published: Case) -> None:
@@ -554,7 +546,7 @@ def test_counts_and_their_intervals_are_what_the_measurements_say(published: Cas
                 elif low < high:
                     assert chance[low : high + 1].sum() - min(chance[low], chance[high]) <= 0.905
                 margin = 1.645 * (len(cells) * float(published.distribution(run, level).exact_variance)) ** 0.5
-                assert margin - 1e-6 <= float(row["margin_of_error"]) <= margin + 0.01 + 1e-6
+                assert margin - 1e-6 <= float(row["noise_margin"]) < margin + 0.01 + 1e-6
                 assert float(row["standard_error"]) == pytest.approx(margin / 1.645, abs=0.005 + 1e-6)
 
 
@@ -563,6 +555,8 @@ def test_averages_are_plausible_and_no_greater_than_what_truncation_keeps(publis
         persons, _, least, _ = AVERAGES[name]
         for (*_, cell), row in finished(published, name).items():
             assert row["standard_error"] == "", "a ratio of noisy counts has no finite variance"
+            assert 2 * Decimal(row["half_width"]) == Decimal(row["upper"]) - Decimal(row["lower"])
+            assert "noise_margin" not in row, "one name never stands for two quantities"
             assert Decimal(row["lower"]) >= (least if cell == 1 or name == "PH8" else 0)
             assert Decimal(row["upper"]) <= max(published.truncation[persons], least)
 

@@ -35,6 +35,7 @@ from tests.deployments import (
     small_deployment,
 )
 from tests.depth import deep_cases
+from tests.formats import differing_rows
 
 FIRST_KEY, STEP = 941_700_000_003, 8_191
 """Keys that cannot be mistaken for a count or a code."""
@@ -306,10 +307,7 @@ def rows_of(deployment: Deployment, name: str) -> list[tuple[Row, int]]:
 
     The data package says which text marks a missing value.
     """
-    files = deployment.published()
-    package = json.loads(files["datapackage.json"])
-    (resource,) = (resource for resource in package["resources"] if resource["path"] == f"{name}.csv")
-    (missing,) = resource["schema"]["missingValues"]
+    files, missing = deployment.published(), missing_marker(deployment, name)
     rows = [
         {column: value for column, value in row.items() if column not in FIGURES}
         for row in csv.DictReader(io.StringIO(files[f"{name}.csv"].decode(), newline=""))
@@ -321,6 +319,13 @@ def rows_of(deployment: Deployment, name: str) -> list[tuple[Row, int]]:
         )
         for row in rows
     ]
+
+
+def missing_marker(deployment: Deployment, name: str) -> str:
+    package = json.loads(deployment.published()["datapackage.json"])
+    (resource,) = (resource for resource in package["resources"] if resource["path"] == f"{name}.csv")
+    (missing,) = resource["schema"]["missingValues"]
+    return str(missing)
 
 
 def swapped_records(of: Case) -> Counter[tuple[Any, ...]]:
@@ -431,16 +436,9 @@ def test_every_product_follows_from_the_saturated_table_with_totals_and_empty_ce
 
 def test_csv_and_parquet_hold_the_same_rows(published: Case) -> None:
     for path in published.deployment.release.folder.glob("*.parquet"):
-        table = pq.read_table(path)
-        kept = [name for name in table.column_names if name not in FIGURES]
-        rows = [[text(value) for value in row.values()] for row in table.select(kept).to_pylist()]
-        listed = [[*row.values(), str(count)] for row, count in rows_of(published.deployment, path.stem)]
-        assert rows == listed
-        figures = [name for name in table.column_names if name in FIGURES]
+        missing = missing_marker(published.deployment, path.stem)
         with path.with_suffix(".csv").open(newline="") as file:
-            assert [[row[name] for name in figures] for row in csv.DictReader(file)] == [
-                [str(value) for value in row.values()] for row in table.select(figures).to_pylist()
-            ]
+            assert differing_rows(path, csv.DictReader(file), missing) == []
 
 
 def estimated(of: Case, product: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[float, float, float, float, float]:

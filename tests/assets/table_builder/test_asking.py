@@ -4,6 +4,7 @@ What a publication answers after a run is in `test_hypercubes`.
 """
 
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -122,6 +123,13 @@ def test_ten_thousandths_are_kept_exactly(parts: list[int], left_out: int) -> No
         left_out
     )
     assert as_parts(numbers).tolist() == [*parts, 7][left_out:]
+
+
+@given(st.lists(st.integers(-(2**41), 2**41)), st.sampled_from([10_000, 2_500_000]))
+def test_doubles_tell_which_multiple_of_a_step_they_are(multiples: list[int], step: int) -> None:
+    """Rounding each to a ten-thousandth instead would be off for amounts beyond 2^53 of them."""
+    numbers = pa.chunked_array([pa.array([float(Decimal(n * step).scaleb(-4)) for n in multiples], pa.float64())])
+    assert as_parts(numbers, step).tolist() == [n * step for n in multiples]
 
 
 def test_missing_numbers_are_0_and_whole_numbers_whole() -> None:

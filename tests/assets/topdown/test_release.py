@@ -52,6 +52,7 @@ from tests.assets.topdown.oracle import (
     rows_of,
     spread,
 )
+from tests.formats import differing_rows
 from tests.phsafe_deployments import Files, census, changed
 from tests.topdown_deployments import TO_DRAW, TWO_LEVELS, topdown_deployment, with_quarters
 
@@ -117,15 +118,7 @@ def test_the_data_package_is_valid(published: Case) -> None:
 def test_csv_and_parquet_hold_the_same_rows(published: Case) -> None:
     for path in published.deployment.release.folder.glob("*.parquet"):
         if path.stem != "noisy_measurements":
-            rows = [[written(value) for value in row.values()] for row in pq.read_table(path).to_pylist()]
-            assert rows == [list(row.values()) for row in rows_of(published.deployment, path.stem)]
-
-
-def written(value: Any) -> str:
-    """A value as CSV has it."""
-    if value is None:
-        return ""
-    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+            assert differing_rows(path, rows_of(published.deployment, path.stem)) == []
 
 
 def test_the_spine_has_every_place_of_a_unit_once_below_the_place_it_lies_in(published: Case) -> None:

@@ -142,6 +142,66 @@ def stir(states: Sequence[Table], strata: Sequence[int], rate: Rate) -> Kernel:
     return kernel
 
 
+Weight: TypeAlias = Callable[[Sequence[tuple[int, int]], tuple[int, ...]], int]
+"""How likely a derangement of selected records is, in proportion, from all records and the new order of their swap
+values; 0 for one that is not allowed."""
+
+
+def alike(rows: Sequence[tuple[int, int]], order: tuple[int, ...]) -> int:
+    """The weight of Algorithm 1."""
+    return 1
+
+
+def not_vacuous(rows: Sequence[tuple[int, int]], order: tuple[int, ...]) -> int:
+    """No derangement that leaves the table as it was (Bailie, Gong and Meng, Appendix C.2)."""
+    after = [(rows[place][0], rows[new][1]) for place, new in enumerate(order)]
+    return int(sorted(after) != sorted(rows))
+
+
+def moving_all(rows: Sequence[tuple[int, int]], order: tuple[int, ...]) -> int:
+    """No derangement that leaves a selected record its swap value."""
+    return int(all(place == new or rows[place][1] != rows[new][1] for place, new in enumerate(order)))
+
+
+def preferring_near(factor: int) -> Weight:
+    """Each record that gets another of the first two swap values, which are near each other, multiplies by a factor."""
+
+    def weigh(rows: Sequence[tuple[int, int]], order: tuple[int, ...]) -> int:
+        near = (place != new and rows[place][1] < 2 and rows[new][1] < 2 for place, new in enumerate(order))
+        return int(factor ** sum(near))
+
+    return weigh
+
+
+def stir_by_weight(states: Sequence[Table], rate: Fraction, weight: Weight) -> Kernel:
+    """The kernel of a stir of one stratum whose derangements are not equally likely.
+
+    Records are selected anew if no derangement of them has a weight, as a single one never has.
+    """
+    index = {table: place for place, table in enumerate(states)}
+    kernel = np.full((len(states), len(states)), Fraction(0), dtype=object)
+    for start, table in enumerate(states):
+        rows = records(table)
+        by_selection: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
+        for order, selected in _permutations(len(rows)):
+            by_selection.setdefault(selected, {})[order] = weight(rows, order) if selected else 1
+        chances = {
+            selected: rate ** len(selected) * (1 - rate) ** (len(rows) - len(selected))
+            for selected, weights in by_selection.items()
+            if any(weights.values())
+        }
+        for selected, chance in chances.items():
+            weights = by_selection[selected]
+            for order, own in weights.items():
+                after = tabulated([(rows[place][0], rows[new][1]) for place, new in enumerate(order)], _shape(table))
+                kernel[start, index[after]] += chance / sum(chances.values()) * Fraction(own, sum(weights.values()))
+    return kernel
+
+
+def _shape(table: Table) -> tuple[int, int]:
+    return len(table), len(table[0])
+
+
 def randomized_response(states: Sequence[Table], keep: Fraction) -> Kernel:
     """The kernel that keeps each record's holding value with a probability, and else gives it another one uniformly."""
     index = {table: place for place, table in enumerate(states)}
@@ -191,6 +251,17 @@ def largest_ratio(kernel: Kernel, pairs: Sequence[tuple[int, int]]) -> Fraction 
             if theirs:
                 largest = max(largest, mine / theirs)
     return largest
+
+
+def attained_loss(kernel: Kernel, states: Sequence[Table]) -> float:
+    """The smallest ε for which the kernel's probabilities satisfy the definition; infinite if supports differ."""
+    if np.any((kernel > 0) != (kernel[0] > 0)):
+        return math.inf
+    logarithms = np.vectorize(lambda chance: math.log(chance) if chance else 0.0, otypes=[float])(kernel)
+    return max(
+        float(np.max(np.abs(logarithms[one] - logarithms[other]))) / distance(states[one], states[other])
+        for one, other in every_pair(states)
+    )
 
 
 def holds(kernel: Kernel, states: Sequence[Table], exponential: Fraction, pairs: Sequence[tuple[int, int]]) -> bool:

@@ -6,9 +6,11 @@ are told apart by the same comparison. `test_extended_permutation` shows that th
 """
 
 import math
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +23,8 @@ from tests.mechanisms.swapping import enumeration
 from tests.mechanisms.swapping.extended import (
     Kernel,
     Table,
+    alike,
+    attained_loss,
     by_holding,
     compositions,
     distance,
@@ -28,8 +32,12 @@ from tests.mechanisms.swapping.extended import (
     holds,
     laplace,
     largest_ratio,
+    moving_all,
+    not_vacuous,
+    preferring_near,
     randomized_response,
     stir,
+    stir_by_weight,
     tables,
 )
 
@@ -366,3 +374,40 @@ def test_a_window_of_outputs_is_enough_for_noise_after_a_swap() -> None:
         nearest = tuple(min(2, max(0, cell)) for cell in output)
         beyond = sum(abs(cell - near) for cell, near in zip(output, nearest, strict=True))
         assert chances(output) == [ratio**beyond * chance for chance in chances(nearest)]
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "mechanisms" / "swapping-extensions.md"
+WEIGHTS = (alike, not_vacuous, moving_all, preferring_near(4))
+
+
+def rows_of_page() -> list[tuple[str, ...]]:
+    """The cells of the table on derangements that are not offered."""
+    section = PAGE.read_text().split("## Derangements that are not offered")[1].split("\n## ")[0]
+    lines = (re.fullmatch(r"\| ([\d, ]+) \| ([\d/]+) \|(.*)\|", line) for line in section.splitlines())
+    rows = [(line[1], line[2], *map(str.strip, line[3].split("|"))) for line in lines if line]
+    assert len(rows) >= 9
+    return rows
+
+
+@pytest.mark.parametrize("row", rows_of_page(), ids=lambda row: f"{row[0]} at {row[1]}")
+def test_the_losses_of_other_derangements_are_those_of_the_page(row: tuple[str, ...]) -> None:
+    """The first is Algorithm 1, which tells an enumeration that selects or weighs wrongly."""
+    margin, rate = tuple(map(int, row[0].split(", "))), Fraction(row[1])
+    states = tables(margin, margin)
+    assert np.all(
+        stir_by_weight(states, rate, alike) == stir(states, [0] * len(margin), by_holding(*[rate] * len(margin)))
+    )
+    losses = [attained_loss(stir_by_weight(states, rate, weight), states) for weight in WEIGHTS]
+    losses.append(float(theorem_1(sum(margin), rate)))
+    assert [f"{loss:.4f}" for loss in losses] == [cell.strip("*") for cell in row[2:]]
+    assert [loss > losses[-1] + 1e-9 for loss in losses] == [cell.startswith("**") for cell in row[2:]]
+
+
+@pytest.mark.parametrize("size", [2, 3, *(pytest.param(size, marks=pytest.mark.prove) for size in (4, 5))])
+def test_derangements_that_move_every_swap_value_stay_within_theorem_1_where_tried(size: int) -> None:
+    margins = [parts for values in (2, 3) for parts in positive(size, values) if list(parts) == sorted(parts)]
+    for rows, columns in product(margins, repeat=2):
+        states = tables(rows, columns)
+        for rate in (Fraction(1, 50), Fraction(1, 10), HALF, HIGH, Fraction(49, 50)):
+            kernel = stir_by_weight(states, rate, moving_all)
+            assert holds(kernel, states, exponential(theorem_1(size, rate)), every_pair(states))
