@@ -65,3 +65,13 @@ def _replace_unseen(text: str, besides: str) -> str:
 
 def _is_unseen(letter: str) -> bool:
     return unicodedata.category(letter) in _UNSEEN and letter not in _JOINERS
+
+
+_SPELLED = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i"})
+"""Latin letters that Unicode does not decompose."""
+
+
+def drop_accents(text: str) -> str:
+    """A text in small letters without their accents, as Unicode decomposes them: `Région` is `region`."""
+    letters = unicodedata.normalize("NFKD", text.casefold().translate(_SPELLED))
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))

@@ -7,33 +7,34 @@ public with a release, so a person must compare them with the questionnaire.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import floor
 from pathlib import Path
 
 import yaml
 from pydantic import ValidationError
 
-from assets.cef.profile import ColumnProfile, Profile
+from assets.cef.profile import BLANKS, FEW, ColumnProfile, Profile, split_words
 from assets.release.columns import Column, ColumnType, Role
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.names import COLUMNS_OF_COUNTS, COLUMNS_OF_HYPERCUBES, COLUMNS_OF_SWAPPED
 from assets.release.release import DeclarationError
+from assets.texts import drop_accents
 
 MANY = 100
 """From this many different values on, a number is called continuous."""
 MOST_PROPOSED = 30
 """The most values of a variable that a release is proposed to publish."""
 
-_FEW = 10
 _CONTINUOUS = "continuous: declare bands, or leave it out of releases"
 _RESERVED = "named like a column of Stirred's own tables, and releases may refuse it: give it another name"
-_PLACE = re.compile(
-    r"(^|_)(state|region|province|canton|county|district|municipality|city|town|village|tract|block|zip|postcode|place"
-    r"|area|geo\w*|nuts\w*)(_|$|\d)",
-    re.IGNORECASE,
+_KEYS = {"id", "uid", "uuid", "guid", "key", "serial", "serialno", "number", "nr", "no", "mafid", "identifier"}
+_KEY = re.compile(
+    r"(hh|household|person|pers|case|record|resp|respondent|unit|dwelling|family|row|member|subject|hid|pid)_?(id|key|nr|no)"
 )
-_KEY = re.compile(r"(^|_)(id|key|serial|serialno|number|nr|mafid|identifier)($|_)|id$", re.IGNORECASE)
+"""The words of names of keys, and compounds of which the last one is such a word; `paid` ends in none."""
+_WEIGHT = re.compile(r"\w*(weight|wgt|wght|gewicht|poids|ponder|peso)\w*|w?t?wt|\w*wt|wt\w*")
 _OF_KEYS = (ColumnType.INTEGER, ColumnType.STRING)
 _SIZE = re.compile(r"size|persons|members|pop", re.IGNORECASE)
 
@@ -116,12 +117,12 @@ def _propose_rectangular(proposal: Proposal, name: str, path: Path, profile: Pro
     roles = ({household[0]: Role.UNIT} if len(household) == 1 else {}) | ({own: Role.KEY} if own else {})
     # A key of several columns is made of them. Of these, the last one says nothing else.
     columns = [column for column in profile.columns if len(household) == 1 or column.name != household[-1]]
-    lines = [*_propose_table(proposal, "persons", path, replace(profile, columns=columns), roles, {})]
-    of_units = [
-        column
-        for _, column, *_ in proposal.columns
-        if column in (*profile.repeated, *household) and column not in roles
-    ]
+    repeated = {*profile.repeated, *household}.difference(roles)
+    # Both places are of the household, or both of the person.
+    within = {place: of for place, of in profile.within.items() if (place in repeated) == (of in repeated)}
+    profile = replace(profile, columns=columns, within=within)
+    lines = [*_propose_table(proposal, "persons", path, profile, roles, {})]
+    of_units = [column for _, column, *_ in proposal.columns if column in repeated]
     proposal.columns = [("units" if row[1] in of_units else row[0], *row[1:]) for row in proposal.columns]
     proposal.warnings.insert(
         0,
@@ -136,13 +137,21 @@ def _find_key(dataset: str, table: str, profile: Profile, given: str | None, *, 
     possible = [column.name for column in profile.columns if column.identifies and column.type in _OF_KEYS]
     if given is not None and given not in possible:
         raise DeclarationError(f"dataset {dataset}: {table}: column {given} does not identify each record")
-    key = given or next(filter(_KEY.search, possible), None)
+    key = given or next(filter(_is_key, possible), None)
     if key is None and required:
         raise DeclarationError(
             f"dataset {dataset}: {table}: name the column that identifies a record with --key; "
             f"{', '.join(possible) or 'none'} would do"
         )
     return key
+
+
+def _is_key(name: str) -> bool:
+    return any(word in _KEYS or _KEY.fullmatch(word) for word in split_words(name))
+
+
+def _is_weight(name: str) -> bool:
+    return any(_WEIGHT.fullmatch(word) for word in split_words(name))
 
 
 def _propose_table(
@@ -154,6 +163,7 @@ def _propose_table(
     renamed: Mapping[str, str],
 ) -> Iterator[str]:
     """The lines of a table; `roles` has the columns that identify a record or its unit."""
+    declared = {column.name for column in profile.columns if not _explain_omission(column)}
     yield f"    path: {_quote(str(path))}"
     yield "    columns:"
     for column in profile.columns:
@@ -163,12 +173,20 @@ def _propose_table(
             proposal.warnings.append(f"{table}: column {column.name} is left out: {why}.")
             continue
         identifies, name = role is not None, renamed.get(column.name, column.name)
-        if role is None and _PLACE.search(column.name):
-            role = Role.GEOGRAPHY
-        fields = {"type": column.type.value} | ({"role": role.value} if role else {})
+        kind = column.type
+        if role is None and column.is_place:
+            role, kind = Role.GEOGRAPHY, ColumnType.STRING
+        elif role is None and column.has_whole_decimals:
+            kind = ColumnType.STRING
+        fields = {"type": kind.value} | ({"role": role.value} if role else {})
         if not identifies:
-            domain, concerns = _propose_domain(column)
-            fields |= domain | ({"nullable": "true"} if column.present < column.records else {})
+            domain, concerns = _propose_domain(column, kind)
+            larger = profile.within.get(column.name)
+            if larger in declared and larger not in roles:
+                domain |= {"within": _write(renamed.get(larger, larger))}
+            fields |= domain
+            if column.present < column.records and not column.missing:
+                fields["nullable"] = "true"
             if name.casefold() in COLUMNS_OF_SWAPPED | COLUMNS_OF_COUNTS:
                 concerns.append(f"{_RESERVED}, with source: {name}")
         if name != column.name:
@@ -189,30 +207,61 @@ def _propose_table(
 def _explain_omission(column: ColumnProfile) -> str:
     if not column.present:
         return "it has no values"
-    if column.identifies and column.type in _OF_KEYS and column.records > _FEW:
+    if column.identifies and column.type in _OF_KEYS and column.records > FEW:
         return "it identifies every record"
     if column.type is ColumnType.STRING and not column.codes and not column.digits:
-        return "it has many different texts, which may identify persons; declare values or a pattern"
+        what = "a weight, " * _is_weight(column.name)
+        if 2 * column.like_numbers > column.present and (marks := _describe_marks(column)):
+            return f"{what}text and no number, because of {marks}; write it as a number in the file"
+        return f"it has {what}many different texts, which may identify persons; declare values or a pattern"
     return ""
 
 
-def _propose_domain(column: ColumnProfile) -> tuple[dict[str, str], list[str]]:
-    """The fields of a column's domain, and what a person must look at."""
-    match column.type:
-        case ColumnType.STRING if column.codes:
-            return {"values": f"[{', '.join(map(_quote, column.codes))}]"}, []
-        case ColumnType.STRING:
-            return {"pattern": _quote(f"[0-9]{{{column.digits}}}")}, []
-        case ColumnType.INTEGER if 0 < len(column.codes) <= _FEW:
-            return {"values": f"[{', '.join(sorted(column.codes, key=int))}]"}, []
-        case ColumnType.INTEGER:
-            assert column.lowest is not None
-            assert column.highest is not None
-            low, high = widen(column.lowest, column.highest)
-            return {"minimum": str(low), "maximum": str(high)}, [_CONTINUOUS] if column.different > MANY else []
-        case ColumnType.DECIMAL | ColumnType.DATE:
-            return {}, [_CONTINUOUS] if column.different > _FEW else []
-    return {}, []
+def _describe_marks(column: ColumnProfile) -> str:
+    return " and ".join(f"{mark} in {_count(rows)}" for mark, rows in column.marks.items())
+
+
+def _count(rows: int) -> str:
+    return f"{rows:,} {'row' if rows == 1 else 'rows'}"
+
+
+def _propose_domain(column: ColumnProfile, kind: ColumnType) -> tuple[dict[str, str], list[str]]:
+    """The fields of a column's domain as this type, and what a person must look at."""
+    domain, concerns, marks = dict[str, str](), list[str](), _describe_marks(column)
+    whole_codes = kind is ColumnType.INTEGER and 0 < len(column.codes) <= FEW
+    if kind is ColumnType.STRING and column.codes:
+        codes = sorted(column.codes, key=int) if column.type is ColumnType.INTEGER else column.codes
+        domain = {"values": f"[{', '.join(map(_quote, codes))}]"}
+        concerns += (
+            [f"text with {BLANKS} in {_count(column.marks[BLANKS])}, which is part of the code"]
+            if BLANKS in column.marks
+            else []
+        )
+    elif kind is ColumnType.STRING:
+        fewest, most = column.digits or (1, 18)
+        domain = {"pattern": _quote(f"[0-9]{{{fewest}{f',{most}' * (most > fewest)}}}")}
+    elif whole_codes:
+        domain = {"values": f"[{', '.join(sorted(column.codes, key=int))}]"}
+    elif column.lowest is not None and column.highest is not None:
+        low, high = widen(floor(column.lowest), floor(column.highest))
+        domain = {"minimum": str(low), "maximum": str(high)}
+    if column.rounded:
+        domain = {"rounded": "true"} | domain
+        concerns.append(f"rounded to 4 digits, because of {marks or 'floating-point numbers'}")
+    if column.missing:
+        domain["null"] = f"[{', '.join(map(_quote, column.missing))}]"
+        found = ", ".join(f"{_quote(code)} ({_count(rows)})" for code, rows in column.missing.items())
+        concerns.append(f"taken as no value where it is {found}; list a code that means 0 in zero instead of null")
+    if kind in (ColumnType.INTEGER, ColumnType.DECIMAL) and not whole_codes:
+        weight = _is_weight(column.name)
+        concerns += [f"a weight that is negative in {_count(column.negative)}"] if weight and column.negative else []
+        concerns += (
+            ["a weight: take its bounds from the design of the survey"] if weight and not column.negative else []
+        )
+    if kind not in (ColumnType.STRING, ColumnType.BOOLEAN):
+        many = MANY if kind is ColumnType.INTEGER else FEW
+        concerns += [_CONTINUOUS] if column.different > many and not _is_weight(column.name) else []
+    return domain, concerns
 
 
 def widen(lowest: int, highest: int) -> tuple[int, int]:
@@ -227,6 +276,7 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
     columns = dataset.units.variables
     usable = {column: declared for column, declared in columns.items() if column.casefold() not in COLUMNS_OF_SWAPPED}
     places = [column for column, declared in usable.items() if declared.role is Role.GEOGRAPHY]
+    smallest = _leave_out_larger(usable, places)
     few = [column for column, declared in usable.items() if column not in places and _has_few_values(declared)]
     if not places or not few:
         missing = "geography" if not places else f"variable with at most {MOST_PROPOSED} values"
@@ -235,7 +285,7 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
     published = [column for column in few if column not in match][:2] or match
     others = [column for column in columns if column not in {*places, *match, *published}]
     left_out = f"  # Left out: {', '.join(others)}\n" if others else ""
-    title = _quote(f"{published[0]} by {places[0]}".replace("_", " ").capitalize())
+    title = _quote(f"{published[0]} by {smallest[0]}".replace("_", " ").capitalize())
     return Proposal(
         f"""\
 type: orchestration.components.PermutationSwapping
@@ -251,9 +301,9 @@ attributes:
   variables: {_list(column for column in published if column not in match)}
 {left_out}  saturated: false               # true publishes the full cross-tabulation
   products:
-    - name: {propose_name(f"{published[0]}_by_{places[0]}")}
+    - name: {propose_name(f"{published[0]}_by_{smallest[0]}")}
       title: {title}
-      geography: {_list(places)}
+      geography: {_list(smallest)}
       dimensions: {_list(published[:1])}
 """
     )
@@ -269,9 +319,10 @@ def propose_tables(dataset: DatasetDeclaration, name: str) -> Proposal:
         for column, declared in columns.items()
         if column.casefold() not in COLUMNS_OF_HYPERCUBES and _has_few_values(declared)
     ]
-    places = [column for column in usable if columns[column].role is Role.GEOGRAPHY]
+    places = _leave_out_larger(columns, [column for column in usable if columns[column].role is Role.GEOGRAPHY])
     # Of persons' tables, variables of persons come first.
-    others = sorted((column for column in usable if column not in places), key=lambda column: column not in of_persons)
+    others = [column for column in usable if columns[column].role is not Role.GEOGRAPHY]
+    others = sorted(others, key=lambda column: column not in of_persons)
     variables = [*places[:1], *others[:2]]
     if not variables:
         raise DeclarationError(
@@ -300,6 +351,12 @@ attributes:
     )
 
 
+def _leave_out_larger(columns: Mapping[str, Column], places: Sequence[str]) -> list[str]:
+    """The places without those that follow from another one: cells of both would be impossible but for a few."""
+    larger = {columns[place].within for place in places}
+    return [place for place in places if place not in larger]
+
+
 def _has_few_values(column: Column) -> bool:
     try:
         return column.domain_size <= MOST_PROPOSED
@@ -309,7 +366,7 @@ def _has_few_values(column: Column) -> bool:
 
 def propose_name(text: str) -> str:
     """A possible name of a dataset or product that is like a text."""
-    parts = re.findall(r"[a-z0-9]+", text.casefold())
+    parts = re.findall(r"[a-z0-9]+", drop_accents(text))
     return "_".join(parts) if parts and parts[0][0].isalpha() else "_".join(["table", *parts])
 
 

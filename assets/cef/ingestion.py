@@ -32,8 +32,8 @@ from resources.statements import SQL, Fragment, Table, Zone, render
 from resources.warehouse import Session, WarehouseError
 
 TOO_FINE = (
-    "more than 4 digits after the decimal point, which a decimal column does not keep; declare type string with a "
-    "pattern to keep them all, or leave the column out if no release needs it"
+    "more than 4 digits after the decimal point, which a decimal column does not keep; declare rounded: true to round "
+    "them, or type string with a pattern to keep them all"
 )
 """The rule about decimals such as survey weights."""
 
@@ -136,7 +136,7 @@ def ingest(
 
 
 def _drop_recode(column: Column) -> Column:
-    return Column.model_construct(type=column.type, null=column.null, zero=column.zero)
+    return Column.model_construct(type=column.type, rounded=column.rounded, null=column.null, zero=column.zero)
 
 
 def _find_changes(sources: Mapping[str, Sequence[_ReadSource]]) -> list[Finding]:
@@ -150,7 +150,8 @@ def describe_conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], 
     read: dict[str, Any] = {}
     bound: dict[str, Any] = {}
     for number, (name, column) in enumerate(columns.items()):
-        read[name] = {"type": column.type.value, "stored": Fragment(column.type.stored), "recode": "", "bands": 0}
+        kind = "rounded" if column.rounded else column.type.value
+        read[name] = {"type": kind, "stored": Fragment(column.type.stored), "recode": "", "bands": 0}
         read[name] |= {"written": list(column.written)}
         bound |= {f"{field}_{number}": list(codes) for field, codes in column.written.items()}
         match column.recode:
@@ -251,8 +252,10 @@ def _write_rectangular(
     distinct = list(dict.fromkeys([*declaration.units.stored, *compared.values()]))
     households = session.stage("households", _DIFFERENT, columns=distinct, rows=rows, key=key)
     session.create(units, "cef/records", table=households, columns=list(declaration.units.stored))
+    of_units = key_findings(session, units, declaration.units)
     findings += key_findings(session, persons, declaration.persons)
-    if key_findings(session, units, declaration.units):
+    findings += [finding for finding in of_units if finding.rule != REPEATED_KEY]
+    if any(finding.rule == REPEATED_KEY for finding in of_units):
         differing = session.row("cef/differing_columns", table=households, key=key, columns=list(compared.values()))
         findings += [
             Finding(

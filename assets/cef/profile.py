@@ -4,15 +4,19 @@ A profile is as confidential as the file. The author of a declaration decides wh
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from assets.cef.readers import Source, UnreadableError, open_every_column
+from assets.cef.readers import UnreadableError, open_every_column
 from assets.cef.validation import Finding, SourceError
 from assets.release.columns import ColumnType
 from assets.release.dataset import Reader
+from assets.texts import drop_accents
+from resources.statements import SQL, Fragment
 from resources.warehouse import Session, WarehouseError
 
 MOST_CODES = 40
@@ -26,7 +30,48 @@ _SAMPLE = re.compile(r"^(year|month|sample|wave|country|survey_?year)$", re.IGNO
 _MOST_KEYS = 4
 """The most columns that are tried as the key of households."""
 
-_NARROWEST_FIRST = (ColumnType.BOOLEAN, ColumnType.DATE, ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.STRING)
+FEW = 10
+"""Up to this many different whole numbers are taken for codes, and more for amounts."""
+
+MISSING = (
+    *("NA", "na", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "NULL", "Null", "null", "None", "none", "NIU"),
+    *("missing", "Missing", "MISSING", ".", "..", "-", "--", "?", ""),
+)
+"""Texts that programs write where there is no value."""
+
+_NARROWEST_FIRST = (ColumnType.BOOLEAN, ColumnType.DATE, ColumnType.INTEGER, ColumnType.DECIMAL)
+
+_ROUNDED = "rounded"
+"""Numbers that a decimal column takes if it is rounded (`sql/cef/typed_column.sql`)."""
+
+_ENDS = 12
+"""How many of the least and of the greatest numbers are looked at, and of the texts among them."""
+
+_NINES, _BELOW = re.compile(r"-?(9+[6-9]|8{2,}|7{2,})(\.0+)?"), re.compile(r"-([189]|(\d)\2+|9+[0-9])(\.0+)?")
+"""What surveys write for numbers that are not known, such as 9999998 or 88; and below 0, such as -1, -8 or -99."""
+_MOST_CODES = 6
+"""The most such codes at an end."""
+
+BLANKS = "blanks at an end"
+
+_MARKS = {
+    "blanks": BLANKS,
+    "thousands": "marks between thousands",
+    "exponents": "an exponent, as in 1e+05",
+    "too_fine": "more than 4 digits after the point",
+}
+"""By column of `sql/cef/profile.sql`, what is unusual about a text."""
+
+_WHOLE = SQL("cef/profiled", "FROM ({{ relation }})")
+
+_DIGIT = re.compile(r"\d")
+_WORDS = re.compile(r"[^\W\d_]+")
+_OF_PLACES = re.compile(
+    r"((state|county|count(y|ies)|region|province|provincia|canton|district|municip\w*|city|town|village|tract|block"
+    r"|blkgrp|bg|zip|zcta|postcode|postal|place|area|puma|migpuma|st|fips|cbsa|msa|csa|metro|metarea|commune|comune"
+    r"|gemeinde|kommune|kreis|bundesland|dep|dept|departement|departamento|departamentos|lau|parish|ward|prefecture"
+    r"|constituency|division)(s|e|fip|fips|fp|icp|ce|cd|code)?|geo\w*|nuts\w*)"
+)
 
 
 @dataclass(frozen=True)
@@ -34,11 +79,17 @@ class ColumnProfile:
     """What a column contains.
 
     Attributes:
-        type: the narrowest type that all its values have; text if a leading zero or more would be lost otherwise.
+        type: the narrowest type that all its values but `missing` have; text if a leading zero or more would be lost
+            otherwise.
+        rounded: whether it is a decimal only if it is rounded.
         codes: the different values as texts, in order; empty if there are more than `MOST_CODES`.
-        lowest: the least value, if the type is integer.
-        highest: the greatest value, if the type is integer.
-        digits: the number of digits of every value, if all have only digits and as many of them; otherwise 0.
+        lowest: the least value, if the type is a number, without `missing`.
+        highest: the greatest value, likewise.
+        digits: the least and the greatest number of digits of its values if all have only digits; otherwise None.
+        missing: by code that seems to stand for no value, its number of rows.
+        marks: by what is unusual about texts, in words, the number of rows.
+        like_numbers: the number of values that look like numbers, even if they are none.
+        negative: the number of negative values, without `missing`.
     """
 
     name: str
@@ -47,14 +98,31 @@ class ColumnProfile:
     present: int
     different: int
     codes: Sequence[str]
-    lowest: int | None
-    highest: int | None
-    digits: int
+    lowest: Decimal | None = None
+    highest: Decimal | None = None
+    digits: tuple[int, int] | None = None
+    rounded: bool = False
+    missing: Mapping[str, int] = field(default_factory=dict)
+    marks: Mapping[str, int] = field(default_factory=dict)
+    like_numbers: int = 0
+    negative: int = 0
 
     @property
     def identifies(self) -> bool:
-        """Whether every record has a value, and no other record has it."""
-        return self.different == self.present == self.records
+        """Whether every record has a value, and no other record has it, and it is no amount."""
+        return self.different == self.present == self.records and not self.rounded and not self.missing
+
+    @property
+    def is_place(self) -> bool:
+        """Whether it seems to be a geography, by its name."""
+        of_places = any(_OF_PLACES.fullmatch(word) for word in split_words(self.name))
+        return of_places and self.type in (ColumnType.INTEGER, ColumnType.STRING)
+
+    @property
+    def has_whole_decimals(self) -> bool:
+        """Whether it has few codes that are written as decimals, as pandas writes whole numbers if one is missing."""
+        whole = all(code.endswith(".0") for code in self.codes)
+        return self.type is ColumnType.DECIMAL and not self.rounded and 0 < len(self.codes) <= FEW and whole
 
 
 @dataclass(frozen=True)
@@ -64,14 +132,27 @@ class Profile:
     Attributes:
         columns: the columns that can be read exactly, in the order of the file.
         unfit: how all other columns are stored.
+        within: by geography, the smallest larger one that its value determines.
         household: the columns that identify a household, if rows of the same household repeat others.
         repeated: the columns that have the same value on all rows of each household.
     """
 
     columns: Sequence[ColumnProfile]
     unfit: Mapping[str, str]
+    within: Mapping[str, str] = field(default_factory=dict)
     household: Sequence[str] = ()
     repeated: Sequence[str] = ()
+
+
+class _Number(NamedTuple):
+    value: Decimal
+    text: str
+    rows: int
+
+
+def split_words(name: str) -> list[str]:
+    """The words of a column's name in small letters: `hoursPaid`, `HOURS_PAID` and `hours.paid` have two."""
+    return _WORDS.findall(drop_accents(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)))
 
 
 def profile(session: Session, reader: Reader, path: Path) -> Profile:
@@ -80,28 +161,109 @@ def profile(session: Session, reader: Reader, path: Path) -> Profile:
     Raises SourceError if the file is missing, empty, or not exactly readable in its format.
     """
     source, unfit = open_every_column(reader, path)
-    names: dict[str, Any] = {
-        "relation": source.relation,
-        "columns": list(source.columns),
-        "types": [kind.value for kind in ColumnType],
-    }
+    kinds = [*(kind.value for kind in ColumnType), _ROUNDED]
     try:
-        records, *columns_facts = session.row("cef/profile", source.values, **names)
+        # Everything below is asked of the texts that were read once.
+        relation = session.stage("profiled", _WHOLE, source.values, relation=source.relation)
+        names: dict[str, Any] = {"relation": relation, "columns": list(source.columns), "types": kinds}
+        records, *columns_facts = session.row("cef/profile", {"missing": list(MISSING)}, **names)
         if not records or source.records not in (None, records):
             raise SourceError([Finding(source.label, "contains no records" if not records else "cannot be read")])
         columns = []
-        for name, facts in zip(source.columns, columns_facts, strict=True):
-            rows = []
+        for (name, column), facts in zip(source.columns.items(), columns_facts, strict=True):
+            rows, ends = [], ((), (), ())
             if facts["different"] <= MOST_CODES:
-                rows = session.rows("cef/codes", source.values, relation=source.relation, name=name)
-            columns.append(_describe_column(name, records, facts, [code for (code,) in rows]))
-        return Profile(columns, unfit, *_find_households(session, source, columns))
+                rows = session.rows("cef/codes", relation=relation, name=name)
+            if facts[_ROUNDED] < facts["present"]:
+                ends = session.row("cef/ends", {"most": _ENDS}, relation=relation, name=name)
+            described = _describe_column(name, records, facts, [code for (code,) in rows], ends)
+            # A floating-point number of a Parquet file is read only if it is rounded.
+            rounded = described.rounded or (column.rounded and described.type is not ColumnType.STRING)
+            kind = ColumnType.DECIMAL if rounded else described.type
+            columns.append(replace(described, type=kind, rounded=rounded))
+        larger = _find_larger_places(session, relation, columns)
+        return Profile(columns, unfit, larger, *_find_households(session, relation, columns))
     except WarehouseError:
         raise UnreadableError(source.label, source.kind) from None
 
 
+_WHOLE = SQL("cef/profiled", "FROM ({{ relation }})")
+
+
+def _describe_column(
+    name: str, records: int, facts: Mapping[str, Any], codes: Sequence[str], ends: Sequence[Sequence[Mapping[str, Any]]]
+) -> ColumnProfile:
+    present, missing = facts["present"], dict(facts["missing"] or {})
+    lows, highs = ([_Number(Decimal(end["text"]), end["text"], end["rows"]) for end in side or ()] for side in ends[:2])
+    others = {end["text"]: end["rows"] for end in ends[2] or ()}
+    # Among many different numbers, a few words can only say that there is none.
+    if facts["different"] > MOST_CODES and len(others) < _ENDS and not any(map(_DIGIT.search, others)):
+        missing |= others if sum(others.values()) <= present / 2 else {}
+    absent = sum(missing.values())
+    fitting = [kind for kind in _NARROWEST_FIRST if facts[kind.value] == absent < present]
+    rounded = not fitting and facts[_ROUNDED] == absent < present
+    kind = ColumnType.DECIMAL if rounded else next(iter(fitting), ColumnType.STRING)
+    numeric = kind in (ColumnType.INTEGER, ColumnType.DECIMAL)
+    if kind is ColumnType.STRING or (numeric and facts["padded"]):
+        kind, missing, numeric, rounded = ColumnType.STRING, {}, False, False
+    if numeric and facts["different"] - len(missing) > FEW:
+        spikes = _find_codes(lows, highs, present / facts["different"])
+        missing |= {number.text: number.rows for number in spikes}
+    lowest, highest = (
+        next(number.value for number in side if number.text not in missing) if numeric else None
+        for side in (lows, highs)
+    )
+    return ColumnProfile(
+        name,
+        kind,
+        records,
+        present,
+        facts["different"],
+        [code for code in codes if code not in missing],
+        lowest,
+        highest,
+        (facts["shortest"], facts["longest"]) if present and not facts["not_digits"] else None,
+        rounded,
+        missing,
+        {mark: facts[key] for key, mark in _MARKS.items() if facts[key]},
+        facts["like_numbers"],
+        facts["negative"] - sum(rows for code, rows in missing.items() if code[:1] == "-" and code[1:2].isdigit()),
+    )
+
+
+def _find_codes(lows: Sequence[_Number], highs: Sequence[_Number], usual_rows: float) -> list[_Number]:
+    """Numbers at the ends of a range that seem to stand for no value.
+
+    They are written as such codes are. Below 0 they are few, and all that is negative. At either end, they lie farther
+    from the other numbers than those from each other, or are far more frequent.
+    """
+    codes = [number for number in lows if number.value < 0]
+    in_a_row = len(codes) > 3 and {-number.value for number in codes} == set(range(1, len(codes) + 1))
+    likely = all(
+        _BELOW.fullmatch(number.text) or (number.value > -10 and number.rows > 3 * usual_rows) for number in codes
+    )
+    if in_a_row or not likely or len(codes) > _MOST_CODES:
+        codes = []
+    left = [number for number in highs if number not in codes]
+    lowest = next((number for number in lows if number not in codes), left[0])
+    above = _find_codes_at_end(left, lowest, usual_rows)
+    return codes + above + ([] if codes else _find_codes_at_end(lows, left[len(above)], usual_rows))
+
+
+def _find_codes_at_end(side: Sequence[_Number], other: _Number, usual_rows: float) -> list[_Number]:
+    """The first numbers of one side that are such codes; `other` is the last number of the other side."""
+    for size in range(min(_MOST_CODES, len(side) - 1), 0, -1):
+        codes, nearest = list(side[:size]), side[size].value
+        if all(_NINES.fullmatch(number.text) for number in codes):
+            rows, gap, digits = sum(number.rows for number in codes), abs(codes[-1].value - nearest), len(codes[0].text)
+            is_far = gap >= max(abs(nearest - other.value), Decimal(1)) and (rows > 1 or digits > 3)
+            if is_far or (size == 1 and digits > 2 and rows > 10 * max(usual_rows, 1)):
+                return codes
+    return []
+
+
 def _find_households(
-    session: Session, source: Source, columns: Sequence[ColumnProfile]
+    session: Session, relation: Fragment, columns: Sequence[ColumnProfile]
 ) -> tuple[Sequence[str], Sequence[str]]:
     """The columns that identify a household of several rows, and those that its rows repeat; none if there are none.
 
@@ -123,7 +285,7 @@ def _find_households(
         household = [*samples, key]
         others = [name for name in names if name not in household]
         households, numbered, *same = session.row(
-            "cef/households", source.values, relation=source.relation, key=household, columns=others, number=number
+            "cef/households", relation=relation, key=household, columns=others, number=number
         )
         repeated = [name for name, is_same in zip(others, same, strict=True) if is_same]
         varied = {column.name for column in columns if column.different > 1}
@@ -137,20 +299,16 @@ def _find_households(
     return (), ()
 
 
-def _describe_column(name: str, records: int, facts: Mapping[str, Any], codes: Sequence[str]) -> ColumnProfile:
-    kind = next(kind for kind in _NARROWEST_FIRST if facts[kind.value] == 0 or kind is ColumnType.STRING)
-    if not facts["present"] or (kind in (ColumnType.INTEGER, ColumnType.DECIMAL) and facts["padded"]):
-        kind = ColumnType.STRING
-    whole = kind is ColumnType.INTEGER
-    uniform = facts["present"] and not facts["not_digits"] and facts["shortest"] == facts["longest"]
-    return ColumnProfile(
-        name,
-        kind,
-        records,
-        facts["present"],
-        facts["different"],
-        codes,
-        facts["lowest"] if whole else None,
-        facts["highest"] if whole else None,
-        facts["longest"] if uniform else 0,
-    )
+def _find_larger_places(session: Session, relation: Fragment, columns: Iterable[ColumnProfile]) -> dict[str, str]:
+    places = {column.name: column for column in columns if column.is_place and column.present == column.records}
+    by_size = sorted(places, key=lambda name: places[name].different)
+    pairs = [
+        (inner, outer)
+        for outer, inner in combinations(by_size, 2)
+        if places[inner].different > places[outer].different > 1 and not places[inner].identifies
+    ]
+    if not pairs:
+        return {}
+    found = zip(pairs, session.row("cef/pairs", relation=relation, pairs=pairs), strict=True)
+    # The last one that is found is the smallest.
+    return {inner: outer for (inner, outer), different in found if different == places[inner].different}

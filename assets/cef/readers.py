@@ -263,7 +263,9 @@ def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str
         stored = {field.name: field.type for field in pq.read_schema(path)} if reader is Reader.PARQUET else {}
         for name in _read_header(reader, path):
             kind = _choose_type(stored[name]) if name in stored else ColumnType.STRING
-            if kind is None:
+            if kind is None and _is_floating(stored[name]):
+                columns[name] = Column.model_construct(type=ColumnType.DECIMAL, rounded=True)
+            elif kind is None:
                 unfit[name] = _name_type(stored[name])
             else:
                 columns[name] = Column.model_construct(type=kind)
@@ -355,7 +357,8 @@ def _open_parquet(
     findings = []
     for name, source in sources.items():
         stored, fitting = schema.field(source).type, STORED_AS[columns[name].type]
-        if _find_kind(stored) not in (*fitting, "null"):
+        rounded = columns[name].rounded and _is_floating(stored)
+        if not rounded and _find_kind(stored) not in (*fitting, "null"):
             findings.append(Finding(path.name, describe_misfit(_name_type(stored), columns[name].type), source))
     if findings:
         raise SourceError(findings)
@@ -373,14 +376,18 @@ def _open_parquet(
     return _read_as_text(sources, relation), _read_as_text(whole, relation), metadata.num_rows
 
 
+def _is_floating(stored: pa.DataType) -> bool:
+    return pa.types.is_float32(stored) or pa.types.is_float64(stored)
+
+
 def describe_misfit(word: str, declared: ColumnType) -> str:
     """The rule about a column of a Parquet file that is stored as `word`, which is not exact for the declared type."""
     rule = f"stored as {word}, not as {' or '.join(STORED_AS[declared])}"
-    if declared is not ColumnType.DECIMAL or word not in ("double", "float", "halffloat"):
+    if declared is not ColumnType.DECIMAL or word not in ("double", "float"):
         return rule
     return (
-        f"{rule}; write it to the file as decimal(18, 4), or as text and declare type string with a pattern to keep "
-        "all digits, or leave the column out if no release needs it"
+        f"{rule}; declare rounded: true, or write it to the file as decimal(18, 4), or as text and declare type string "
+        "with a pattern to keep all digits"
     )
 
 

@@ -81,10 +81,17 @@ def row_findings(
 
 
 def key_findings(session: Session, table: Table, records: RecordTable) -> list[Finding]:
-    if records.key is None:
-        return []
-    (repeated,) = session.row("cef/count_repeated_keys", key=records.key, table=table)
-    return [Finding(table.name, REPEATED_KEY, records.key, repeated)] if repeated else []
+    """The findings about records that contradict each other: repeated keys, and places in several larger ones."""
+    findings = []
+    if records.key is not None:
+        (repeated,) = session.row("cef/count_repeated_keys", key=records.key, table=table)
+        findings += [Finding(table.name, REPEATED_KEY, records.key, repeated)] if repeated else []
+    for name, column in records.variables.items():
+        if column.within is not None:
+            (rows,) = session.row("cef/count_divided_places", place=name, larger=column.within, table=table)
+            rule = f"place in more than one {column.within}"
+            findings += [Finding(table.name, rule, name, int(rows))] if rows else []
+    return findings
 
 
 def unit_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:

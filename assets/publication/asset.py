@@ -388,8 +388,8 @@ def certify(
     withdrawals = {other.draw_id: other.sequence for other in reading.entries if other.kind == WITHDRAW}
     charges = [other for other in of_population(reading.entries, dataset.population) if other.kind == RESERVE]
     statement = context.method.statement(draw, settled.output_version or "")
-    if codes := dataset.describe_codes(release.columns_read):
-        statement = replace(statement, parameters=(*statement.parameters, Parameter("Codes of the source", codes)))
+    if read_as := dataset.describe_reading(release.columns_read):
+        statement = replace(statement, parameters=(*statement.parameters, Parameter("Read from the source", read_as)))
     return Certificate(
         publisher=release.publisher,
         dataset=record.Dataset.model_validate(dataset, from_attributes=True),

@@ -292,8 +292,8 @@ class LedgerReference:
     public_because: str = Field(
         default="",
         exclude_if=operator.not_,
-        description="Why the records are public, in the words of the person who authorized the first draw; only there if "
-        "they are. The draws are then recorded, and not charged.",
+        description="Why the records are public, in the words of the person who authorized the first draw; only there "
+        "if they are. The draws are then recorded, and not charged.",
     )
 
     @computed_field  # type: ignore[prop-decorator]

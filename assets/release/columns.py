@@ -164,6 +164,11 @@ class Column(Part):
     source: ColumnName | SkipJsonSchema[None] = Field(
         None, min_length=1, description="The column's name in the source, if it differs there."
     )
+    within: ColumnName | SkipJsonSchema[None] = Field(
+        None,
+        description="For a geography column: another one of the table, which has the same value wherever this one has, "
+        "such as the region of a district.",
+    )
     values: _GivenValues | SkipJsonSchema[None] = Field(
         None, description="The codes that may occur: a list, or a mapping of each code to its label."
     )
@@ -183,6 +188,11 @@ class Column(Part):
     )
     top_coded: bool = Field(False, description="Whether values greater than maximum are taken as maximum.")
     bottom_coded: bool = Field(False, description="Whether values less than minimum are taken as minimum.")
+    rounded: bool = Field(
+        False,
+        description="Whether a decimal is rounded to 4 digits after the point as it is read, half away from 0; it may "
+        "then have an exponent, as in 1e+05.",
+    )
     nullable: bool = Field(False, description="Whether the column may be empty; with null, it may.")
     null: _Written = Field(
         (), description="Codes of the source that stand for no value, such as NA or 9999999, as they are written there."
@@ -293,6 +303,8 @@ class Column(Part):
         kind, name = self.type, self.type.value
         if self.values is not None and kind not in (ColumnType.INTEGER, ColumnType.STRING):
             raise ValueError(f"a {name} column takes no values")
+        if self.rounded and kind is not ColumnType.DECIMAL:
+            raise ValueError(f"a {name} column is not rounded: drop rounded")
         if self.pattern is not None and kind is not ColumnType.STRING:
             raise ValueError(f"a {name} column takes no pattern")
         bounds = (self.minimum, self.maximum)
@@ -347,21 +359,22 @@ class Column(Part):
         return {field: codes for field, codes in (("null", self.null), ("zero", self.zero)) if codes}
 
     @property
-    def written_in_words(self) -> str:
-        """What the codes of `null` and `zero` stand for, in a sentence; "" if there are none."""
-        parts = [
+    def reading_in_words(self) -> str:
+        """How the texts of the source are read, if not as they are written, in sentences; "" otherwise."""
+        codes = [
             f"{'no value' if field == 'null' else '0'} is also written as {list_codes([shown(code) for code in codes])}"
             for field, codes in self.written.items()
         ]
-        return f"In the source, {', and '.join(parts)}." if parts else ""
+        sentences = [f"In the source, {', and '.join(codes)}."] if codes else []
+        return " ".join([*sentences, *(["Rounded to 4 digits after the point."] if self.rounded else [])])
 
     @property
     def conversion(self) -> dict[str, Any]:
         """How a value of the source becomes one of the CEF, as plain values that are equal if and only if they mean the
         same; empty if it stays as it is."""
         recode = self.recode
-        written = {field: sorted(codes) for field, codes in self.written.items()}
-        return written | (recode.record() if recode else {})
+        read: dict[str, Any] = {field: sorted(codes) for field, codes in self.written.items()}
+        return read | ({"rounded": True} if self.rounded else {}) | (recode.record() if recode else {})
 
     @property
     def recode(self) -> Recode | None:
@@ -398,12 +411,10 @@ class Column(Part):
         if recode is not None:
             origin = f"ecoded from {self.source or name}: {recode.in_words}"
             description = f"{description.rstrip('. ')} (r{origin})." if description else f"R{origin}."
-        if self.written:
-            description = (
-                f"{description}{'' if description[-1:] in ('', '.') else '.'} {self.written_in_words}".lstrip()
-            )
+        if reading := self.reading_in_words:
+            description = f"{description}{'' if description[-1:] in ('', '.') else '.'} {reading}".lstrip()
         recoded: dict[str, Any] = {"description": description, "null": (), "zero": ()}
-        recoded |= dict.fromkeys(("top_coded", "bottom_coded"), False)
+        recoded |= dict.fromkeys(("top_coded", "bottom_coded", "rounded"), False)
         if recode is not None and not isinstance(recode, Coding):
             recoded |= {"type": ColumnType.STRING, "values": recode.meanings}
             recoded |= dict.fromkeys(("bands", "merge", "everything_else"))
@@ -537,6 +548,11 @@ class RecordTable(Part):
     def _check_key(self) -> Self:
         if len(self._having(Role.KEY)) > 1:
             raise ValueError(f"more than one key: {', '.join(self._having(Role.KEY))}")
+        geography = self._having(Role.GEOGRAPHY)
+        for name, column in self.columns.items():
+            larger = column.within
+            if larger is not None and (name not in geography or larger not in geography or larger == name):
+                raise ValueError(f"column {name}: within: both columns have the role geography, and are two")
         if self.geography_path is not None:
             for required in (Role.KEY, Role.GEOGRAPHY):
                 if not self._having(required):

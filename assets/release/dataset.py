@@ -212,8 +212,9 @@ class DatasetDeclaration(Declaration):
     )
     cap: Cap | SkipJsonSchema[None] = Field(
         None,
-        description="The upper bound on the loss of all releases from the datasets of the population together; required "
-        "unless the records are public. ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: 1/10000000000}.",
+        description="The upper bound on the loss of all releases from the datasets of the population together, required "
+        "unless they are public: ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
+        "1/10000000000}.",
     )
     charging: Charging | SkipJsonSchema[None] = Field(
         None,
@@ -348,15 +349,12 @@ class DatasetDeclaration(Declaration):
             if (names is None or name in names) and (conversion := column.conversion)
         }
 
-    def describe_codes(self, names: Collection[str]) -> tuple[str, ...]:
-        """A sentence for each of these variables whose source has codes for no value or 0."""
+    def describe_reading(self, names: Collection[str]) -> tuple[str, ...]:
+        """A text for each of these variables whose source has codes for no value or 0, or is rounded."""
         columns = {name: column for records in self.tables.values() for name, column in records.columns.items()}
         words = title_columns(columns)
-        return tuple(
-            f"{words[name]}: {column.written_in_words}"
-            for name, column in columns.items()
-            if name in names and column.written
-        )
+        reading = {name: column.reading_in_words for name, column in columns.items() if name in names}
+        return tuple(f"{words[name]}: {sentences}" for name, sentences in reading.items() if sentences)
 
     def cef_tables(self) -> tuple[Table, ...]:
         """The addresses of the CEF's tables, in the order of `tables`: `units` and, if there are any, `persons`."""

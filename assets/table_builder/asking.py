@@ -221,6 +221,15 @@ def fitted_numbers(
     return {design.inner: np.rint(inner * float(grid) * PARTS_OF_ONE).astype(np.int64)}
 
 
+def read_labels(folder: Path) -> dict[str, dict[str, str]]:
+    """By variable of a published hypercube, its categories as text with their labels, for those that have one."""
+    labels: dict[str, dict[str, str]] = {}
+    for row in pq.read_table(folder / f"{CATEGORIES}.parquet").to_pylist():
+        if row["label"] and row["category"] is not None:
+            labels.setdefault(row["variable"], {})[row["category"]] = row["label"]
+    return labels
+
+
 def read_publication(folder: Path) -> Publication:
     """The publication in a folder. Raises QuestionError if the folder has none of a hypercube."""
     try:

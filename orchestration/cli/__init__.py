@@ -38,7 +38,8 @@ class PlainGroup(click.Group):
 
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.Abort):
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+            # click ends quietly if whoever reads its output, such as `head`, has read enough.
             raise
         except click.ClickException as error:
             error.message = show_lines(error.message)  # type: ignore[misc]

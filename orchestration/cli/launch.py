@@ -2,7 +2,7 @@
 
 import click
 
-from orchestration.cli.printing import as_json
+from orchestration.cli.printing import as_json, echo
 from orchestration.cli.releases import RELEASE
 
 
@@ -40,6 +40,9 @@ def launch(
     A new draw on a dataset that asks is refused with its price (exit code 3). Launch it again with --authorize, --draw
     and --by as the refusal states them.
     """
+    if not as_json:
+        # What this command needs takes seconds to load.
+        echo(f"Launching {release}: loading its declaration …")
     from orchestration.cli.runs import launch_release
 
     given = {

@@ -1,6 +1,7 @@
 """How results are printed: as tables for people, as JSON for scripts; and the exit codes of what was refused."""
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -39,9 +40,16 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]
     from assets.texts import show_line
 
     table = Table(title=Text(show_line(title)), title_justify="left", title_style="bold", box=None, pad_edge=False)
+    listed = [list(row) for row in rows]
     for position, column in enumerate(columns):
-        table.add_column(Text(show_line(column)), overflow="fold", no_wrap=position in (0, 2) and len(columns) > 5)
-    for row in rows:
+        numbers = all(re.fullmatch(r"-?[\d,]+(\.\d+)?", row[position]) for row in listed)
+        table.add_column(
+            Text(show_line(column)),
+            justify="right" if numbers else "left",
+            overflow="fold",
+            no_wrap=position in (0, 2) and len(columns) > 5,
+        )
+    for row in listed:
         # Names are shown as they are: neither as markup nor as codes of the terminal.
         table.add_row(*(Text(show_line(cell)) for cell in row))
     make_console().print(table, crop=False)

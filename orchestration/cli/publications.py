@@ -4,7 +4,7 @@ import re
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     type=RELEASE,
     help="Another release of hypercubes, whose counts or weights the sums are divided by: means.",
 )
+@click.option("--codes", is_flag=True, help="Print the codes of categories without their labels.")
 @as_json
-def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_json: bool) -> None:
+def table(release: str, by: str, where: tuple[str, ...], per: str | None, codes: bool, as_json: bool) -> None:
     """Build a table from the published hypercubes of RELEASE, with standard errors and 90% intervals.
 
     The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
     hypercubes, the one answers whose numbers have the least variance.
     """
-    from assets.table_builder.asking import write_category
+    from assets.table_builder.asking import read_labels, write_category
     from orchestration.components import TableBuilder
     from orchestration.deployment import Deployment
 
@@ -44,11 +45,19 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
         chosen[name] = categories
     folders = [_find_hypercubes(deployment, name) for name in (release, *([per] if per else []))]
     names, answers = TableBuilder.answer(folders, variables, chosen)
+    labels = read_labels(folders[0][names[0]])
     if as_json:
-        print_json({"from": names, "rows": answers.to_pylist()})
+        shown = {name: labels[name] for name in variables if name in labels}
+        print_json({"from": names, "labels": shown, "rows": answers.to_pylist()})
         return
+
+    def write(name: str, category: Any) -> str:
+        code = write_category(category)
+        label = "" if codes else labels.get(name, {}).get(str(category), "")
+        return f"{code}: {label}" if label.casefold() not in ("", code.casefold()) else code
+
     rows = [
-        [write_category(cell) if name in variables else f"{cell:,.2f}" for name, cell in row.items()]
+        [write(name, cell) if name in variables else f"{cell:,.2f}" for name, cell in row.items()]
         for row in answers.to_pylist()
     ]
     print_table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in answers.column_names], rows)

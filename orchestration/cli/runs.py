@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
@@ -16,7 +17,8 @@ from assets.charge.assessment import AUTHORIZED_BY_COMMAND
 from assets.conventions import DRAW_ID, join_digits
 from assets.release.method import CHARGE, PREFLIGHT, PUBLICATION
 from assets.texts import show_lines
-from mechanisms.accounting.losses import format_loss
+from mechanisms.accounting.composition import DoesNotCompose, compose_like
+from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console, print_json
 from orchestration.cli.releases import list_declared_names
 from orchestration.environment import deployment_folders, deployment_resources
@@ -47,7 +49,12 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
         for entry in ledger.entries()
         if entry.kind == RESERVE and entry.parse_details().authorization.get("run") in first.runs
     ]
-    losses = [format_loss(entry.parse_specification().charge) for entry in drawn if not entry.parse_details().public]
+    charges = {
+        f"{entry.dataset}/{entry.release}": entry.parse_specification().charge
+        for entry in drawn
+        if not entry.parse_details().public
+    }
+    losses = [format_loss(loss) for loss in charges.values()]
     paths = _list_planned(steps) if outcome.success else []
     folders = [published.joinpath(*path[:-1]) for path in paths if path[-1] == PUBLICATION]
     files = sorted({path.name for folder in folders for path in folder.iterdir() if path.is_file()})
@@ -61,6 +68,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
                 "run": outcome.run_id,
                 "success": outcome.success,
                 "charged": losses,
+                "charges": dict(zip(charges, losses, strict=True)),
                 "checks_passed": passed,
                 "checks_failed": [asdict(step) for step in failed],
                 "refused": refused,
@@ -70,18 +78,20 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
             }
         )
     elif outcome.success:
-        charges = any(path[-1] == CHARGE for path in paths)
-        why = NOT_CHARGED if drawn else "the draw was there already" if charges else "this release charges nothing"
-        echo(f"\nCharged {', '.join(losses)}." if losses else f"\nNothing was charged: {why}.")
+        draws = sum(path[-1] == CHARGE for path in paths)
+        there = "the draw was there already" if draws == 1 else "the draws were there already"
+        why = NOT_CHARGED if drawn else there if draws else "this release charges nothing"
+        echo("\n" + (list_charges(charges) or f"Nothing was charged: {why}."))
         echo(f"{passed} checks passed.")
-        if files:
-            echo(f"Published in {', '.join(map(str, folders))}: {', '.join(files)}")
+        if folders:
+            echo("Published, with a certificate and the lines that read the files (README.txt), in")
+        for folder in folders:
+            echo(f"  {folder}")
     else:
         for step in failed:
             echo(f"\n{step.asset}: {step.check} failed. {step.words}", err=True)
         echo(f"\n{refused or _explain_failure(outcome)}", err=True)
-        charge = f"Charged {', '.join(losses)}" if losses else "Nothing was charged"
-        echo(f"\n{charge}. The log is {outcome.log}", err=True)
+        echo(f"\n{list_charges(charges) or 'Nothing was charged.'}\nThe log is {outcome.log}", err=True)
     if not outcome.success:
         asks = refusal and refusal.metadata and AUTHORIZED_BY_COMMAND in refusal.metadata
         sys.exit(UNAUTHORIZED if asks else REFUSED)
@@ -108,6 +118,22 @@ def load_releases(name: str) -> "Sequence[ReleaseComponent]":
     from orchestration.deployment import Deployment
 
     return Deployment().releases(name)
+
+
+def list_charges(charges: Mapping[str, Loss]) -> str:
+    """A line for each charge, and one for their total if there are several; empty if there is none.
+
+    Losses in (ε, δ) have no total of their own: the cap of their population says how they compose.
+    """
+    losses = list(charges.values())
+    lines = [(name, format_loss(loss)) for name, loss in charges.items()]
+    kinds = InfiniteLoss, ConcentratedLoss, PureLoss
+    like = next((loss for kind in kinds for loss in losses if isinstance(loss, kind)), None)
+    if like and len(losses) > 1:
+        with suppress(DoesNotCompose):
+            lines.append(("in all", format_loss(compose_like(like, losses))))
+    width = max((len(name) for name, _ in lines), default=0)
+    return "\n".join(["Charged", *(f"  {name:{width}}  {loss}" for name, loss in lines)]) if lines else ""
 
 
 def _configure(
@@ -183,7 +209,7 @@ def _run_jobs(
 def _run_job(
     home: Path, release: str, *, quiet: bool, job: str = "", partition: str = "", config: Mapping[str, Any] = {}
 ) -> tuple[list[Step], RunOutcome]:
-    """Run a job of a release, and print a line for each asset that was made unless it is to be quiet."""
+    """Run a job of a release; unless it is to be quiet, print a line for each asset that is made."""
     steps: list[Step] = []
     console = make_console(quiet=quiet)
     columns = (
@@ -195,23 +221,37 @@ def _run_job(
     )
     # What libraries print goes to the log.
     options: Any = {"console": console, "transient": True, "redirect_stdout": False, "redirect_stderr": False}
-    with open_instance() as instance, Progress(*columns, **options) as progress:
+    with open_instance() as instance, Progress(*columns, disable=not console.is_terminal, **options) as progress:
         bar = progress.add_task("loading", total=None)
+        running = ""
+
+        def show(line: str, of: str = "") -> None:
+            """Print a line, or the rest of the line of an asset; without its end while the asset is being made."""
+            nonlocal running
+            name = f"  {f'{of} {partition}'.strip():60}" if of and of != running else ""
+            start = "\n" if running and running != of else ""
+            console.print(f"{start}{name}{line}", end="" if of and not line else "\n", markup=False)
+            running = of if not line else ""
 
         def report(step: Step) -> None:
             steps.append(step)
             if step.kind == "planned":
                 progress.update(bar, total=sum(step.kind == "planned" for step in steps))
             elif step.kind == "begun":
-                progress.update(bar, description=escape(step.asset.replace("__", "/")))
+                asset = step.asset.replace("__", "/")
+                progress.update(bar, description=escape(asset))
+                # A terminal has the bar.
+                if not console.is_terminal and any(asset == other.asset for other in steps if other.kind == "planned"):
+                    show("", asset)
             elif step.kind == "made":
                 progress.advance(bar)
-                name = f"{step.asset} {partition}".strip()
-                console.print(f"  {name:60} {step.seconds:>7.1f} s", markup=False)
+                show(f" {step.seconds:>7.1f} s", step.asset)
             elif step.kind == "failed":
-                console.print(f"  {step.asset}: {step.check} failed", markup=False)
+                show(f"  {step.asset}: {step.check} failed")
             elif step.kind == "waits":
-                console.print(f"  {step.words}", markup=False)
+                show(f"  {step.words}")
 
         outcome = run_job(instance, release, home, job=job, partition=partition, config=config, report=report)
+        if running:
+            show("")
     return steps, outcome

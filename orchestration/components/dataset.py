@@ -112,7 +112,7 @@ class DatasetAttributes(Declaration):
 class FileAttributes(DatasetAttributes):
     """The YAML attributes of every such dataset that is read from files."""
 
-    cap: Cap | SkipJsonSchema[None] = Field(None, description=_DESCRIPTIONS["cap"])
+    cap: Cap | SkipJsonSchema[None] = Field(None, description=_DESCRIPTIONS["cap"])  # type: ignore[assignment]
     synthetic: bool = Field(False, description=_DESCRIPTIONS["synthetic"])
     public: bool = Field(False, description=_DESCRIPTIONS["public"])
     source: str = Field("", description=_DESCRIPTIONS["source"])

@@ -18,6 +18,6 @@ FROM (
         count({{ name | id }}) IN (0, count(*)) AND min({{ name | id }}) IS NOT DISTINCT FROM max({{ name | id }})
             AS same_{{ loop.index0 }},
         {% endfor %}
-    FROM ({{ relation }})
+    FROM {{ relation }}
     GROUP BY {{ key | ids }}
 )

@@ -2,11 +2,14 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from errno import EPIPE
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import dagster as dg
 import duckdb
@@ -15,7 +18,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from assets.publication.signature import sign
-from mechanisms.accounting.losses import InfiniteLoss, PureLoss
+from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.cli import main, runs
 from orchestration.environment import PROJECT, deployment_resources
@@ -136,6 +139,36 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
     refused = CliRunner().invoke(main, given)
     assert (refused.exit_code == 2 and "town/stirred charges nothing" in refused.output) == (not charges)
     assert loaded == ["town/stirred"]
+
+
+def test_a_launch_speaks_before_it_loads_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it needs takes seconds to import. A command that prints first when that is done says nothing here."""
+    monkeypatch.setitem(sys.modules, "orchestration.cli.runs", None)
+    assert CliRunner().invoke(main, ["launch", "town/stirred"]).stdout.startswith("Launching town/stirred: ")
+    assert CliRunner().invoke(main, ["launch", "town/stirred", "--json"]).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("charges", "total"),
+    [
+        ({"town/a": PureLoss(Fraction(2)), "town/long_name": PureLoss(Fraction(1))}, "in all          ε = 3.0000"),
+        ({"town/a": ConcentratedLoss(Fraction(1)), "town/b": PureLoss(Fraction(1))}, "in all  ρ = 1.5000"),
+        ({"town/a": PureLoss(Fraction(2)), "town/b": InfiniteLoss()}, "in all  ε = ∞"),
+        ({"town/a": PureLoss(Fraction(2))}, "town/a  ε = 2.0000"),
+    ],
+)
+def test_each_charge_of_a_launch_is_named_and_the_total_is_theirs(charges: dict[str, Loss], total: str) -> None:
+    """A list of losses alone does not tell which release they are of, and ρ and ε do not add up."""
+    first, *lines = runs.list_charges(charges).splitlines()
+    assert (first, lines[-1].strip()) == ("Charged", total)
+    assert [line.split()[0] for line in lines[: len(charges)]] == list(charges)
+
+
+def test_a_reader_that_has_read_enough_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`stirred plan … | head`: the pipe's end is not the end of a file that cannot be written."""
+    monkeypatch.setattr("orchestration.cli.plan_report.print_plans", Mock(side_effect=BrokenPipeError(EPIPE, "pipe")))
+    found = CliRunner().invoke(main, ["plan", "town/stirred"])
+    assert found.output == ""
 
 
 def test_a_setting_or_folder_that_is_wrong_is_one_sentence(

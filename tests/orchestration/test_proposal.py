@@ -190,11 +190,107 @@ def test_widened_bounds_contain_the_range_and_hide_the_greatest_value(lowest: in
     assert high - low <= 30 * max(length, 1)
 
 
+def kinds_of_columns() -> list[dict[str, str]]:
+    """Records with what foreign files have: codes among numbers, several notations, nested places."""
+    return [
+        {
+            "hoursPaid": f"{100 + number / 7:.9f}",
+            "caseId": str(7 * number),
+            "région": f"R{number % 4}",
+            "COUNTYFIP": str(number % 24 + 1),
+            "ST": str(number % 3 + 1),
+            "income": ("9999999", "9999998", "NA")[number % 3] if number % 5 == 0 else str(number * 37),
+            "hours": str(996 + number % 4) if number % 7 == 0 else str(number % 61),
+            "benefit": str(-9 + number // 6 % 2) if number % 6 == 0 else str(number % 90 * 100),
+            "loss": str(number // 2 * 62 - 2000),
+            "age": str(number % 100),
+            "asked": "refused" if number == 50 else str(number * 3),
+            "PERWT": f"{number * 1.23456 - 9:.6f}",
+            "scientific": "1e+05" if number == 100 else str(number),
+            "thousands": f"{number // 2 * 1000 + 1000:,}",
+            "padded": f"{'0' * (number % 2)}{number % 90}",
+            "code": ("1", "2", "01")[number % 3],
+            "pandas": ("1.0", "2.0", "")[number % 3],
+            "known": ("0", "1", "N/A")[number % 3],
+            "heated": ("true", "false", ".")[number % 3],
+            "blank": ("01", "01 ")[number % 2],
+        }
+        for number in range(420)
+    ]
+
+
+def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Wrong programs: a key that ends in "id"; a bound that includes a code; a code among true values (age 99, losses);
+    a number that becomes text for one word; places in all combinations."""
+    proposal = proposed(warehouse, written(tmp_path / "units.csv", kinds_of_columns()))
+    declaration = declared(proposal)
+    columns = declaration.units.columns
+    assert declaration.units.key == "caseId"
+    assert {name: column.written["null"] for name, column in columns.items() if column.null} == {
+        "income": ("NA", "9999999", "9999998"),
+        "hours": ("999", "998", "997", "996"),
+        "benefit": ("-9", "-8"),
+        "asked": ("refused",),
+        "known": ("N/A",),
+        "heated": (".",),
+    }
+    assert {name: (column.minimum, column.maximum) for name, column in columns.items() if column.maximum} == {
+        "hoursPaid": (100, 160), "income": (0, 20000), "hours": (0, 70), "benefit": (0, 9000), "loss": (-10000, 20000),
+        "age": (0, 100), "asked": (0, 2000), "PERWT": (-100, 600), "scientific": (0, 200000),
+    }  # fmt: skip
+    assert {name for name, column in columns.items() if column.rounded} == {"hoursPaid", "PERWT", "scientific"}
+    assert [name for name, column in columns.items() if column.role.value == "geography"] == [
+        "région",
+        "COUNTYFIP",
+        "ST",
+    ]
+    assert (columns["COUNTYFIP"].within, columns["région"].within) == ("région", None)
+    assert columns["padded"].pattern == "[0-9]{1,3}"
+    assert (columns["code"].codes, columns["pandas"].codes, columns["known"].codes) == (
+        ("01", "1", "2"), ("1.0", "2.0"), (0, 1),
+    )  # fmt: skip
+    said = "\n".join(proposal.warnings)
+    for sentence in (
+        'column income is taken as no value where it is "NA" (28 rows), "9999999" (28 rows), "9999998" (28 rows); ',
+        'column asked is taken as no value where it is "refused" (1 row);',
+        "column PERWT is rounded to 4 digits, because of more than 4 digits after the point in 420 rows; a weight that "
+        "is negative in 8 rows.",
+        "column scientific is rounded to 4 digits, because of an exponent, as in 1e+05 in 1 row;",
+        "column thousands is left out: text and no number, because of marks between thousands in 420 rows;",
+        "column blank is text with blanks at an end in 210 rows, which is part of the code.",
+    ):
+        assert sentence in said
+    assert records_read(warehouse, declaration) == [420]
+    for release, places in (
+        (propose_swapping(declaration, "a"), "[COUNTYFIP, ST]"),
+        (propose_tables(declaration, "b"), ""),
+    ):
+        (line,) = [
+            line for line in release.text.splitlines() if line.strip().startswith(("geography:", "variables: [CO"))
+        ]
+        assert (places or "[COUNTYFIP, ") in line
+        assert "rgion" not in release.text
+    assert (
+        propose_name("Bev\N{LATIN SMALL LETTER O WITH DIAERESIS}lkerung je Région, Øst") == "bevolkerung_je_region_ost"
+    )
+
+
+def test_a_place_in_two_larger_ones_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
+    rows = [{"id": str(number), "region": "AB"[number % 2], "county": f"{number % 6}"} for number in range(24)]
+    declaration = declared(proposed(warehouse, path := written(tmp_path / "units.csv", rows)))
+    assert declaration.units.columns["county"].within == "region"
+    rows[3]["region"] = "A"
+    written(path, rows)
+    with pytest.raises(SourceError, match=r"^units.csv: column county: place in more than one region: 4 rows$"):
+        records_read(warehouse, declaration)
+
+
 def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, tmp_path: Path) -> None:
     path = tmp_path / "units.parquet"
     table = pa.table(
         {
             "weight": [0.5, 1.5],
+            "at": pa.array([1, 2], pa.timestamp("s")),
             "zip": pa.array(["01", "02"]).dictionary_encode(),
             "rent": pa.array([Decimal("1.25"), None], pa.decimal128(6, 2)),
             "heated": [True, False],
@@ -204,9 +300,13 @@ def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, t
     proposal = proposed(warehouse, path)
     declaration = declared(proposal)
     assert {name: column.type.value for name, column in declaration.units.columns.items()} == {
-        "zip": "string", "rent": "decimal", "heated": "boolean",
+        "weight": "decimal", "zip": "string", "rent": "decimal", "heated": "boolean",
     }  # fmt: skip
-    assert proposal.warnings == ["units: column weight is left out: it is stored as double, which is not exact."]
+    assert proposal.warnings == [
+        "units: column weight is rounded to 4 digits, because of floating-point numbers; a weight: take its bounds "
+        "from the design of the survey.",
+        "units: column at is left out: it is stored as timestamp, which is not exact.",
+    ]
     assert records_read(warehouse, declaration) == [2]
 
 

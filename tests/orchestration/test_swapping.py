@@ -440,9 +440,9 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
     assert stirred(project, *arguments)[0] == 3, "the placeholder is nobody's name"
     status, said = stirred(project, *arguments[:-1], "Ada")
     assert status == 0, said
-    assert "Charged ε = 4.1272.\n" in said
+    assert "Charged\n  village/counties  ε = 4.1272\n" in said
     assert re.search(r"^\d+ checks passed.$", said, flags=re.MULTILINE)
-    assert f"Published in {published}: " in said
+    assert said.endswith(f" in\n  {published}\n")
     with dg.DagsterInstance.from_config(str(project / "dagster_home")) as instance:
         runs = instance.get_runs()
         origins = {run.remote_job_origin.repository_origin.get_label() for run in runs if run.remote_job_origin}

@@ -438,22 +438,30 @@ def test_weights_with_many_digits_are_refused_in_words_that_say_how_to_declare_t
 
     assert town.refusal(declared(type="decimal")) == [
         "households.csv: column weight: more than 4 digits after the decimal point, which a decimal column does not "
-        "keep; declare type string with a pattern to keep them all, or leave the column out if no release needs it: "
-        "2 rows",
+        "keep; declare rounded: true to round them, or type string with a pattern to keep them all: 2 rows",
         "households.csv: column weight: not of type decimal: 1 row",
     ]
     town.units[4][-1] = "4"
-    town.write().ingest(declared(type="string", pattern="[0-9]+([.][0-9]+)?"))
+    town.write().ingest(declared(type="decimal", rounded=True))
+    (_, rows), _ = town.content()
+    assert [str(row[-1]) for row in rows] == ["1.2346", "2.5000", "0.3333", "4.0000"]
+    town.ingest(declared(type="string", pattern="[0-9]+([.][0-9]+)?"))
     (_, rows), _ = town.content()
     assert [row[-1] for row in rows] == ["1.23456", "2.5", "0.333333", "4"]
     rows = pa.table({"serial": [1], "weight": [1.5]})
     pq.write_table(rows, town.folder / "w.parquet")
     columns = {"serial": UNITS["serial"], "weight": {"type": "decimal"}}
     assert town.refusal(town.declare("parquet", units={"path": "w.parquet", "columns": columns}, persons=None)) == [
-        "w.parquet: column weight: stored as double, not as decimal or integer or text; write it to the file as "
-        "decimal(18, 4), or as text and declare type string with a pattern to keep all digits, or leave the column out "
-        "if no release needs it"
+        "w.parquet: column weight: stored as double, not as decimal or integer or text; declare rounded: "
+        "true, or write it to the file as decimal(18, 4), or as text and declare type string with a pattern to keep "
+        "all digits"
     ]
+    rows = pa.table({"serial": [1, 2, 3, 4], "weight": [1.23456, 1e-7, 1e5, float("nan")]})
+    pq.write_table(rows, town.folder / "w.parquet")
+    columns["weight"] |= {"rounded": True, "null": ["nan"]}
+    town.ingest(town.declare("parquet", units={"path": "w.parquet", "columns": columns}, persons=None))
+    (_, found), *_ = town.content()
+    assert [str(row[-1]) for row in found] == ["1.2346", "0.0000", "100000.0000", "None"]
 
 
 def test_the_version_depends_only_on_the_content(town: Town) -> None:

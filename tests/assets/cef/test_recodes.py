@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -161,6 +161,32 @@ def test_codes_stand_for_no_value_or_0_only_as_they_are_written_and_before_any_r
         "Recoded from income: 50 stands for 50 or more. In the source, no value is also written as '99', 'NA', '', "
         "'.', and 0 is also written as '98'."
     )
+
+
+DIGITS = st.text("0459", min_size=1, max_size=20)
+ROUNDED = Column(type="decimal", rounded=True, minimum=0, nullable=True)
+
+
+@given(
+    st.lists(
+        st.builds("{}{}.{}".format, st.sampled_from(["", "-"]), st.integers(0, 10**9), DIGITS)
+        | st.builds("{}.{}e{:+03d}".format, st.integers(1, 9), DIGITS, st.integers(-120, 9)),
+        min_size=1,
+    )
+)
+def test_decimals_are_rounded_half_away_from_0(session: Session, texts: list[str]) -> None:
+    """Wrong programs: one that rounds floating-point numbers, and DuckDB's cast, which takes 8e-07 for 0.0001."""
+    found, _ = converted(session, ROUNDED, texts)
+    assert found == [Decimal(text).quantize(Decimal("0.0001"), ROUND_HALF_UP) for text in texts]
+
+
+def test_what_no_decimal_is_is_not_rounded(session: Session) -> None:
+    written = ["1e+05", "1E5", "0e+00", "1,5", "1e+13", "nan", "1e400", "99999999999999.99995", ".5", "0.5e-01"]
+    relation = Fragment(f"FROM {session.register('source', pa.table({'it': written}))}")
+    columns, bound = describe_conversion({"it": ROUNDED})
+    rows = session.rows("cef/converted", bound, relation=relation, columns=columns)
+    assert [value for (value,) in rows] == [100000, 100000, 0, *[None] * 7]
+    assert ROUNDED.in_cef("it").description == "Rounded to 4 digits after the point."
 
 
 def recoded_units(**columns: Any) -> dict[str, Any]:

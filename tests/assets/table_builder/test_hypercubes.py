@@ -23,7 +23,7 @@ from assets.release.contents import read_cef_version
 from assets.release.draw import Inputs
 from assets.release.release import DeclarationError
 from assets.release.statement import Statement
-from assets.table_builder.asking import PLACES, least_variance, read_publication, sub_table, write_category
+from assets.table_builder.asking import PLACES, least_variance, read_labels, read_publication, sub_table, write_category
 from assets.table_builder.cells import CountsError, add_up_cells, counts_recipe
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
@@ -353,6 +353,24 @@ def stirred_table(
     return ask
 
 
+def test_the_command_shows_labels_beside_codes(
+    stirred_table: Callable[..., tuple[int, Any, str]], published: Deployed
+) -> None:
+    """A table of codes alone needs the dictionary beside it; a label that is its code in capitals says nothing."""
+    folder = published.release.published / "village" / "tables_tenure"
+    rows = pq.read_table(folder / "categories.parquet").to_pylist()
+    labels = {row["category"]: row["label"] for row in rows if row["variable"] == "tenure" and row["label"]}
+    assert labels
+    assert read_labels(folder)["tenure"] == labels
+    assert stirred_table("village/tables", "--by", "tenure")[1]["labels"] == {"tenure": labels}
+    shown = CliRunner().invoke(cli.main, ["table", "village/tables", "--by", "tenure"]).stdout
+    plain = CliRunner().invoke(cli.main, ["table", "village/tables", "--by", "tenure", "--codes"]).stdout
+    for code, label in labels.items():
+        assert f"{code}: {label} " in shown
+        assert label not in plain
+        assert code in plain
+
+
 @pytest.mark.parametrize("where", ["tenure in (own)", "tenure IN own", "tenure=own", "tenure in ('own')"])
 def test_the_command_answers_from_what_is_published(
     stirred_table: Callable[..., tuple[int, Any, str]], published: Deployed, where: str
@@ -558,7 +576,7 @@ def test_codes_for_no_income_are_not_added_up(tmp_path: Path) -> None:
     assert [row["estimate"] for row in answer if row["estimate"]] == [6 * (1200 + 100 + 10000)] * 2
     certificate = json.loads((deployment.release.folder / "certificate.json").read_text())
     assert {
-        "label": "Codes of the source",
+        "label": "Read from the source",
         "value": [
             "income: In the source, no value is also written as '9999999', 'NA', and 0 is also written as '9999998'."
         ],

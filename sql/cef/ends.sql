@@ -1,0 +1,13 @@
+-- The least and the greatest numbers of a column of texts, and the most frequent ones of its other texts, each with its
+-- number of rows.
+WITH counted AS (
+    SELECT {{ name | id }} AS text, count(*) AS rows, any_value({% with type = "rounded" %}{% include "cef/typed_column.sql" %}{% endwith %}) AS number
+    FROM {{ relation }}
+    WHERE {{ name | id }} IS NOT NULL
+    GROUP BY ALL
+)
+SELECT
+    min_by({'text': text, 'rows': rows}, number, $most),
+    max_by({'text': text, 'rows': rows}, number, $most),
+    max_by({'text': text, 'rows': rows}, rows, $most) FILTER (WHERE number IS NULL)
+FROM counted
