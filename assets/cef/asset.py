@@ -120,7 +120,7 @@ def _check_result(findings: Sequence[Finding], counts: Mapping[str, int]) -> dg.
 
 def describe(declaration: DatasetDeclaration) -> str:
     origin = (
-        f"**Public data, no budget charged**: {escape_markdown(declaration.source)}. This page shows none of its values."
+        f"**Public data, no budget charged**: {escape_markdown(declaration.source)}. No page shows its values."
         if declaration.public
         else "**Synthetic**: these records are generated or public; experiments may draw on them."
         if declaration.synthetic

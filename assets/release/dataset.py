@@ -212,8 +212,8 @@ class DatasetDeclaration(Declaration):
     )
     cap: Cap | SkipJsonSchema[None] = Field(
         None,
-        description="The upper bound on the loss of all releases from the datasets of the population together, required "
-        "unless they are public: ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
+        description="The upper bound on the loss of all releases from the datasets of the population together, if they "
+        "are not public: ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
         "1/10000000000}.",
     )
     charging: Charging | SkipJsonSchema[None] = Field(
