@@ -72,8 +72,9 @@ def propose_dataset(
         key = _find_key(name, "units", profile, key, required=persons is not None)
         roles = {key: Role.KEY} if key else {}
         tables = ["  units:", *_propose_table(proposal, "units", path, profile, roles, {})]
+    sources = " and ".join(dict.fromkeys(file.name for file, _ in filter(None, (units, persons))))
     lines = [
-        f"# Proposed from {path.name}{f' and {persons[0].name}' if persons else ''}. Compare every line with the",
+        f"# Proposed from {sources}. Compare every line with the",
         "# questionnaire: the codes below are those that occur, and the bounds are rounded outwards.",
         "type: orchestration.components.Dataset",
         "attributes:",
@@ -165,6 +166,8 @@ def _propose_table(
     """The lines of a table; `roles` has the columns that identify a record or its unit."""
     declared = {column.name for column in profile.columns if not _explain_omission(column)}
     yield f"    path: {_quote(str(path))}"
+    for name, value in profile.fields.items():
+        yield f"    {name}: {_quote(value)}"
     yield "    columns:"
     for column in profile.columns:
         role, domain, concerns = roles.get(column.name), dict[str, str](), list[str]()
@@ -184,7 +187,7 @@ def _propose_table(
             larger = profile.within.get(column.name)
             if larger in declared and larger not in roles:
                 domain |= {"within": _write(renamed.get(larger, larger))}
-            fields |= domain
+            fields |= domain | ({"title": _quote(column.title)} if column.title else {})
             if column.present < column.records and not column.missing:
                 fields["nullable"] = "true"
             if name.casefold() in COLUMNS_OF_SWAPPED | COLUMNS_OF_COUNTS:
@@ -228,8 +231,10 @@ def _count(rows: int) -> str:
 def _propose_domain(column: ColumnProfile, kind: ColumnType) -> tuple[dict[str, str], list[str]]:
     """The fields of a column's domain as this type, and what a person must look at."""
     domain, concerns, marks = dict[str, str](), list[str](), _describe_marks(column)
-    whole_codes = kind is ColumnType.INTEGER and 0 < len(column.codes) <= FEW
-    if kind is ColumnType.STRING and column.codes:
+    whole_codes = kind is ColumnType.INTEGER and 0 < len(column.codes) <= (len(column.labels) or FEW)
+    if column.labels:
+        domain = {"values": _write_labels(kind, column)}
+    elif kind is ColumnType.STRING and column.codes:
         codes = sorted(column.codes, key=int) if column.type is ColumnType.INTEGER else column.codes
         domain = {"values": f"[{', '.join(map(_quote, codes))}]"}
         concerns += (
@@ -250,7 +255,9 @@ def _propose_domain(column: ColumnProfile, kind: ColumnType) -> tuple[dict[str, 
         concerns.append(f"rounded to 4 digits, because of {marks or 'floating-point numbers'}")
     if column.missing:
         domain["null"] = f"[{', '.join(map(_quote, column.missing))}]"
-        found = ", ".join(f"{_quote(code)} ({_count(rows)})" for code, rows in column.missing.items())
+        found = ", ".join(
+            f"{_quote(code)} ({column.reasons.get(code, _count(rows))})" for code, rows in column.missing.items()
+        )
         concerns.append(f"taken as no value where it is {found}; list a code that means 0 in zero instead of null")
     if kind in (ColumnType.INTEGER, ColumnType.DECIMAL) and not whole_codes:
         weight = _is_weight(column.name)
@@ -260,8 +267,16 @@ def _propose_domain(column: ColumnProfile, kind: ColumnType) -> tuple[dict[str, 
         )
     if kind not in (ColumnType.STRING, ColumnType.BOOLEAN):
         many = MANY if kind is ColumnType.INTEGER else FEW
-        concerns += [_CONTINUOUS] if column.different > many and not _is_weight(column.name) else []
+        concerns += (
+            [_CONTINUOUS] if column.different > many and not column.labels and not _is_weight(column.name) else []
+        )
     return domain, concerns
+
+
+def _write_labels(kind: ColumnType, column: ColumnProfile) -> str:
+    codes = sorted(column.codes, key=int) if column.type is ColumnType.INTEGER else column.codes
+    write = str if kind is ColumnType.INTEGER else _quote
+    return f"{{{', '.join(f'{write(code)}: {_quote(column.labels[code])}' for code in codes)}}}"
 
 
 def widen(lowest: int, highest: int) -> tuple[int, int]:

@@ -182,6 +182,7 @@ def _read_through(session: Session, source: Source) -> _ReadSource:
     if source.generated and not any(column.conversion for column in source.columns.values()):
         return _ReadSource(source, (), Counter())
     try:
+        source.stage(session)
         columns, bound = describe_conversion(source.columns)
         records, *counts = session.row(
             "cef/count_ill_typed", {**source.values, **bound}, relation=source.relation, columns=columns

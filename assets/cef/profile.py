@@ -11,7 +11,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assets.cef.readers import UnreadableError, open_every_column
+from assets.cef.extracts import Variable
+from assets.cef.labels import find_known
+from assets.cef.readers import DescribedFile, UnreadableError, open_every_column
 from assets.cef.validation import Finding, SourceError
 from assets.release.columns import ColumnType
 from assets.release.dataset import Reader
@@ -90,6 +92,9 @@ class ColumnProfile:
         marks: by what is unusual about texts, in words, the number of rows.
         like_numbers: the number of values that look like numbers, even if they are none.
         negative: the number of negative values, without `missing`.
+        title: its label in a codebook, or in the file of a statistical package.
+        labels: the labels of all `codes` there.
+        reasons: the labels of codes in `missing`.
     """
 
     name: str
@@ -106,6 +111,9 @@ class ColumnProfile:
     marks: Mapping[str, int] = field(default_factory=dict)
     like_numbers: int = 0
     negative: int = 0
+    title: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def identifies(self) -> bool:
@@ -115,8 +123,7 @@ class ColumnProfile:
     @property
     def is_place(self) -> bool:
         """Whether it seems to be a geography, by its name."""
-        of_places = any(_OF_PLACES.fullmatch(word) for word in split_words(self.name))
-        return of_places and self.type in (ColumnType.INTEGER, ColumnType.STRING)
+        return _names_place(self.name) and self.type in (ColumnType.INTEGER, ColumnType.STRING)
 
     @property
     def has_whole_decimals(self) -> bool:
@@ -132,6 +139,7 @@ class Profile:
     Attributes:
         columns: the columns that can be read exactly, in the order of the file.
         unfit: how all other columns are stored.
+        fields: further fields of the table's declaration, by name.
         within: by geography, the smallest larger one that its value determines.
         household: the columns that identify a household, if rows of the same household repeat others.
         repeated: the columns that have the same value on all rows of each household.
@@ -139,6 +147,7 @@ class Profile:
 
     columns: Sequence[ColumnProfile]
     unfit: Mapping[str, str]
+    fields: Mapping[str, str] = field(default_factory=dict)
     within: Mapping[str, str] = field(default_factory=dict)
     household: Sequence[str] = ()
     repeated: Sequence[str] = ()
@@ -155,16 +164,28 @@ def split_words(name: str) -> list[str]:
     return _WORDS.findall(drop_accents(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)))
 
 
-def profile(session: Session, reader: Reader, path: Path) -> Profile:
+def _names_place(name: str) -> bool:
+    return any(_OF_PLACES.fullmatch(word) for word in split_words(name))
+
+
+def profile(
+    session: Session,
+    reader: Reader,
+    path: Path,
+    file: DescribedFile | None = None,
+    variables: Mapping[str, Variable] | None = None,
+) -> Profile:
     """Read a file, and describe what its columns contain.
 
     Raises SourceError if the file is missing, empty, or not exactly readable in its format.
     """
-    source, unfit = open_every_column(reader, path)
+    source, unfit = open_every_column(reader, path, file)
+    source.stage(session)
+    known = find_known(session, source, variables or {}, _names_place)
     kinds = [*(kind.value for kind in ColumnType), _ROUNDED]
     try:
         # Everything below is asked of the texts that were read once.
-        relation = session.stage("profiled", _WHOLE, source.values, relation=source.relation)
+        relation = session.stage("profiled", _WHOLE, source.values, relation=known.relation)
         names: dict[str, Any] = {"relation": relation, "columns": list(source.columns), "types": kinds}
         records, *columns_facts = session.row("cef/profile", {"missing": list(MISSING)}, **names)
         if not records or source.records not in (None, records):
@@ -180,9 +201,10 @@ def profile(session: Session, reader: Reader, path: Path) -> Profile:
             # A floating-point number of a Parquet file is read only if it is rounded.
             rounded = described.rounded or (column.rounded and described.type is not ColumnType.STRING)
             kind = ColumnType.DECIMAL if rounded else described.type
-            columns.append(replace(described, type=kind, rounded=rounded))
+            columns.append(known.describe(replace(described, type=kind, rounded=rounded)))
         larger = _find_larger_places(session, relation, columns)
-        return Profile(columns, unfit, larger, *_find_households(session, relation, columns))
+        household, repeated = _find_households(session, relation, columns)
+        return Profile(columns, unfit, {}, larger, household, known.select_of_units(repeated))
     except WarehouseError:
         raise UnreadableError(source.label, source.kind) from None
 

@@ -1,5 +1,6 @@
-"""The sources of records: CSV and Parquet files, SafeTab's files, 1940 Massachusetts reconstructed from its published
-margins, and synthetic censuses and surveys.
+"""The sources of records: CSV and Parquet files, extracts of IPUMS, files of statistical
+packages, SafeTab's files, 1940 Massachusetts reconstructed from its published margins, and synthetic censuses and
+surveys.
 
 This module opens a source as a relation of text columns. Every reader ends there, so that one set of rules
 (`sql/cef/typed_column.sql`) converts the types of all sources. `validation` checks the rows.
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from io import StringIO
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,7 @@ from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.names import LONGEST_COLUMN
 from mechanisms import delimited
 from resources.statements import Fragment, render
+from resources.warehouse import Session
 
 MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
 """Occupied dwellings of 1940 Massachusetts by county and tenure, as published (Bailie, Gong and Meng)."""
@@ -59,7 +61,20 @@ KINDS = {
     Reader.CSV: "CSV file (UTF-8, separated by commas, with a header)",
     Reader.PIPE_SEPARATED: "text file (UTF-8, separated by |, with a header)",
     Reader.PARQUET: "Parquet file",
+    Reader.DDI: "file of fixed-width text, as its codebook describes it",
+    Reader.STATA: "Stata file",
+    Reader.SPSS: "SPSS file",
+    Reader.SAS: "SAS file",
 }
+
+SUFFIXES = {
+    ".csv": Reader.CSV,
+    ".parquet": Reader.PARQUET,
+    ".dta": Reader.STATA,
+    **dict.fromkeys((".sav", ".zsav", ".por"), Reader.SPSS),
+    **dict.fromkeys((".sas7bdat", ".xpt"), Reader.SAS),
+}
+"""The readers of files, by suffix."""
 
 GRAMMAR = {
     delimited.Rule.NOT_UTF8: "not UTF-8",
@@ -102,6 +117,7 @@ class Source:
         every_column: a subquery that gives all columns of the file that can be read exactly as text, declared or
             not; None if the records do not come from a file.
         generated: whether the relation generates the records, so that all values are of the types of their columns.
+        stage: makes the temporary table that the relation reads, if it reads one.
     """
 
     label: str
@@ -117,6 +133,7 @@ class Source:
     household: Sequence[str] = ()
     every_column: Fragment | None = None
     generated: bool = False
+    stage: Callable[[Session], None] = field(default=lambda session: None)
 
     @property
     def changed(self) -> bool:
@@ -127,6 +144,29 @@ class Source:
             return _read_state(self.path) != self.state
         except OSError:
             return True
+
+
+class DescribedFile(Protocol):
+    """A file that says, by itself or by its codebook, how it is read.
+
+    Attributes:
+        unfit: how the variables that are not read are stored, by name.
+    """
+
+    @property
+    def variables(self) -> Mapping[str, Any]: ...
+
+    @property
+    def unfit(self) -> Mapping[str, str]: ...
+
+    def relate(self, columns: Mapping[str, str]) -> Fragment:
+        """The relation of variables as texts, by the names that it gives them."""
+
+    def count_records(self) -> int | None:
+        """The number of records, if the file or its form tells. Raises SourceError if it is malformed."""
+
+    def stage(self, session: Session) -> None:
+        """Make the table that the relation reads, if it reads one. Raises SourceError if the file is malformed."""
 
 
 class UnreadableError(SourceError):
@@ -140,12 +180,7 @@ def _read_state(path: Path) -> tuple[int, int]:
 
 
 def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
-    return [
-        root / path
-        for records in declaration.tables.values()
-        for path in (records.path, records.geography_path)
-        if path is not None
-    ]
+    return [root / path for records in declaration.tables.values() for path in records.paths.values()]
 
 
 def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
@@ -161,10 +196,12 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
     path = root / records.path
     if isinstance(declaration, BlockFilesDeclaration):
         return _open_block_file(path, BLOCK_FILES[table], records.columns)
+    codebook = root / records.codebook if records.codebook else None
+    described = describe_file(declaration.reader, path, codebook, records.record_type)
     if declaration.rectangular is not None:
-        return _open_rectangular(declaration.reader, path, records, declaration.rectangular.household)
+        return _open_rectangular(declaration.reader, path, records, declaration.rectangular.household, described)
     columns = {name: column for name, column in records.columns.items() if name not in records.places}
-    return _open_file(declaration.reader, path, columns)
+    return _open_file(declaration.reader, path, columns, described=described)
 
 
 def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
@@ -183,9 +220,10 @@ def _open_file(
     required: Mapping[str, Column],
     optional: Mapping[str, Column] | None = None,
     header_problem: Callable[[Sequence[str]], str | None] = lambda names: None,
+    described: DescribedFile | None = None,
 ) -> Source:
     with _refuse_unreadable(reader, path):
-        state, names = _read_state(path), _read_header(reader, path)
+        state, names = _read_state(path), list(described.variables) if described else _read_header(reader, path)
         if any("\n" in name or "\r" in name for name in names):
             # DuckDB would take the line break for the end of a row and silently lose rows.
             raise SourceError([Finding(path.name, "line break in the name of a column")])
@@ -196,12 +234,51 @@ def _open_file(
         }
         sources = _require_columns(path.name, columns, names)
         values = {"path": _without_wildcards(path)}
+        if described is not None:
+            if unfit := [name for name in described.unfit if name in sources.values()]:
+                raise SourceError([Finding(path.name, f"stored as {described.unfit[name]}", name) for name in unfit])
+            folded = Counter(name.casefold() for name in names)
+            whole = {name: name for name in names if name not in described.unfit and folded[name.casefold()] == 1}
+            source = Source(
+                path.name,
+                KINDS[reader],
+                columns,
+                described.relate(sources),
+                values if reader is Reader.DDI else {},
+                path,
+                state,
+            )
+            return replace(
+                source, every_column=described.relate(whole), records=described.count_records(), stage=described.stage
+            )
         if reader is Reader.PARQUET:
             relation, every, records = _open_parquet(path, columns, sources)
         else:
             values["separator"] = SEPARATORS[reader]
             relation, every, records = _open_text(path, SEPARATORS[reader], sources, names)
         return Source(path.name, KINDS[reader], columns, relation, values, path, state, records, every_column=every)
+
+
+def describe_file(
+    reader: Reader, path: Path, codebook: Path | None = None, record_type: str | None = None
+) -> DescribedFile | None:
+    """The description of fixed-width text, by its codebook, or of a statistical package's file; None for others.
+
+    Raises SourceError if it is missing, not readable or contradicts itself.
+    """
+    with _refuse_unreadable(reader, path):
+        if reader is Reader.DDI and codebook is not None:
+            from assets.cef.extracts import open_lines
+
+            return open_lines(path, codebook, record_type)
+        if reader in (Reader.STATA, Reader.SPSS, Reader.SAS):
+            from assets.cef.statistical import open_file
+
+            if SUFFIXES.get(path.suffix.lower()) is not reader:
+                suffixes = ", ".join(suffix for suffix, its_reader in SUFFIXES.items() if its_reader is reader)
+                raise SourceError([Finding(path.name, f"its suffix is none of {suffixes}")])
+            return open_file(path)
+    return None
 
 
 @contextmanager
@@ -221,12 +298,14 @@ def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column])
     return _make_column(source, columns, BLOCK, PLACE)
 
 
-def _open_rectangular(reader: Reader, path: Path, records: RecordTable, household: Sequence[str]) -> Source:
+def _open_rectangular(
+    reader: Reader, path: Path, records: RecordTable, household: Sequence[str], described: DescribedFile | None
+) -> Source:
     """The file of persons with the columns of their units. A key of several columns is made of them, so that different
     households never have the same: each text comes after its length."""
     key = str(records.unit)
     if len(household) == 1:
-        source = _open_file(reader, path, records.columns)
+        source = _open_file(reader, path, records.columns, described=described)
     else:
         # No declared column has as long a name.
         parts = {
@@ -236,10 +315,12 @@ def _open_rectangular(reader: Reader, path: Path, records: RecordTable, househol
             for number, name in enumerate(household)
         }
         others = {name: column for name, column in records.columns.items() if name != key}
-        source = _make_column(_open_file(reader, path, others | parts), records.columns, key, parts, encoded=True)
-    names = _read_header(reader, path)
-    places = household if reader is Reader.PARQUET else [f"c{names.index(name)}" for name in household]
-    return replace(source, household=places)
+        source = _open_file(reader, path, others | parts, described=described)
+        source = _make_column(source, records.columns, key, parts, encoded=True)
+    if described is None and reader is not Reader.PARQUET:
+        names = _read_header(reader, path)
+        household = [f"c{names.index(name)}" for name in household]
+    return replace(source, household=household)
 
 
 def _make_column(
@@ -251,7 +332,9 @@ def _make_column(
     return replace(source, columns=columns, relation=relation, values=values, made=made, parts=parts)
 
 
-def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str]]:
+def open_every_column(
+    reader: Reader, path: Path, described: DescribedFile | None = None
+) -> tuple[Source, dict[str, str]]:
     """Open a file without a declaration: all columns that can be read exactly, as texts.
 
     Returns the source, and how all other columns of a Parquet file are stored, by name. Raises SourceError if the file
@@ -261,7 +344,10 @@ def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str
     columns, unfit = {}, {}
     with _refuse_unreadable(reader, path):
         stored = {field.name: field.type for field in pq.read_schema(path)} if reader is Reader.PARQUET else {}
-        for name in _read_header(reader, path):
+        for name in described.variables if described else _read_header(reader, path):
+            if described and name in described.unfit:
+                unfit[name] = described.unfit[name]
+                continue
             kind = _choose_type(stored[name]) if name in stored else ColumnType.STRING
             if kind is None and _is_floating(stored[name]):
                 columns[name] = Column.model_construct(type=ColumnType.DECIMAL, rounded=True)
@@ -269,7 +355,7 @@ def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str
                 unfit[name] = _name_type(stored[name])
             else:
                 columns[name] = Column.model_construct(type=kind)
-    return _open_file(reader, path, columns), unfit
+    return _open_file(reader, path, columns, described=described), unfit
 
 
 def _choose_type(stored: pa.DataType) -> ColumnType | None:

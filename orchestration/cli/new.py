@@ -44,28 +44,41 @@ def dataset(
     key: str | None,
     unit: str | None,
 ) -> None:
-    """Propose the declaration of a dataset from FILE, a CSV or Parquet file with one record for each unit."""
+    """Propose the declaration of a dataset from FILE, which has one record for each unit: a CSV or Parquet file, one of
+    Stata, SPSS or SAS, or an extract of IPUMS, given by its codebook (.xml).
+    """
+    from dataclasses import replace
+
+    from assets.cef.extracts import HOUSEHOLD
     from assets.cef.profile import profile
-    from assets.release.dataset import Reader
     from orchestration.deployment import Deployment
     from orchestration.environment import PROJECT
+    from orchestration.extract import find_files, select_columns
     from orchestration.proposal import propose_dataset, propose_name
+
+    def declare(path: Path) -> Path:
+        """A path below the project's folder is declared from there."""
+        absolute = path.absolute()
+        return absolute.relative_to(PROJECT) if absolute.is_relative_to(PROJECT) else absolute
 
     deployment = Deployment()
     name = name or propose_name(file.stem)
-    files = [path for path in (file, persons) if path]
-    readers = {".csv": Reader.CSV, ".parquet": Reader.PARQUET}
-    for path in files:
-        if path.suffix not in readers or path.suffix != file.suffix:
-            raise click.UsageError(f"{path.name}: a dataset is read from .csv or from .parquet files, all alike")
+    files = [found for path in (file, persons) if path for found in find_files(path)]
+    if len({found.reader for found in files}) > 1 or len(files) > 2:
+        raise click.UsageError(
+            "a dataset is read from one file of units and at most one of persons, of the same format"
+        )
     target = _name_new_file(deployment, name, "dataset")
-    reader = readers[file.suffix]
-    # A path below the project's folder is declared from there.
-    paths = [path.absolute() for path in files]
-    declared = [path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path for path in paths]
+    profiles = []
     with deployment.ledger.warehouse.session() as session:
-        profiles = [(path, profile(session, reader, file)) for path, file in zip(declared, files, strict=True)]
-    proposal = propose_dataset(name, reader, *profiles, record_name=record_name, cap=cap, key=key, unit=unit)
+        for found in files:
+            contents = profile(session, found.reader, found.path, found.described, found.variables)
+            fields = {"codebook": str(declare(found.codebook))} if found.codebook else {}
+            fields |= {"record_type": found.record_type} if found.record_type else {}
+            profiles.append((declare(found.path), select_columns(found, replace(contents, fields=fields))))
+    if files[0].record_type:
+        key, record_name = key or HOUSEHOLD, "household" if record_name == "unit" else record_name
+    proposal = propose_dataset(name, files[0].reader, *profiles, record_name=record_name, cap=cap, key=key, unit=unit)
     print_table("Proposed", ["table", "column", "type", "role", "domain"], proposal.columns)
     _write_draft(deployment, target, proposal, f"stirred new release {name}")
 
