@@ -164,14 +164,21 @@ def _propose_table(
     renamed: Mapping[str, str],
 ) -> Iterator[str]:
     """The lines of a table; `roles` has the columns that identify a record or its unit."""
-    declared = {column.name for column in profile.columns if not _explain_omission(column)}
+    omitted = {
+        column.name: why
+        for column in profile.columns
+        if (why := _explain_omission(column, profile.reasons.get(column.name, "")))
+    }
     yield f"    path: {_quote(str(path))}"
     for name, value in profile.fields.items():
         yield f"    {name}: {_quote(value)}"
+    if profile.csv:
+        yield f"    csv: {{{', '.join(f'{field}: {_write(value)}' for field, value in profile.csv.items())}}}"
+    proposal.warnings += profile.sentences
     yield "    columns:"
     for column in profile.columns:
         role, domain, concerns = roles.get(column.name), dict[str, str](), list[str]()
-        if role is None and (why := _explain_omission(column)):
+        if role is None and (why := omitted.get(column.name, "")):
             yield f"      # {_write(column.name)} is left out: {why}"
             proposal.warnings.append(f"{table}: column {column.name} is left out: {why}.")
             continue
@@ -185,7 +192,7 @@ def _propose_table(
         if not identifies:
             domain, concerns = _propose_domain(column, kind)
             larger = profile.within.get(column.name)
-            if larger in declared and larger not in roles:
+            if larger is not None and larger not in omitted and larger not in roles:
                 domain |= {"within": _write(renamed.get(larger, larger))}
             fields |= domain | ({"title": _quote(column.title)} if column.title else {})
             if column.present < column.records and not column.missing:
@@ -201,13 +208,14 @@ def _propose_table(
             proposal.warnings.append(f"{table}: column {name} is {concern}.")
         in_words = ", ".join(value if field == "values" else f"{field} {value}" for field, value in domain.items())
         in_words = in_words if len(in_words) <= 60 else f"{in_words[:59]}…"
-        proposal.columns.append((table, name, column.type.value, (role or Role.CHARACTERISTIC).value, in_words))
-    for name, stored in profile.unfit.items():
-        yield f"      # {_write(name)} is left out: it is stored as {stored}, whose text is not exact"
-        proposal.warnings.append(f"{table}: column {name} is left out: it is stored as {stored}, which is not exact.")
+        proposal.columns.append((table, name, fields["type"], (role or Role.CHARACTERISTIC).value, in_words))
+    for name, why in profile.unfit.items():
+        yield f"      # {_write(name)} is left out: {why}"
+        proposal.warnings.append(f"{table}: column {_write(name)} is left out: {why}.")
 
 
-def _explain_omission(column: ColumnProfile) -> str:
+def _explain_omission(column: ColumnProfile, reason: str) -> str:
+    """Why a column is left out; empty if it is not. The reason is that for which its texts only look like numbers."""
     if not column.present:
         return "it has no values"
     if column.identifies and column.type in _OF_KEYS and column.records > FEW:
@@ -216,7 +224,7 @@ def _explain_omission(column: ColumnProfile) -> str:
         what = "a weight, " * _is_weight(column.name)
         if 2 * column.like_numbers > column.present and (marks := _describe_marks(column)):
             return f"{what}text and no number, because of {marks}; write it as a number in the file"
-        return f"it has {what}many different texts, which may identify persons; declare values or a pattern"
+        return reason or f"it has {what}many different texts, which may identify persons; declare values or a pattern"
     return ""
 
 
@@ -294,7 +302,9 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
     smallest = _leave_out_larger(usable, places)
     few = [column for column, declared in usable.items() if column not in places and _has_few_values(declared)]
     if not places or not few:
-        missing = "geography" if not places else f"variable with at most {MOST_PROPOSED} values"
+        missing = f"variable with at most {MOST_PROPOSED} values"
+        if not places:
+            missing = f"geography; declare role: geography in one of {', '.join(few) or ', '.join(columns)}"
         raise DeclarationError(f"release {dataset.name}/{name}: units: swapping needs a column that is a {missing}")
     match = [column for column in few if _SIZE.search(column)][:1]
     published = [column for column in few if column not in match][:2] or match

@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.declaration import Part
+from assets.release.dialect import Dialect
 from assets.release.names import ColumnName, SourcePath
 from assets.release.numbers import shown
 from assets.release.recodes import MOST_BANDS, Band, Bands, Coding, GivenBound, Merge, Recode, Value, list_codes
@@ -534,6 +535,9 @@ class RecordTable(Part):
     geography_path: SourcePath | SkipJsonSchema[None] = Field(
         None,
         description="A second source file with the columns of role geography and one record for each key.",
+    )
+    csv: Dialect | SkipJsonSchema[None] = Field(
+        default=None, description="How CSV files of the table are written, where that differs from the default."
     )
     codebook: SourcePath | SkipJsonSchema[None] = Field(
         default=None, description="With reader ddi, the DDI codebook that says where the variables are in a line."

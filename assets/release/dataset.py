@@ -268,6 +268,8 @@ class DatasetDeclaration(Declaration):
                 raise ValueError(f"{table}: path is required with reader {self.reader.value}")
             if self.reader.built_in and (records.path or records.geography_path) is not None:
                 raise ValueError(f"{table}: reader {self.reader.value} is built in and takes no path")
+            if records.csv is not None and self.reader is not Reader.CSV:
+                raise ValueError(f"{table}: csv is for reader csv, not {self.reader.value}")
             needed = self.reader is Reader.DDI and table in self.files
             if (records.codebook is not None) is not needed:
                 raise ValueError(f"{table}: codebook: it is required with reader ddi, and other readers take none")

@@ -348,7 +348,7 @@ BAD_FILES: Mapping[str, tuple[str, Callable[[Path], Any], Sequence[str]]] = {
     "no file": ("a.dta", lambda path: None, ["there is no such file"]),
     "text": ("a.sas7bdat", lambda path: path.write_text("a,b\n1,2\n"), [statistical.NOT_WHOLE]),
     "of another package": ("a.sav", lambda path: truncate(".dta", path), [statistical.NOT_WHOLE]),
-    "of no package": ("a.txt", lambda path: path.write_text("1"), ["its suffix is none of .sav, .zsav, .por"]),
+    "of no package": ("a.dat", lambda path: path.write_text("1"), ["its suffix is none of .sav, .zsav, .por"]),
     "floats": ("a.dta", write_floats, ["column a: more than 4 digits", "column a: not of type decimal: 1 row"]),
     "times": ("a.sav", write_times, ["column a: stored as a time or a period (DATETIME20)"]),
 }

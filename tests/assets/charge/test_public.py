@@ -141,6 +141,7 @@ def test_a_release_of_public_data_says_so_on_every_page_and_a_charged_one_is_nev
     assert "Public data, no budget charged. The records were published before: Bureau of &lt;Examples&gt;" in page
     assert "which is not charged" in page
     assert "is charged to the population" not in page
+    assert "Public data, no budget charged" in (tmp_path / "sample" / "published" / "index.html").read_text()
     # A charged draw cannot be published as one of public data, even though it exists already.
     charged = small_deployment(tmp_path / "charged")
     charged.run("cef", "invariants", "charge")
