@@ -1,4 +1,4 @@
-"""The catalog of all publications: a page, a Data Package Catalog and a DCAT catalog, beside the folders of datasets.
+"""The catalog of all publications: a page and a package of their data packages, beside the folders of datasets.
 
 Everything in it is read from the publications' own files, so that whoever has the folder can make it again. Links name
 files and are relative: they work in a folder, on a web server and in object storage, which has no pages for folders.
@@ -92,14 +92,17 @@ def make_listing(published: Path) -> dict[str, bytes]:
 
 
 def _package_catalog(published: Path, listed: Sequence[Listed]) -> bytes:
-    """The data packages of all publications as one package. Source: the recipe Data Package Catalog."""
+    """The data packages of all publications as the resources of one package, each with its hash.
+
+    Source: the Data Package standard, version 2.
+    """
     resources = [
         {
             "name": each.path.replace("/", "-").replace("_", "-"),
             "title": each.title or each.path,
             "description": each.description,
             "path": f"{each.path}/{PACKAGE}",
-            "profile": "data-package",
+            "format": "json",
             "mediatype": "application/json",
             "hash": f"sha256:{file_sha256(published / each.path / PACKAGE)}",
         }
@@ -107,7 +110,7 @@ def _package_catalog(published: Path, listed: Sequence[Listed]) -> bytes:
         if each.title
     ]
     catalog = {
-        "profile": "data-package-catalog",
+        "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
         "name": "publications",
         "title": "Publications",
         "resources": resources,

@@ -19,6 +19,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from frictionless import validate
 from markupsafe import escape
 from pydantic import ValidationError
 
@@ -316,6 +317,7 @@ def test_the_catalog_has_every_publication_with_its_loss_and_links_to_its_files(
         content = (published.root / "published" / package["path"]).read_bytes()
         assert package["hash"] == f"sha256:{sha256(content).hexdigest()}"
     assert len(catalog["resources"]) == page.count("<article")
+    assert validate(str(published.root / "published" / "datapackage.json")).valid
 
 
 def test_a_certificate_is_a_record_of_the_registry_of_deployments(published: Deployment[Any]) -> None:
