@@ -169,14 +169,22 @@ class Size:
 _NAME = TypeAdapter[str](DatasetName)
 
 
-def _let_units_be_made(schema: dict[str, Any]) -> None:
+def require_cap(schema: dict[str, Any]) -> None:
+    """Only public records have no cap."""
+    schema["if"] = {"properties": {"public": {"const": True}}, "required": ["public"]}
+    schema["else"] = {"required": ["cap"]}
+
+
+def _complete_schema(schema: dict[str, Any]) -> None:
+    """Of a rectangular file, units are made."""
     schema["required"] = [field for field in schema["required"] if field != "units"]
+    require_cap(schema)
 
 
 class DatasetDeclaration(Declaration):
     """One vintage of confidential microdata: units, with or without persons in them."""
 
-    model_config = ConfigDict(json_schema_extra=_let_units_be_made)
+    model_config = ConfigDict(json_schema_extra=_complete_schema)
 
     declares = "dataset"
 
