@@ -36,7 +36,10 @@ from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
 from assets.ledger.view import find_budget
 from assets.publication import record, signature
+from assets.publication.catalog import to_dcat
 from assets.publication.certificate import Certificate, to_html, to_json
+from assets.publication.cube import Heading
+from assets.publication.formats import write_cubes
 from assets.publication.listing import write_listing
 from assets.publication.package import README, DataFile, data_package, list_formulas, readme, write_data_files
 from assets.publication.placement import place_file, place_folder
@@ -282,11 +285,19 @@ def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519
         ) as folder,
     ):
         files = write_data_files(session, folder, tables)
+        left_out: tuple[str, ...] = ()
         certificate = certify(context, session, passed, files)
-        charged_at = certificate.ledger.recorded_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        charged_at = certificate.ledger.recorded_at.astimezone(UTC)
+        if release.formats:
+            heading = Heading(release, certificate.edition, charged_at)
+            cubes, left_out = write_cubes(session, folder, tables, heading)
+            certificate = certify(context, session, passed, files := (*files, *cubes))
+        created = charged_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        package = data_package(release, tables, files, certificate.edition, created)
         for name, text in (
-            ("datapackage.json", data_package(release, tables, files, certificate.edition, charged_at)),
-            (README, readme(release, tables, files, list_formulas(session, tables))),
+            ("datapackage.json", package),
+            ("dcat.jsonld", to_dcat(package)),
+            (README, readme(release, tables, files, list_formulas(session, tables), left_out)),
             ("certificate.json", to_json(certificate)),
             ("certificate.html", to_html(certificate)),
             (SCHEMA, schema()),
