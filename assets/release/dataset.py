@@ -25,7 +25,7 @@ from assets.release.columns import ColumnType, RecordTable, Role, name_error, ti
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName, Noun
 from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
-from assets.release.rectangular import Rectangular, divide_columns
+from assets.release.rectangular import DividedColumns, Rectangular, divide_columns
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD
 from resources.statements import Table, Zone
@@ -333,6 +333,7 @@ class DatasetDeclaration(Declaration):
     def _check_household(self, household: list[str], persons: RecordTable) -> None:
         if self.reader.built_in or persons.geography_path is not None:
             raise ValueError("rectangular: all columns come from one file, without geography_path")
+        object.__setattr__(persons, "columns", DividedColumns(persons.columns, self.units.columns))
         key = persons.columns[str(persons.unit)]
         if len(household) == 1:
             if household != [key.source or persons.unit]:
