@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-_CONTEXT = {
+CONTEXT = {
     "dcat": "http://www.w3.org/ns/dcat#",
     "dct": "http://purl.org/dc/terms/",
     "foaf": "http://xmlns.com/foaf/0.1/",
@@ -20,7 +20,7 @@ _CONTEXT = {
 
 def to_dcat(package: bytes) -> bytes:
     """The text of `dcat.jsonld`, from that of `datapackage.json`."""
-    graph = {"@context": _CONTEXT} | describe_dataset(json.loads(package))
+    graph = {"@context": CONTEXT} | describe_dataset(json.loads(package))
     return (json.dumps(graph, ensure_ascii=False, indent=2) + "\n").encode()
 
 

@@ -1,4 +1,4 @@
-"""The catalog of all publications: a page and a package of their data packages, beside the folders of datasets.
+"""The catalog of all publications: a page, a package of data packages and a DCAT catalog, beside their folders.
 
 Everything in it is read from the publications' own files, so that whoever has the folder can make it again. Links name
 files and are relative: they work in a folder, on a web server and in object storage, which has no pages for folders.
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assets.publication.catalog import CONTEXT, describe_dataset
 from assets.publication.package import README
 from assets.publication.placement import place_files, publications
 from assets.publication.record import format_recorded
@@ -22,7 +23,7 @@ from assets.publication.signature import EDITIONS, file_sha256
 from assets.release.prose import load_template
 from assets.texts import show_line
 
-LISTING, PACKAGE = "index.html", "datapackage.json"
+LISTING, PACKAGE, DCAT = "index.html", "datapackage.json", "dcat.jsonld"
 _CERTIFICATE = "certificate.html"
 
 _OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
@@ -41,6 +42,7 @@ class Listed:
         exact: the statistics that are published exactly.
         tables: by title, the data files of a table.
         links: by words, the other files.
+        dcat: the publication as a dataset of DCAT.
         population: (name, last charge, total, cap, what is left) when it was published.
     """
 
@@ -58,6 +60,7 @@ class Listed:
     exact: tuple[str, ...] = ()
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
+    dcat: Mapping[str, Any] = field(default_factory=dict)
     population: tuple[str, int, str, str, str] = ("", 0, "", "", "")
 
 
@@ -87,7 +90,7 @@ def make_listing(published: Path) -> dict[str, bytes]:
         ],
         publishers=sorted({each.publisher for each in listed if each.publisher}),
     )
-    return {LISTING: page.encode(), PACKAGE: _package_catalog(published, listed)}
+    return {LISTING: page.encode(), PACKAGE: _package_catalog(published, listed), DCAT: _dcat_catalog(listed)}
 
 
 def _package_catalog(published: Path, listed: Sequence[Listed]) -> bytes:
@@ -117,6 +120,21 @@ def _package_catalog(published: Path, listed: Sequence[Listed]) -> bytes:
     return _as_json(catalog)
 
 
+def _dcat_catalog(listed: Sequence[Listed]) -> bytes:
+    """All publications as a catalog of DCAT-AP 3, with relative addresses."""
+    datasets = [each.dcat for each in listed if each.title]
+    catalog = {
+        "@context": CONTEXT,
+        "@id": DCAT,
+        "@type": "dcat:Catalog",
+        "dct:title": "Publications",
+        "dct:description": "All publications of a deployment of Stirred, each with its files and its certificate.",
+        "dct:publisher": [node["dct:publisher"] for node in datasets if "dct:publisher" in node][:1],
+        "dcat:dataset": datasets,
+    }
+    return _as_json(catalog)
+
+
 def _as_json(value: Any) -> bytes:
     return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()
 
@@ -130,7 +148,7 @@ def _read_publication(published: Path, path: str) -> Listed:
 
 
 def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
-    _read_json(folder / PACKAGE)
+    package = _read_json(folder / PACKAGE)
     ledger, publisher, number = record["ledger"], record["publisher"], int(record["edition"]["number"])
     tables: dict[str, tuple[str, ...]] = {}
     for file in record["products"]:
@@ -159,6 +177,7 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         exact=tuple(map(show_line, (*record["invariants"]["held_fixed"], *record["invariants"]["also_exact"]))),
         tables=tables,
         links={"Certificate": _CERTIFICATE, "How to read the files": README, "Data dictionary": PACKAGE},
+        dcat=describe_dataset(package, f"{path}/"),
         population=population,
     )
 

@@ -262,6 +262,8 @@ class DatasetDeclaration(Declaration):
             needed = self.reader is Reader.DDI and table in self.files
             if (records.codebook is not None) is not needed:
                 raise ValueError(f"{table}: codebook: it is required with reader ddi, and other readers take none")
+            if records.record_type is not None and records.codebook is None:
+                raise ValueError(f"{table}: record_type: it is for a table with a codebook")
             if self.reader is Reader.DDI and records.geography_path is not None:
                 raise ValueError(f"{table}: geography_path: reader ddi takes none")
         for table, records in self.tables.items():
@@ -294,7 +296,7 @@ class DatasetDeclaration(Declaration):
 
     def _check_household(self, household: list[str], persons: RecordTable) -> None:
         if self.reader.built_in or persons.geography_path is not None:
-            raise ValueError("rectangular: all columns come from one CSV or Parquet file, without geography_path")
+            raise ValueError("rectangular: all columns come from one file, without geography_path")
         key = persons.columns[str(persons.unit)]
         if len(household) == 1:
             if household != [key.source or persons.unit]:

@@ -42,7 +42,7 @@ FillIn = Callable[[str, str | None], str | None]
 
 @dataclass
 class Dataset(DeclaredComponent):
-    """One vintage of confidential microdata, read from CSV or Parquet and checked against its declaration.
+    """One vintage of confidential microdata, read from files and checked against its declaration.
 
     The attributes are those of `DatasetDeclaration`. Paths may contain template variables such as
     `{{ env.CEF_FOLDER }}`. Everything else is taken literally, so that the code "01" remains text.

@@ -318,6 +318,11 @@ def test_the_catalog_has_every_publication_with_its_loss_and_links_to_its_files(
         assert package["hash"] == f"sha256:{sha256(content).hexdigest()}"
     assert len(catalog["resources"]) == page.count("<article")
     assert validate(str(published.root / "published" / "datapackage.json")).valid
+    dcat = json.loads((published.root / "published" / "dcat.jsonld").read_text())
+    assert [each["@id"] for each in dcat["dcat:dataset"]] == [package["path"] for package in catalog["resources"]]
+    for file in (file for each in dcat["dcat:dataset"] for file in each["dcat:distribution"]):
+        content = (published.root / "published" / file["dcat:downloadURL"]["@id"]).read_bytes()
+        assert file["spdx:checksum"]["spdx:checksumValue"]["@value"] == sha256(content).hexdigest()
 
 
 def test_a_certificate_is_a_record_of_the_registry_of_deployments(published: Deployment[Any]) -> None:

@@ -324,6 +324,8 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("units",): (None, [], {}, {"path": "a.csv", "columns": {}}),
         ("units", "path"): ("", None, 1, "a" * 256, "/".join(["a" * 200] * 25), "\0", "{{ env.A", "{{ 1 / 0 }}"),
         ("units", "geography_path"): ("", "a" * 256),
+        ("units", "codebook"): ("", "a" * 256, "a.xml"),
+        ("units", "record_type"): (3, "H"),
         ("units", "columns", ""): ({"type": "boolean"},),
         ("units", "columns", "a" * 121): ({"type": "boolean"},),
         ("units", "columns", "a\nb"): ({"type": "boolean"},),
