@@ -51,8 +51,8 @@ from assets.release.release import Release
 from assets.release.stage import release_stage
 from assets.release.statement import Parameter
 from assets.stages import stage_check
-from mechanisms.accounting.losses import format_number
-from resources.chain import DIFFERENT_PEOPLE, RESERVE, WITHDRAW, Entry, find, settled_draws
+from mechanisms.accounting.losses import PureLoss, format_number
+from resources.chain import DIFFERENT_PEOPLE, NOT_CHARGED, RESERVE, WITHDRAW, Entry, find, settled_draws
 from resources.custody import Custody
 from resources.ledger import Ledger, of_population
 from resources.statements import Zone
@@ -84,12 +84,12 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
             find_verdicts(context.run.run_id),
         )
         certificate, sums = publish(release_context)
-        budget = find_budget(release.dataset, ledger.examine())
+        cap, budget = release.dataset.cap, find_budget(release.dataset, ledger.examine())
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
             metadata={
                 "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
-                "left of the cap": f"{budget.left} of {release.dataset.cap.round_up()}",
+                "left of the cap": NOT_CHARGED if cap is None else f"{budget.left} of {cap.round_up()}",
                 "draw": shorten_digest(certificate.randomness.draw_id),
                 "commitment": shorten_digest(certificate.randomness.commitment),
                 "certificate": link(release, "certificate.html"),
@@ -401,6 +401,7 @@ def certify(
         raise _refusal(context, [f"the draw was withdrawn meanwhile, in ledger entry {withdrawn.sequence}"])
     if problems := find_cap_problems(dataset, reading):
         raise _refusal(context, problems)
+    details = entry.parse_details()
     draws = settled_draws(reading.require_intact(), dataset.name, release.name)
     withdrawals = {other.draw_id: other.sequence for other in reading.entries if other.kind == WITHDRAW}
     charges = [other for other in of_population(reading.entries, dataset.population) if other.kind == RESERVE]
@@ -418,13 +419,14 @@ def certify(
             entry.sequence,
             entry.hash,
             datetime.fromisoformat(entry.recorded_at),
-            reading.compose(dataset.population, dataset.cap, through=entry.sequence),
+            PureLoss() if dataset.cap is None else reading.compose(dataset.population, dataset.cap, entry.sequence),
             charges[-1].sequence,
-            reading.compose(dataset.population, dataset.cap),
+            PureLoss() if dataset.cap is None else reading.compose(dataset.population, dataset.cap),
             dataset.cap,
             dataset.population,
             reading.count_infinite(dataset.population),
-            entry.parse_details().authorization.get(DIFFERENT_PEOPLE, ""),
+            details.authorization.get(DIFFERENT_PEOPLE, ""),
+            reading.find_public_words(dataset.name, details) if dataset.public else "",
         ),
         edition=[other.draw_id for other in draws].index(draw.draw_id) + 1,
         editions=tuple(

@@ -43,7 +43,8 @@ class Listed:
         tables: by title, the data files of a table.
         links: by words, the other files.
         dcat: the publication as a dataset of DCAT.
-        population: (name, last charge, total, cap, what is left) when it was published.
+        population: (name, last charge, total, cap, what is left) when it was published; of public data, without a cap,
+            the source in place of what is left.
     """
 
     path: str
@@ -159,8 +160,11 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         show_line(ledger["population"]),
         int(ledger["last_charge_at_publication"]),
         format_recorded(ledger["total_at_publication"]),
-        format_recorded(ledger["cap"]),
-        f"{ledger['cap']['symbol']} = {ledger['left_at_publication']:,.4f}",
+        *(
+            (format_recorded(ledger["cap"]), f"{ledger['cap']['symbol']} = {ledger['left_at_publication']:,.4f}")
+            if ledger["cap"]
+            else ("", show_line(record["dataset"]["source"]))
+        ),
     )
     return Listed(
         path,

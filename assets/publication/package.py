@@ -373,6 +373,7 @@ def readme(
     text = template.render(
         title=release.title,
         description=release.description,
+        public=release.dataset.source,
         readable=list(_readable(tables, files)),
         formulas=join_names(formulas),
         formats=join_names([_FORMATS[end] for end in _FORMATS if any(file.format == end for file in files)]),
