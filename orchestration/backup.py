@@ -19,7 +19,8 @@ from assets.publication.signature import SIGNATURE, altered_files, public_key, s
 from assets.release.contents import forget_sketches
 from mechanisms.refusal import RefusedError
 from orchestration.environment import deployment_resources
-from resources.custody import ANCHOR, FINGERPRINT, MASTER, SKETCHES, CustodyError
+from resources import clock
+from resources.custody import ANCHOR, FINGERPRINT, MASTER, SKETCHES, TIME_STAMPS, CustodyError
 from resources.ledger import Ledger
 from resources.spill import create_spill_folder
 from resources.statements import Zone
@@ -217,4 +218,6 @@ def _list_custody_files(folder: Path, *, with_keys: bool) -> list[Path]:
     """The files that the custody itself wrote. Nothing else is taken along: it could be a copy of a key."""
     keys = [folder / MASTER, *sorted((folder / "ephemeral").glob("[!.]*.key"))] if with_keys else []
     sketches = sorted((folder / SKETCHES).glob("[0-9a-f]" * 64))
-    return [path for path in (folder / ANCHOR, *sketches, *keys) if path.is_file()]
+    stamps = [clock.locate(folder / TIME_STAMPS, stamp) for stamp in clock.list_kept(folder / TIME_STAMPS)]
+    files = (folder / ANCHOR, *sketches, *stamps, *keys)
+    return [path for path in files if path.is_file()]

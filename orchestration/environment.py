@@ -9,6 +9,8 @@
 - `STIRRED_DECLARATION_VARIABLES`: the variables that declarations may use as folders of source files, separated by
   commas; by default `CEF_FOLDER` alone;
 - `STIRRED_MASTER_KEY`: the master key, if it is not kept in a file;
+- `STIRRED_TIME_AUTHORITY`, `STIRRED_TIME_AUTHORITY_ROOT`: the address of an authority that stamps the ledger's head for
+  each publication, and the file with its root certificate, which verifies the stamps;
 - `STIRRED_DEPLOYMENT`: `files` (the default), or `cluster` for what several machines share;
 - `STIRRED_LEDGER`: `file` or `postgres`, if it is not as the deployment has it; libpq's environment names the server;
 - `STIRRED_LAKE_CONFIDENTIAL`, `STIRRED_LAKE_PUBLIC`: in a cluster, where the files of the zones lie: folders, or
@@ -27,6 +29,7 @@ import dagster as dg
 
 from assets.conventions import PROJECT
 from assets.release.release import DeclarationError
+from resources import clock
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -156,6 +159,16 @@ def fill_in_folder(path: str) -> str:
     return _VARIABLE.sub(lambda variable: os.environ[variable[1]], folder) + slash + file
 
 
+def _find_time_authority() -> tuple[str, str]:
+    """The address of the authority and the file of its root certificate. A file alone verifies earlier stamps."""
+    address, root = os.environ.get(clock.ADDRESS, ""), os.environ.get(clock.ROOT, "")
+    if address and not _ADDRESS.fullmatch(address):
+        raise DeclarationError(f"{clock.ADDRESS} is not an address such as http://host/tsr, without a key in it")
+    if (address or root) and not Path(root).is_file():
+        raise DeclarationError(f"{clock.ROOT} is no file with the root certificate of the time stamp authority")
+    return address, root
+
+
 def _choose(variable: str, choices: Sequence[str], default: int) -> str:
     given = os.environ.get(variable) or choices[default]
     if given not in choices:
@@ -190,5 +203,12 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
         authorities=authorities,
     )
     custody = Custody(folder=str(home / "custody"), databases=warehouse.folder, lake=warehouse.lake)
-    ledger = Ledger(warehouse=warehouse, custody=custody, on_server=ledger_on_server())
+    authority, root = _find_time_authority()
+    ledger = Ledger(
+        warehouse=warehouse,
+        custody=custody,
+        on_server=ledger_on_server(),
+        time_authority=authority,
+        time_authority_root=root,
+    )
     return {"warehouse": warehouse, "custody": custody, "ledger": ledger}

@@ -54,6 +54,9 @@ folder of the databases."""
 SKETCHES = "sketches"
 """The folder of the sketches of records that were read from files, in the custody's folder."""
 
+TIME_STAMPS = "timestamps"
+"""The folder of the time stamps of the ledger's entries, in the custody's folder."""
+
 _SEALING = "ledger anchor"
 
 _KEY_FILE = re.compile(r"([0-9a-f]{64})\.key|\.([0-9a-f]{64})\.key\..+")
@@ -114,6 +117,11 @@ class Custody(ConfigurableResource):
         Raises CustodyError as `derive`, and if the file cannot be written.
         """
         keyfiles.replace(Path(self.folder) / ANCHOR, anchor.seal(self.derive(_SEALING)))
+
+    @property
+    def time_stamps(self) -> Path:
+        """The folder of the time stamps of the ledger's entries, which may be missing (`clock`)."""
+        return Path(self.folder) / TIME_STAMPS
 
     def version_key(self) -> bytes:
         """The key for data versions that depend on confidential content."""

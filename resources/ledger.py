@@ -13,7 +13,8 @@ between the two. `forget_keys` deletes what such processes left.
 
 At any moment the chain must end either at the anchor's head or at the entry that the anchor announces, which is written
 *before* the entry is committed; the ledger refuses anything else. The anchor cannot reveal that it was itself restored
-to an earlier state together with the database: someone who can write to both can roll both back.
+to an earlier state together with the database: someone who can write to both can roll both back. Time stamps of an
+outside authority can (`clock`): the chain must have every entry of which one is kept.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 from dagster import ConfigurableResource, ResourceDependency
 
@@ -30,9 +32,9 @@ from mechanisms.accounting.rounding import DECIMALS, round_up
 from mechanisms.accounting.specification import Specification
 from mechanisms.people import SHARE, compute_overlap, from_bytes
 from mechanisms.refusal import RefusedError
-from resources import chain
+from resources import chain, clock, keyfiles
 from resources.chain import DIFFERENT_PEOPLE, GENESIS, PUBLIC_BECAUSE, RESERVE, SETTLE, WITHDRAW, Anchor, Details, Entry
-from resources.custody import Custody, CustodyMode
+from resources.custody import TIME_STAMPS, Custody, CustodyMode
 from resources.keyfiles import CustodyError
 from resources.ledger_storage import FileLedger, OpenLedger, open_file
 from resources.statements import Zone
@@ -223,12 +225,16 @@ class Ledger(ConfigurableResource):
         on_server: whether the entries are in the PostgreSQL server that libpq's environment names. `move_to_server`
             brings them there first, also those of a new deployment, which has none.
         kept: whether this process keeps a ledger on a server as it is (`keep_unchanged`) while it reads it.
+        time_authority: the address of the authority that stamps the last entry; empty if none does.
+        time_authority_root: the file of its root certificate.
     """
 
     warehouse: ResourceDependency[Warehouse]
     custody: ResourceDependency[Custody]
     on_server: bool = False
     kept: bool = False
+    time_authority: str = ""
+    time_authority_root: str = ""
 
     def reserve(
         self,
@@ -391,6 +397,29 @@ class Ledger(ConfigurableResource):
             self.custody.forget(draw_id)
         return tuple(left)
 
+    def stamp_head(self) -> clock.TimeStamp | None:
+        """The time stamp of the last entry, for which the authority is asked once; None if there is no authority.
+
+        Nothing is locked while the authority is asked. A stamp that is kept is never replaced.
+
+        Raises:
+            LedgerError: if the ledger is not intact.
+            ClockError: if the authority refuses, or the stamp does not verify.
+            TransientError: if the authority cannot be reached.
+        """
+        if not self.time_authority:
+            return None
+        entries = self.read().require_intact()
+        if not entries:
+            return None
+        head = clock.TimeStamp(entries[-1].sequence, entries[-1].hash)
+        roots = clock.read_roots(Path(self.time_authority_root))
+        path = clock.locate(self.custody.private_folder(TIME_STAMPS), head)
+        if not path.exists():
+            new = clock.ask(self.time_authority, roots, head)
+            keyfiles.link_new(keyfiles.write_temporary(path, new.token), path)
+        return clock.verify(replace(head, token=keyfiles.read_file(path) or b""), roots)
+
     def read(self) -> Reading:
         """Read the whole ledger at one moment.
 
@@ -515,6 +544,8 @@ class Ledger(ConfigurableResource):
             yield open_ledger, reading
 
     def _load(self, open_ledger: OpenLedger, on_server: bool) -> Reading:
+        # First: other processes may append an entry, and have it stamped.
+        stamps = clock.list_kept(self.custody.time_stamps)
         anchored = self._read_anchor(on_server)
         for _ in range(_READINGS):
             entries, altered = open_ledger.load()
@@ -532,6 +563,7 @@ class Ledger(ConfigurableResource):
         elif not problems and (entries or not on_server):
             lost = _LOST if on_server else "the ledger has no anchor"
             problems += (f"no entry from 1 on can be trusted: {lost}",)
+        problems += clock.find_set_back(stamps, entries)
         return Reading(entries, (*chain.find_breaks(entries), *problems))
 
     def _append(self, open_ledger: OpenLedger, entry: Entry) -> None:

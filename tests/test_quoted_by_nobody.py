@@ -88,6 +88,8 @@ REFUSED_UNQUOTED = {
     "STIRRED_MEMORY_LIMIT": lambda: deployment_resources(Path("/nowhere")),
     "AWS_ENDPOINT_URL": lambda: deployment_resources(Path("/nowhere")),
     "AWS_CA_BUNDLE": lambda: deployment_resources(Path("/nowhere")),
+    "STIRRED_TIME_AUTHORITY": lambda: deployment_resources(Path("/nowhere")),
+    "STIRRED_TIME_AUTHORITY_ROOT": lambda: deployment_resources(Path("/nowhere")),
 }
 """Settings, by the function that reads them: an impossible value may hold a password, and is not quoted."""
 

@@ -53,6 +53,7 @@ from assets.release.statement import Parameter
 from assets.stages import stage_check
 from mechanisms.accounting.losses import PureLoss, format_number
 from resources.chain import DIFFERENT_PEOPLE, NOT_CHARGED, RESERVE, WITHDRAW, Entry, find, settled_draws
+from resources.clock import TimeStamp
 from resources.custody import Custody
 from resources.ledger import Ledger, of_population
 from resources.statements import Zone
@@ -239,6 +240,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
     Raises:
         dagster.Failure: if a gate finds a problem, the draw is withdrawn meanwhile, something else than a publication
             of this deployment is in the way, or a file or folder cannot be written. Then nothing is published.
+        LedgerError, ClockError, TransientError: as `Ledger.stamp_head`.
     """
     release = context.release
     key = signature.public_key(context.custody)
@@ -248,6 +250,8 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             "file. Publish into a folder of its own (STIRRED_PUBLISHED), or, if somebody replaced the file, remove it.",
             allow_retries=False,
         )
+    # First, because nothing waits for this publication yet.
+    stamp = context.ledger.stamp_head()
     with ExitStack() as opened:
         # What the gates read stays as it is until the files are written, so the files have the content that passed.
         try:
@@ -259,7 +263,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
         passed = require_gates(snapshot)
         try:
             place_file(release.published / PUBLIC_KEY, signature.pem(key))
-            certificate, checksums = _place(snapshot, passed, key)
+            certificate, checksums = _place(snapshot, passed, key, stamp)
         except OSError as error:
             problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
             words = f"{release.schema} is not published: {problem}. What was published before stays complete."
@@ -270,7 +274,9 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
     return certificate, checksums
 
 
-def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey) -> tuple[Certificate, str]:
+def _place(
+    context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey, stamp: TimeStamp | None
+) -> tuple[Certificate, str]:
     """Write the files of the release and put them in place; return the certificate and the hash of the checksums."""
     release = context.release
     tables = context.method.tables()
@@ -286,12 +292,12 @@ def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519
     ):
         files = write_data_files(session, folder, tables)
         left_out: tuple[str, ...] = ()
-        certificate = certify(context, session, passed, files)
+        certificate = certify(context, session, passed, files, stamp)
         charged_at = certificate.ledger.recorded_at.astimezone(UTC)
         if release.formats:
             heading = Heading(release, certificate.edition, charged_at)
             cubes, left_out = write_cubes(session, folder, tables, heading)
-            certificate = certify(context, session, passed, files := (*files, *cubes))
+            certificate = certify(context, session, passed, files := (*files, *cubes), stamp)
         created = charged_at.strftime("%Y-%m-%dT%H:%M:%SZ")
         package = data_package(release, tables, files, certificate.edition, created)
         for name, text in (
@@ -382,7 +388,11 @@ def _refusal(context: ReleaseContext[Any], problems: list[str]) -> dg.Failure:
 
 
 def certify(
-    context: ReleaseContext[Any], session: Session, passed: tuple[Check, ...], files: tuple[DataFile, ...]
+    context: ReleaseContext[Any],
+    session: Session,
+    passed: tuple[Check, ...],
+    files: tuple[DataFile, ...],
+    stamp: TimeStamp | None,
 ) -> Certificate:
     """The certificate of a release in its current state.
 
@@ -427,6 +437,7 @@ def certify(
             reading.count_infinite(dataset.population),
             details.authorization.get(DIFFERENT_PEOPLE, ""),
             reading.find_public_words(dataset.name, details) if dataset.public else "",
+            None if stamp is None else record.TimeStamp.of(stamp),
         ),
         edition=[other.draw_id for other in draws].index(draw.draw_id) + 1,
         editions=tuple(

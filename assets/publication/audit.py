@@ -30,6 +30,7 @@ from assets.release.gate import ReleaseContext
 from assets.release.method import Method
 from assets.release.seal import SealError
 from mechanisms.accounting.losses import format_loss
+from resources import clock
 from resources.chain import NOT_CHARGED, SETTLE, WITHDRAW, Entry, finished_draws, settled_draws
 from resources.custody import CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
@@ -98,6 +99,7 @@ def audit(
     if not problems:
         findings.append(_audit_pages(ledger, entries, {method.release.dataset.population for method in methods}))
     findings += _audit_publications(ledger, published, None if problems else entries)
+    findings += _audit_time_stamps(ledger, published)
     findings.append(_audit_keys(ledger, entries))
     draws = _list_draws(entries, replays)
     findings.append(_summarize_replays(draws))
@@ -229,6 +231,39 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
             words = "Every draw has been published, and its edition is there."
             findings.append(_judge(f"{dataset}/{release}", "editions", words, (), [remark]))
     return findings
+
+
+def _audit_time_stamps(ledger: Ledger, published: Path) -> list[Finding]:
+    """Whether the ledger still has every entry of which there is a time stamp, kept or in a certificate."""
+    folder = ledger.custody.time_stamps
+    stamps = clock.list_kept(folder)
+    with suppress(CustodyError):
+        key = public_key(ledger.custody)
+        for dataset, release in publications(published):
+            editions, _ = verify(published / dataset / release, key)
+            stamps += [edition.time_stamp for edition in editions.values() if edition.time_stamp]
+    if not stamps:
+        return []
+    problems, unknown, verified = [], [], []
+    try:
+        roots = clock.read_roots(Path(ledger.time_authority_root)) if ledger.time_authority_root else []
+    except clock.ClockError as error:
+        roots, problems = [], [str(error)]
+    if not roots:
+        unknown.append(f"{len(stamps)} time stamps were not verified, because {clock.ROOT} names no certificate.")
+    for stamp in stamps:
+        try:
+            kept = stamp.token or clock.locate(folder, stamp).read_bytes()
+            verified.append(clock.verify(replace(stamp, token=kept), roots) if roots else stamp)
+        except (clock.ClockError, OSError) as error:
+            problems.append(str(error))
+    # Read after the stamps: other processes may have appended, and published, since the audit began.
+    problems += clock.find_set_back(verified, ledger.examine().entries)
+    words = (
+        "Every time stamp that was kept or published is the authority's, and the ledger has the entry that it is of: "
+        "it was not set back to an earlier state, nor rebuilt."
+    )
+    return [_judge("The ledger", "time_stamps", words, list(dict.fromkeys(problems)), unknown)]
 
 
 def _audit_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:

@@ -5,7 +5,7 @@ how accurate it is; the rest follows, with a list of contents. The page is made 
 cannot disagree. `record` has the models of the record and its JSON Schema, `certificate.md` the texts, and each
 mechanism contributes a `Statement` (`assets.release.statement`). Nothing in a certificate depends on when or where a
 run took place. The same release therefore has the same certificate until its population is charged again, which alters
-the total at publication.
+the total at publication, or, if the deployment names a time stamp authority, until the ledger has another entry.
 """
 
 import json

@@ -4,6 +4,7 @@ The descriptions of the fields are those of the schema. `certificate` fills the 
 states are in `assets.release.statement`.
 """
 
+import base64
 import datetime
 import json
 import operator
@@ -24,10 +25,11 @@ from assets.release.statement import RECORDED, Accuracy, DataVersion, Paper, Par
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss
 from mechanisms.accounting.rounding import DECIMALS
+from resources import clock
 from resources.custody import CustodyMode
 from resources.ledger import remaining
 
-VERSION = "3.2"
+VERSION = "3.3"
 """The version of the record. The first part grows when a program that reads the record could fail on a new one."""
 
 SCHEMA: Final = "certificate.schema.json"
@@ -256,6 +258,26 @@ class Randomness:
         return PROSE(self.custody.value)
 
 
+class TimeStamp(Part):
+    """A time stamp of the ledger by an outside authority."""
+
+    sequence: Count = Field(description="The number of the ledger's last entry at publication, whatever it is about.")
+    entry_hash: Sha256 = Field(description="Its hash, which follows from all entries up to it.")
+    time: UtcTime = Field(description="When it existed, by the clock of the authority, in UTC.")
+    authority: str = Field(description="The name in the certificate of the authority.")
+    token: str = Field(
+        description="The authority's answer (TimeStampResp, RFC 3161), DER in base64. It is of the SHA-256 of the 64 "
+        "hexadecimal digits of the hash."
+    )
+
+    @classmethod
+    def of(cls, stamp: clock.TimeStamp) -> Self:
+        """The record of a verified stamp."""
+        token = base64.b64encode(stamp.token).decode()
+        fields = {"sequence": stamp.sequence, "entry_hash": stamp.hash, "time": stamp.time}
+        return cls.model_validate({**fields, "authority": stamp.authority, "token": token})
+
+
 @dataclass(frozen=True, config=RECORDED)
 class LedgerReference:
     """The charge in the budget ledger."""
@@ -295,6 +317,11 @@ class LedgerReference:
         exclude_if=operator.not_,
         description="Why the records are public, in the words of the person who authorized the first draw; only there "
         "if they are. The draws are then recorded, and not charged.",
+    )
+    time_stamp: TimeStamp | None = Field(
+        default=None,
+        exclude_if=operator.not_,
+        description="The time stamp of the ledger; only there if the deployment names an authority.",
     )
 
     @computed_field  # type: ignore[prop-decorator]

@@ -7,9 +7,11 @@ Every edition of a release is signed on its own: the checksums in the folder of 
 editions in its subfolder `editions/`, each of which has checksums of its own.
 """
 
+import base64
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
+
+from resources.clock import TimeStamp
 
 if TYPE_CHECKING:
     # Whoever only verifies, with this module, needs neither Dagster nor a database.
@@ -40,7 +44,11 @@ class VerificationError(Exception):
 
 @dataclass(frozen=True)
 class Identity:
-    """What a signed certificate says that a folder holds: an edition of a release, and its ledger entry."""
+    """What a signed certificate says that a folder holds: an edition of a release, and its ledger entry.
+
+    Attributes:
+        time_stamp: the time stamp of the ledger's last entry at publication, unverified; None if there is none.
+    """
 
     dataset: str
     release: str
@@ -48,6 +56,7 @@ class Identity:
     draw_id: str
     ledger_entry: int
     ledger_hash: str
+    time_stamp: TimeStamp | None = None
 
     def __str__(self) -> str:
         return f"{self.dataset}/{self.release}, edition {self.edition}, ledger entry {self.ledger_entry}"
@@ -184,6 +193,7 @@ def identity(folder: Path) -> Identity:
     """
     try:
         record: dict[str, Any] = json.loads((folder / CERTIFICATE).read_bytes())
+        stamp = record["ledger"].get("time_stamp")
         return Identity(
             dataset=record["dataset"]["name"],
             release=record["release"]["name"],
@@ -191,8 +201,16 @@ def identity(folder: Path) -> Identity:
             draw_id=record["randomness"]["draw_id"],
             ledger_entry=record["ledger"]["sequence"],
             ledger_hash=record["ledger"]["entry_hash"],
+            time_stamp=stamp
+            and TimeStamp(
+                stamp["sequence"],
+                stamp["entry_hash"],
+                base64.b64decode(stamp["token"]),
+                datetime.fromisoformat(stamp["time"]),
+                stamp["authority"],
+            ),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise VerificationError(f"{folder}: {CERTIFICATE} is missing or is not a certificate") from None
 
 

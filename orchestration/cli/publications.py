@@ -137,16 +137,33 @@ def registry(release: str, to: Path | None) -> None:
 @click.option(
     "--key", type=click.Path(path_type=Path), required=True, help="The public key (PEM), from a source that you trust."
 )
-def verify(folder: Path, key: Path) -> None:
-    """Check the editions of a release in FOLDER with nothing but the public key."""
-    from assets.publication import signature
+@click.option(
+    "--authority", type=click.Path(path_type=Path), help="The root certificate (PEM) of the time stamp authority."
+)
+def verify(folder: Path, key: Path, authority: Path | None) -> None:
+    """Check the editions of a release in FOLDER with nothing but the public key.
 
+    With --authority, the time stamps in their certificates are verified too.
+    """
+    from assets.publication import signature
+    from resources import clock
+
+    roots = clock.read_roots(authority) if authority else []
     public_key = signature.read_public_key(key)
     intact, problems = signature.verify(folder, public_key)
     if intact:
         echo(f"Intact, and signed with the key {signature.fingerprint(public_key)}:")
     for edition, content in intact.items():
         echo(f"{edition}: {content}")
+        stamp = content.time_stamp
+        if stamp and roots:
+            try:
+                echo(f"{edition}: verified: {clock.verify(stamp, roots)}")
+            except clock.ClockError as error:
+                problems.append(str(error))
+        elif stamp or roots:
+            found = "its time stamp was not verified, which --authority does" if stamp else "it has no time stamp"
+            echo(f"{edition}: {found}")
     for problem in problems:
         echo(f"{folder}: {problem}", err=True)
     if problems:

@@ -53,6 +53,8 @@ def home(tmp_path: Path) -> Path:
     ledger = ledger_of(home)
     charge(ledger, 1)
     ledger.custody.keep_sketch(b"of the charged records", {})
+    (entry,) = ledger.entries()
+    (ledger.custody.private_folder("timestamps") / f"1-{entry.hash}.tsr").write_bytes(b"a time stamp")
     with ledger.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         session.create(SECRET, "warehouse/label", {"text": "secret"}, column="value")
     release = tmp_path / "published" / "village" / "counties"
@@ -73,12 +75,14 @@ def test_a_backup_holds_everything_but_the_keys_for_its_owner_alone(home: Path, 
     shutil.copy(home / "custody" / "master.key", home / "custody" / "master.key.bak")
     (home / "warehouse" / "export.csv").write_text("secret")
     (home / "custody" / "sketches" / "master.key.bak").write_text("ab" * 32)
+    (home / "custody" / "timestamps" / "master.key.tsr.bak").write_text("ab" * 32)
     back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
     names = set(tree(tmp_path / "kept"))
     assert {"warehouse/confidential.duckdb", "warehouse/ledger.duckdb", "custody/ledger.anchor"} <= names
     assert "published/village/counties/editions/1/table.csv" in names
     (sketch,) = (home / "custody" / "sketches").glob("[!m]*")
     assert f"custody/sketches/{sketch.name}" in names
+    assert f"custody/timestamps/1-{ledger_of(home).entries()[0].hash}.tsr" in names
     assert not [name for name in names if name.endswith((".key", ".wal", ".bak", "export.csv"))]
     assert (tmp_path / "kept").stat().st_mode & 0o077 == 0
     key = (home / "custody" / "master.key").read_bytes().strip()

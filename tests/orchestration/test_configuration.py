@@ -13,6 +13,7 @@ from orchestration.definitions import defs
 from orchestration.environment import deployment_resources
 from orchestration.launch import OF_DATASET
 from resources.custody import CustodyError
+from resources.ledger import Ledger
 from resources.statements import Zone
 from tests.deployments import small_deployment
 from tests.depth import quick_cases
@@ -91,6 +92,22 @@ def test_a_setting_that_is_no_number_is_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("STIRRED_THREADS", threads)
     with pytest.raises(DeclarationError, match="STIRRED_THREADS is not a number of threads"):
         deployment_resources(tmp_path)
+
+
+def test_a_time_authority_is_named_with_the_file_of_its_root_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file alone verifies earlier stamps."""
+    monkeypatch.setenv("STIRRED_TIME_AUTHORITY", "http://clock.example/tsr")
+    with pytest.raises(DeclarationError, match="STIRRED_TIME_AUTHORITY_ROOT is no file with the root certificate"):
+        deployment_resources(tmp_path)
+    (tmp_path / "root.pem").touch()
+    monkeypatch.setenv("STIRRED_TIME_AUTHORITY_ROOT", str(tmp_path / "root.pem"))
+    for address in ("http://clock.example/tsr", ""):
+        monkeypatch.setenv("STIRRED_TIME_AUTHORITY", address)
+        ledger = deployment_resources(tmp_path)["ledger"]
+        assert isinstance(ledger, Ledger)
+        assert (ledger.time_authority, ledger.time_authority_root) == (address, str(tmp_path / "root.pem"))
 
 
 def test_the_jobs_of_a_dataset_alone_are_those_of_the_whole_deployment() -> None:
