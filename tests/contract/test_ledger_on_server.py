@@ -75,11 +75,14 @@ def test_a_release_goes_on_after_the_move_with_the_same_bytes_and_without_a_char
 ) -> None:
     in_file = published(kind.build(tmp_path))
     files, entries = in_file.published(), in_file.ledger
+    # A time stamp, which stays with the custody.
+    (in_file.context.custody.private_folder("timestamps") / f"{len(entries)}-{entries[-1].hash}.tsr").touch()
     on_server(monkeypatch)
     moved = kind.build(tmp_path)
     assert moved.context.ledger.move_to_server() == len(entries)
     assert published(moved).published() == files
     assert moved.ledger == entries
+    assert moved.context.ledger.verify() == ()
 
 
 def test_a_backup_needs_a_server_that_ends_where_its_anchor_says(

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from assets.publication.asset import publish
 from assets.publication.audit import audit
 from assets.publication.signature import sign
+from assets.publication.withdrawal import withdraw
 from assets.release.gate import ReleaseContext
 from orchestration.cli import main
 from resources import storage
@@ -146,12 +147,18 @@ def test_the_audit_finds_a_ledger_that_was_set_back_with_its_anchor(
 
 
 def test_the_audit_verifies_every_stamp(context: ReleaseContext[Any], made: Deployment[Any], tmp_path: Path) -> None:
+    """Those of withdrawn releases too."""
     publish(context)
     unset = "2 time stamps were not verified, because STIRRED_TIME_AUTHORITY_ROOT names no certificate."
     assert find(context, time_authority_root="")["time_stamps"] == ("could not be checked", unset)
     other = str(certify(tmp_path / "other"))
     assert find(context, time_authority_root=other)["time_stamps"][0] == "does not hold"
     (path,) = (made.root / "custody" / "timestamps").iterdir()
-    path.write_bytes(path.read_bytes()[:-1])
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
     verdict, said = find(context)["time_stamps"]
     assert (verdict, said.startswith("the time stamp of entry 2 was altered")) == ("does not hold", True)
+    path.write_bytes(content)
+    withdraw(context.ledger, context.release.published, "village", "noisy", "Ann")
+    assert find(context, time_authority_root="")["time_stamps"] == ("could not be checked", unset.replace("2", "1"))
+    assert (path.read_bytes(), find(context)["time_stamps"]) == (content, ("holds", ""))
