@@ -3,7 +3,8 @@ A lenient reader guesses what a malformed field was to contain; this one reports
 
 The grammar: a field is either quoted as a whole, with each quote inside it doubled, or contains no quote, no separator
 and no line break. Blanks belong to the field. Every row has as many fields as the first one, and all rows end alike, in
-LF or in CR LF; the last row may end with the file.
+LF or in CR LF; the last row may end with the file. In a text with an escape, quotes and escapes inside quotes follow an
+escape, nothing is doubled, and nothing else is escaped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 
 class Rule(IntEnum):
-    """A rule that a row can violate. Those up to `STRAY_RETURN` are violated in a column, the others by a whole row."""
+    """A rule that a row can violate. Those up to `STRAY_ESCAPE` are violated in a column, the others by a whole row."""
 
     NOT_UTF8 = 0
     STRAY_QUOTE = 1
@@ -24,15 +25,17 @@ class Rule(IntEnum):
     """Text between the quote that closes a field and the separator or the end of the row."""
     STRAY_RETURN = 3
     """A carriage return outside quotes that is not followed by a line feed."""
-    UNCLOSED_QUOTE = 4
-    FEWER_FIELDS = 5
+    STRAY_ESCAPE = 4
+    """An escape outside quotes, or before anything but a quote or an escape."""
+    UNCLOSED_QUOTE = 5
+    FEWER_FIELDS = 6
     """Fewer fields than the caller states."""
-    MORE_FIELDS = 6
-    EMPTY_ROW = 7
+    MORE_FIELDS = 7
+    EMPTY_ROW = 8
     """No byte between two ends of rows."""
-    OTHER_LINE_END = 8
+    OTHER_LINE_END = 9
     """A row that ends in CR LF where the first one ends in LF, or the reverse."""
-    TOO_LONG = 9
+    TOO_LONG = 10
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,14 @@ class Form:
     breaks: bool
 
 
-def form(blocks: Iterable[NDArray[np.uint8]], width: int, longest: int, separator: str = ",") -> Form:
+def form(
+    blocks: Iterable[NDArray[np.uint8]],
+    width: int,
+    longest: int,
+    separator: str = ",",
+    quote: str = '"',
+    escape: str = "",
+) -> Form:
     """Read a text to its end.
 
     Args:
@@ -53,13 +63,17 @@ def form(blocks: Iterable[NDArray[np.uint8]], width: int, longest: int, separato
         width: the number of fields that every row must have.
         longest: the number of bytes that a row may have, without its end.
         separator: an ASCII character, no quote and no line break.
+        quote: an ASCII character, or empty if no field is quoted.
+        escape: an ASCII character, or empty if quotes inside quotes are doubled.
     """
     from mechanisms.delimited_kernels import STATE, finish, read
 
     state = np.zeros(1, dtype=STATE)
     offenders = np.zeros((len(Rule), width + 1), dtype=np.int64)
+    # No byte has the code -1.
+    codes = [ord(character) if character else -1 for character in (separator, quote, escape)]
     for block in blocks:
-        read(block, state[0], offenders, width, longest, ord(separator))
+        read(block, state[0], offenders, width, longest, *codes)
     finish(state[0], offenders, width, longest)
     by_rule = {
         (Rule(rule), None if column == width else int(column)): int(offenders[rule, column])

@@ -5,10 +5,11 @@ from numba import njit
 
 from mechanisms.delimited import Rule
 
-_QUOTE, _LF, _CR = b'"\n\r'
-_START, _PLAIN, _QUOTED, _CLOSED = range(4)
-"""The automaton's places: at the start of a field, in an unquoted one, inside quotes, after a quote inside quotes."""
-_BY_COLUMN = int(Rule.STRAY_RETURN) + 1
+_LF, _CR = b"\n\r"
+_START, _PLAIN, _CLOSED, _QUOTED, _ESCAPED = range(5)
+"""The automaton's places: at the start of a field, in an unquoted one, after a quote inside quotes, inside quotes, and
+after an escape there."""
+_BY_COLUMN = int(Rule.STRAY_ESCAPE) + 1
 _LINE_FEED, _BOTH = 1, 2
 
 STATE = np.dtype(
@@ -23,7 +24,7 @@ a field contained a line break, and how many bytes of a character are awaited, b
 
 
 @njit(cache=True, nogil=True)
-def read(block, state, offenders, width, longest, separator):  # type: ignore[no-untyped-def]
+def read(block, state, offenders, width, longest, separator, quote, escape):  # type: ignore[no-untyped-def]
     """Continue with a block of bytes. Offenders have the shape (rules, width + 1), the last column for whole rows."""
     place, after_return, length = state.place, state.after_return, state.length
     awaited, lowest, highest = state.awaited, state.lowest, state.highest
@@ -39,11 +40,17 @@ def read(block, state, offenders, width, longest, separator):  # type: ignore[no
             if awaited < 0:
                 state.flags |= 1 << Rule.NOT_UTF8
                 awaited = 0
-        if place == _QUOTED:
-            if byte == _QUOTE:
-                place = _CLOSED
-            elif byte in (_LF, _CR):
+        if place >= _QUOTED:
+            if byte in (_LF, _CR):
                 state.breaks = 1
+            if place == _ESCAPED:
+                if byte not in (quote, escape):
+                    state.flags |= 1 << Rule.STRAY_ESCAPE
+                place = _QUOTED
+            elif byte == quote:
+                place = _CLOSED
+            elif byte == escape:
+                place = _ESCAPED
         elif byte == _LF:
             state.length = length - 1 - after_return
             _end_field(state, offenders, width)
@@ -59,15 +66,19 @@ def read(block, state, offenders, width, longest, separator):  # type: ignore[no
                 place = _START
             elif byte == _CR:
                 after_return = 1
-            elif byte == _QUOTE:
+            elif byte == quote:
                 if place == _PLAIN:
                     state.flags |= 1 << Rule.STRAY_QUOTE
+                elif place == _CLOSED and escape >= 0:
+                    state.flags |= 1 << Rule.TEXT_AFTER_QUOTE
                 else:
                     # Either the field begins with a quote, or a quote inside it is doubled.
                     place = _QUOTED
             else:
                 if place == _CLOSED:
                     state.flags |= 1 << Rule.TEXT_AFTER_QUOTE
+                if byte == escape:
+                    state.flags |= 1 << Rule.STRAY_ESCAPE
                 place = _PLAIN
     state.place, state.after_return, state.length = place, after_return, length
     state.awaited, state.lowest, state.highest = awaited, lowest, highest
@@ -118,7 +129,7 @@ def _end_row(place, line_end, state, offenders, width, longest):  # type: ignore
 def finish(state, offenders, width, longest):  # type: ignore[no-untyped-def]
     if state.length == 0:
         return
-    if state.place == _QUOTED:
+    if state.place >= _QUOTED:
         # The rest of the text is in this field, so that nothing else can be said about it.
         offenders[Rule.UNCLOSED_QUOTE, width] += 1
         state.rows += 1

@@ -62,14 +62,17 @@ def release_jobs(method: Method[Any, Any, Any]) -> dg.Definitions:
     others = dg.AssetSelection.key_prefixes(*([other.dataset.name, other.name] for other in read))
     selected = own.upstream() if PLAN in method.stages else own.upstream() - dg.AssetSelection.assets(release.key(PLAN))
     title = escape_markdown(release.title)
-    words = f"{title}: every stage from the source to the publication, with every check."
+    about = "\n\n".join(
+        [f"**{title}**", *filter(None, [escape_markdown(release.description)]), "Every stage from the source"]
+    )
+    words = f"{about} to the publication, with every check."
     writes = release.dataset.name
     by_partition = dg.Definitions()
     if partitions:
         stages = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
         by_partition = _partition_jobs(release, partitions, selected & stages.downstream() - stages - others)
         selected -= stages.downstream()
-        words = f"{title}: every stage from the source to {partitions.keys_from}, with every check. "
+        words = f"{about} to {partitions.keys_from}, with every check. "
         words += "While the UI's daemon runs, the runs of all partitions and the publication follow."
     if not release.declaration.charges:
         return dg.Definitions(jobs=[define_job(release.schema, selected, words, writes=writes)])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from assets.publication.listing import LISTING, write_listing
 from assets.publication.placement import bring_publications, copy_publications
 from assets.publication.signature import SIGNATURE, altered_files, public_key, sign
 from assets.release.contents import forget_sketches
@@ -152,6 +153,8 @@ def restore(
         staged_ledger.forget_keys()
         if (folder / PUBLISHED).exists():
             bring_publications(folder / PUBLISHED, published)
+            if (published / LISTING).exists():
+                write_listing(published)
         for path in _list_custody_files(staged / CUSTODY, with_keys=True):
             kept = home / CUSTODY / path.relative_to(staged / CUSTODY)
             kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -72,8 +72,9 @@ def propose_dataset(
         key = _find_key(name, "units", profile, key, required=persons is not None)
         roles = {key: Role.KEY} if key else {}
         tables = ["  units:", *_propose_table(proposal, "units", path, profile, roles, {})]
+    sources = " and ".join(dict.fromkeys(file.name for file, _ in filter(None, (units, persons))))
     lines = [
-        f"# Proposed from {path.name}{f' and {persons[0].name}' if persons else ''}. Compare every line with the",
+        f"# Proposed from {sources}. Compare every line with the",
         "# questionnaire: the codes below are those that occur, and the bounds are rounded outwards.",
         "type: orchestration.components.Dataset",
         "attributes:",
@@ -163,12 +164,21 @@ def _propose_table(
     renamed: Mapping[str, str],
 ) -> Iterator[str]:
     """The lines of a table; `roles` has the columns that identify a record or its unit."""
-    declared = {column.name for column in profile.columns if not _explain_omission(column)}
+    omitted = {
+        column.name: why
+        for column in profile.columns
+        if (why := _explain_omission(column, profile.reasons.get(column.name, "")))
+    }
     yield f"    path: {_quote(str(path))}"
+    for name, value in profile.fields.items():
+        yield f"    {name}: {_quote(value)}"
+    if profile.csv:
+        yield f"    csv: {{{', '.join(f'{field}: {_write(value)}' for field, value in profile.csv.items())}}}"
+    proposal.warnings += profile.sentences
     yield "    columns:"
     for column in profile.columns:
         role, domain, concerns = roles.get(column.name), dict[str, str](), list[str]()
-        if role is None and (why := _explain_omission(column)):
+        if role is None and (why := omitted.get(column.name, "")):
             yield f"      # {_write(column.name)} is left out: {why}"
             proposal.warnings.append(f"{table}: column {column.name} is left out: {why}.")
             continue
@@ -182,9 +192,9 @@ def _propose_table(
         if not identifies:
             domain, concerns = _propose_domain(column, kind)
             larger = profile.within.get(column.name)
-            if larger in declared and larger not in roles:
+            if larger is not None and larger not in omitted and larger not in roles:
                 domain |= {"within": _write(renamed.get(larger, larger))}
-            fields |= domain
+            fields |= domain | ({"title": _quote(column.title)} if column.title else {})
             if column.present < column.records and not column.missing:
                 fields["nullable"] = "true"
             if name.casefold() in COLUMNS_OF_SWAPPED | COLUMNS_OF_COUNTS:
@@ -198,13 +208,14 @@ def _propose_table(
             proposal.warnings.append(f"{table}: column {name} is {concern}.")
         in_words = ", ".join(value if field == "values" else f"{field} {value}" for field, value in domain.items())
         in_words = in_words if len(in_words) <= 60 else f"{in_words[:59]}…"
-        proposal.columns.append((table, name, column.type.value, (role or Role.CHARACTERISTIC).value, in_words))
-    for name, stored in profile.unfit.items():
-        yield f"      # {_write(name)} is left out: it is stored as {stored}, whose text is not exact"
-        proposal.warnings.append(f"{table}: column {name} is left out: it is stored as {stored}, which is not exact.")
+        proposal.columns.append((table, name, fields["type"], (role or Role.CHARACTERISTIC).value, in_words))
+    for name, why in profile.unfit.items():
+        yield f"      # {_write(name)} is left out: {why}"
+        proposal.warnings.append(f"{table}: column {_write(name)} is left out: {why}.")
 
 
-def _explain_omission(column: ColumnProfile) -> str:
+def _explain_omission(column: ColumnProfile, reason: str) -> str:
+    """Why a column is left out; empty if it is not. The reason is that for which its texts only look like numbers."""
     if not column.present:
         return "it has no values"
     if column.identifies and column.type in _OF_KEYS and column.records > FEW:
@@ -213,7 +224,7 @@ def _explain_omission(column: ColumnProfile) -> str:
         what = "a weight, " * _is_weight(column.name)
         if 2 * column.like_numbers > column.present and (marks := _describe_marks(column)):
             return f"{what}text and no number, because of {marks}; write it as a number in the file"
-        return f"it has {what}many different texts, which may identify persons; declare values or a pattern"
+        return reason or f"it has {what}many different texts, which may identify persons; declare values or a pattern"
     return ""
 
 
@@ -228,8 +239,10 @@ def _count(rows: int) -> str:
 def _propose_domain(column: ColumnProfile, kind: ColumnType) -> tuple[dict[str, str], list[str]]:
     """The fields of a column's domain as this type, and what a person must look at."""
     domain, concerns, marks = dict[str, str](), list[str](), _describe_marks(column)
-    whole_codes = kind is ColumnType.INTEGER and 0 < len(column.codes) <= FEW
-    if kind is ColumnType.STRING and column.codes:
+    whole_codes = kind is ColumnType.INTEGER and 0 < len(column.codes) <= (len(column.labels) or FEW)
+    if column.labels:
+        domain = {"values": _write_labels(kind, column)}
+    elif kind is ColumnType.STRING and column.codes:
         codes = sorted(column.codes, key=int) if column.type is ColumnType.INTEGER else column.codes
         domain = {"values": f"[{', '.join(map(_quote, codes))}]"}
         concerns += (
@@ -250,7 +263,9 @@ def _propose_domain(column: ColumnProfile, kind: ColumnType) -> tuple[dict[str, 
         concerns.append(f"rounded to 4 digits, because of {marks or 'floating-point numbers'}")
     if column.missing:
         domain["null"] = f"[{', '.join(map(_quote, column.missing))}]"
-        found = ", ".join(f"{_quote(code)} ({_count(rows)})" for code, rows in column.missing.items())
+        found = ", ".join(
+            f"{_quote(code)} ({column.reasons.get(code, _count(rows))})" for code, rows in column.missing.items()
+        )
         concerns.append(f"taken as no value where it is {found}; list a code that means 0 in zero instead of null")
     if kind in (ColumnType.INTEGER, ColumnType.DECIMAL) and not whole_codes:
         weight = _is_weight(column.name)
@@ -260,8 +275,16 @@ def _propose_domain(column: ColumnProfile, kind: ColumnType) -> tuple[dict[str, 
         )
     if kind not in (ColumnType.STRING, ColumnType.BOOLEAN):
         many = MANY if kind is ColumnType.INTEGER else FEW
-        concerns += [_CONTINUOUS] if column.different > many and not _is_weight(column.name) else []
+        concerns += (
+            [_CONTINUOUS] if column.different > many and not column.labels and not _is_weight(column.name) else []
+        )
     return domain, concerns
+
+
+def _write_labels(kind: ColumnType, column: ColumnProfile) -> str:
+    codes = sorted(column.codes, key=int) if column.type is ColumnType.INTEGER else column.codes
+    write = str if kind is ColumnType.INTEGER else _quote
+    return f"{{{', '.join(f'{write(code)}: {_quote(column.labels[code])}' for code in codes)}}}"
 
 
 def widen(lowest: int, highest: int) -> tuple[int, int]:
@@ -279,7 +302,9 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
     smallest = _leave_out_larger(usable, places)
     few = [column for column, declared in usable.items() if column not in places and _has_few_values(declared)]
     if not places or not few:
-        missing = "geography" if not places else f"variable with at most {MOST_PROPOSED} values"
+        missing = f"variable with at most {MOST_PROPOSED} values"
+        if not places:
+            missing = f"geography; declare role: geography in one of {', '.join(few) or ', '.join(columns)}"
         raise DeclarationError(f"release {dataset.name}/{name}: units: swapping needs a column that is a {missing}")
     match = [column for column in few if _SIZE.search(column)][:1]
     published = [column for column in few if column not in match][:2] or match

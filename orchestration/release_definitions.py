@@ -47,7 +47,7 @@ def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.Resou
 def define_release(component: ReleaseComponent, context: dg.ComponentLoadContext) -> dg.Definitions:
     dataset = dataset_of(component.declaration, declared_datasets(context))
     release = component.release(dataset, deployment_folders(context.project_root)[1])
-    method = component.method(replace(release, publisher=declared_publisher(context)))
+    method = component.method(replace(release, publisher=declared_publisher(context.component_tree)))
     return dg.Definitions.merge(
         define_stages(component, method), define_jobs(method, component.declaration, context.project_root)
     )

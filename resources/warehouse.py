@@ -266,8 +266,11 @@ class Session:
         for bound in further:
             self._execute(name, bound, names, f"INSERT INTO {address}\n")
 
-    def register(self, name: str, table: pa.Table) -> Fragment:
-        """Make an Arrow table available to this session's statements as `name`; return the quoted name."""
+    def register(self, name: str, table: pa.Table | pa.RecordBatchReader) -> Fragment:
+        """Make an Arrow table, or batches that are read once, available to this session's statements as `name`.
+
+        Returns the quoted name.
+        """
         self._connection.register(name, table)
         return quote(name)
 

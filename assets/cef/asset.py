@@ -13,7 +13,7 @@ import dagster as dg
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
 from assets.cef.validation import Finding, cef_findings, form_findings, structure_findings, structure_offenders
-from assets.conventions import StageKind, check_result, escape_markdown, markdown_table
+from assets.conventions import StageKind, check_result, escape_markdown, markdown_table, write_count
 from assets.release.columns import Column, Role
 from assets.release.contents import (
     find_content_problems,
@@ -114,7 +114,10 @@ def _check_result(findings: Sequence[Finding], counts: Mapping[str, int]) -> dg.
     return dg.AssetCheckResult(
         passed=not findings,
         description="\n".join(str(finding) for finding in findings) or None,
-        metadata={"violated rules": len(findings), **counts},
+        metadata={
+            "violated rules": write_count(len(findings)),
+            **{words: write_count(counts[words]) for words in counts},
+        },
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assets.cef.notation import explain_ill_typed
 from assets.cef.readers import Source, UnreadableError, name_in_source, open_geography, open_source, source_paths
 from assets.cef.sketch import sketch_records
 from assets.cef.validation import (
@@ -26,6 +27,7 @@ from assets.cef.validation import (
 from assets.release.columns import Column, RecordTable
 from assets.release.contents import CefVersions, hash_cef, hash_files
 from assets.release.dataset import CEF_TABLES, DatasetDeclaration
+from assets.release.dialect import USUAL, Dialect
 from assets.release.names import LONGEST_COLUMN
 from assets.release.recodes import Bands, Coding, Merge
 from resources.statements import SQL, Fragment, Table, Zone, render
@@ -145,7 +147,9 @@ def _find_changes(sources: Mapping[str, Sequence[_ReadSource]]) -> list[Finding]
     ]
 
 
-def describe_conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str, Any]]:
+def describe_conversion(
+    columns: Mapping[str, Column], dialect: Dialect | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """How each column is read and recoded, as placeholders of `cef/converted.sql`, and the values bound there."""
     read: dict[str, Any] = {}
     bound: dict[str, Any] = {}
@@ -153,7 +157,10 @@ def describe_conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], 
         kind = "rounded" if column.rounded else column.type.value
         read[name] = {"type": kind, "stored": Fragment(column.type.stored), "recode": "", "bands": 0}
         read[name] |= {"written": list(column.written)}
-        bound |= {f"{field}_{number}": list(codes) for field, codes in column.written.items()}
+        bound |= {
+            f"{field}_{number}": [(dialect or USUAL).as_usual(code, column.type) for code in codes]
+            for field, codes in column.written.items()
+        }
         match column.recode:
             case Bands(labels, ends):
                 read[name] |= {"recode": "bands", "bands": len(labels)}
@@ -182,7 +189,8 @@ def _read_through(session: Session, source: Source) -> _ReadSource:
     if source.generated and not any(column.conversion for column in source.columns.values()):
         return _ReadSource(source, (), Counter())
     try:
-        columns, bound = describe_conversion(source.columns)
+        source.stage(session)
+        columns, bound = describe_conversion(source.columns, source.dialect)
         records, *counts = session.row(
             "cef/count_ill_typed", {**source.values, **bound}, relation=source.relation, columns=columns
         )
@@ -200,11 +208,13 @@ def _read_through(session: Session, source: Source) -> _ReadSource:
         source.columns.items(), counts[::3], counts[1::3], counts[2::3], strict=True
     ):
         places = "bands" if column.bands is not None else "categories"
+        explained = explain_ill_typed(session, source, name, ill_typed - too_fine)
         findings += [
             read.find(name, rule, rows)
             for rule, rows in (
                 (TOO_FINE, too_fine),
-                (f"not of type {column.type.value}", ill_typed - too_fine),
+                *explained.items(),
+                (f"not of type {column.type.value}", ill_typed - too_fine - sum(explained.values())),
                 (f"value in none of the {places} of {name}", unplaced),
             )
             if rows
@@ -241,7 +251,7 @@ def _write_rectangular(
     again = {f"{name:{LONGEST_COLUMN + 1}}": name for name in declaration.units.variables if columns[name].recode}
     compared = {name: name for name in declaration.units.variables} | {name: new for new, name in again.items()}
     columns |= {new: _drop_recode(columns[name]) for new, name in again.items()}
-    read_as, bound = describe_conversion(columns)
+    read_as, bound = describe_conversion(columns, read.source.dialect)
     values, relation = {**read.source.values, **bound}, read.source.relation
     if again:
         relation = Fragment(render(_WITH_COPIES, {"relation": relation, "copies": again}))
@@ -273,7 +283,7 @@ def _write(
     source, explained = main.source, main.missing.copy()
     findings: list[Finding] = []
     columns, bound = describe_conversion(
-        {name: records.columns[name] for name in records.stored if name in source.columns}
+        {name: records.columns[name] for name in records.stored if name in source.columns}, source.dialect
     )
     values = {**source.values, **bound}
     names: dict[str, Any] = {"relation": source.relation, "columns": columns}
@@ -281,7 +291,7 @@ def _write(
         session.create(table, "cef/converted", values, **names)
     else:
         key = str(records.key)
-        places_columns, places_bound = describe_conversion(geography.source.columns)
+        places_columns, places_bound = describe_conversion(geography.source.columns, geography.source.dialect)
         places = session.stage(
             "places",
             "cef/converted",

@@ -11,10 +11,16 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assets.cef.readers import UnreadableError, open_every_column
+from assets.cef.extracts import Variable
+from assets.cef.labels import find_known
+from assets.cef.notation import Notation, find_notation
+from assets.cef.readers import DescribedFile, UnreadableError, open_every_column, refuse_unreadable
+from assets.cef.recognition import recognize_dialect
+from assets.cef.text_files import describe_notation
 from assets.cef.validation import Finding, SourceError
 from assets.release.columns import ColumnType
 from assets.release.dataset import Reader
+from assets.release.dialect import USUAL
 from assets.texts import drop_accents
 from resources.statements import SQL, Fragment
 from resources.warehouse import Session, WarehouseError
@@ -90,6 +96,9 @@ class ColumnProfile:
         marks: by what is unusual about texts, in words, the number of rows.
         like_numbers: the number of values that look like numbers, even if they are none.
         negative: the number of negative values, without `missing`.
+        title: its label in a codebook, or in the file of a statistical package.
+        labels: the labels of all `codes` there.
+        reasons: the labels of codes in `missing`.
     """
 
     name: str
@@ -106,6 +115,9 @@ class ColumnProfile:
     marks: Mapping[str, int] = field(default_factory=dict)
     like_numbers: int = 0
     negative: int = 0
+    title: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def identifies(self) -> bool:
@@ -115,8 +127,7 @@ class ColumnProfile:
     @property
     def is_place(self) -> bool:
         """Whether it seems to be a geography, by its name."""
-        of_places = any(_OF_PLACES.fullmatch(word) for word in split_words(self.name))
-        return of_places and self.type in (ColumnType.INTEGER, ColumnType.STRING)
+        return _names_place(self.name) and self.type in (ColumnType.INTEGER, ColumnType.STRING)
 
     @property
     def has_whole_decimals(self) -> bool:
@@ -131,17 +142,25 @@ class Profile:
 
     Attributes:
         columns: the columns that can be read exactly, in the order of the file.
-        unfit: how all other columns are stored.
+        unfit: why all other columns are left out, by name.
+        fields: further fields of the table's declaration, by name.
         within: by geography, the smallest larger one that its value determines.
         household: the columns that identify a household, if rows of the same household repeat others.
         repeated: the columns that have the same value on all rows of each household.
+        csv: how a CSV file is written, as far as it differs from the default.
+        reasons: why the values of a column are no numbers or dates, although they look so.
+        sentences: what a person should know about how the file was read.
     """
 
     columns: Sequence[ColumnProfile]
     unfit: Mapping[str, str]
+    fields: Mapping[str, str] = field(default_factory=dict)
     within: Mapping[str, str] = field(default_factory=dict)
     household: Sequence[str] = ()
     repeated: Sequence[str] = ()
+    csv: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    sentences: Sequence[str] = ()
 
 
 class _Number(NamedTuple):
@@ -155,16 +174,45 @@ def split_words(name: str) -> list[str]:
     return _WORDS.findall(drop_accents(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)))
 
 
-def profile(session: Session, reader: Reader, path: Path) -> Profile:
+def _names_place(name: str) -> bool:
+    return any(_OF_PLACES.fullmatch(word) for word in split_words(name))
+
+
+def profile(
+    session: Session,
+    reader: Reader,
+    path: Path,
+    file: DescribedFile | None = None,
+    variables: Mapping[str, Variable] | None = None,
+    *,
+    given: Mapping[str, str] | None = None,
+) -> Profile:
     """Read a file, and describe what its columns contain.
 
-    Raises SourceError if the file is missing, empty, or not exactly readable in its format.
+    Args:
+        given: fields of `csv` that the person knows. All others are recognized.
+
+    Raises SourceError if the file is missing, empty, or not exactly readable in its format, or if how a CSV file is
+    written cannot be told.
     """
-    source, unfit = open_every_column(reader, path)
+    dialect, sentences = USUAL, list[str]()
+    if reader is Reader.CSV:
+        with refuse_unreadable(reader, path):
+            dialect, sentences = recognize_dialect(path, given or {})
+    source, unfit = open_every_column(reader, path, file, dialect)
+    notation = Notation(dialect)
+    source.stage(session)
+    known = find_known(session, source, variables or {}, _names_place)
     kinds = [*(kind.value for kind in ColumnType), _ROUNDED]
     try:
         # Everything below is asked of the texts that were read once.
-        relation = session.stage("profiled", _WHOLE, source.values, relation=source.relation)
+        relation = session.stage("profiled", _WHOLE, source.values, relation=known.relation)
+        if reader is Reader.CSV:
+            notation = find_notation(session, source, relation, given or {})
+        if notation.types:
+            kinds_of = {name: notation.types.get(name, "") for name in source.columns}
+            usual = describe_notation(notation.dialect)
+            relation = session.stage("as usual", "cef/usual", relation=relation, columns=kinds_of, **usual)
         names: dict[str, Any] = {"relation": relation, "columns": list(source.columns), "types": kinds}
         records, *columns_facts = session.row("cef/profile", {"missing": list(MISSING)}, **names)
         if not records or source.records not in (None, records):
@@ -180,14 +228,22 @@ def profile(session: Session, reader: Reader, path: Path) -> Profile:
             # A floating-point number of a Parquet file is read only if it is rounded.
             rounded = described.rounded or (column.rounded and described.type is not ColumnType.STRING)
             kind = ColumnType.DECIMAL if rounded else described.type
-            columns.append(replace(described, type=kind, rounded=rounded))
+            described = known.describe(replace(described, type=kind, rounded=rounded))
+            columns.append(_as_written(described, notation) if name in notation.types else described)
         larger = _find_larger_places(session, relation, columns)
-        return Profile(columns, unfit, larger, *_find_households(session, relation, columns))
+        household, repeated = _find_households(session, relation, columns)
+        return Profile(
+            columns,
+            unfit,
+            within=larger,
+            household=household,
+            repeated=known.select_of_units(repeated),
+            csv=notation.dialect.unusual,
+            reasons=notation.reasons,
+            sentences=sentences,
+        )
     except WarehouseError:
         raise UnreadableError(source.label, source.kind) from None
-
-
-_WHOLE = SQL("cef/profiled", "FROM ({{ relation }})")
 
 
 def _describe_column(
@@ -229,6 +285,13 @@ def _describe_column(
         facts["like_numbers"],
         facts["negative"] - sum(rows for code, rows in missing.items() if code[:1] == "-" and code[1:2].isdigit()),
     )
+
+
+def _as_written(column: ColumnProfile, notation: Notation) -> ColumnProfile:
+    """The column with its codes as the file writes them."""
+    kind = notation.types[column.name]
+    missing = {notation.dialect.as_written(code, kind): rows for code, rows in column.missing.items()}
+    return replace(column, codes=[notation.dialect.as_written(code, kind) for code in column.codes], missing=missing)
 
 
 def _find_codes(lows: Sequence[_Number], highs: Sequence[_Number], usual_rows: float) -> list[_Number]:

@@ -1,5 +1,6 @@
-"""The sources of records: CSV and Parquet files, SafeTab's files, 1940 Massachusetts reconstructed from its published
-margins, and synthetic censuses and surveys.
+"""The sources of records: CSV and Parquet files, extracts of IPUMS, files of statistical
+packages, SafeTab's files, 1940 Massachusetts reconstructed from its published margins, and synthetic censuses and
+surveys.
 
 This module opens a source as a relation of text columns. Every reader ends there, so that one set of rules
 (`sql/cef/typed_column.sql`) converts the types of all sources. `validation` checks the rows.
@@ -9,31 +10,30 @@ quoted field and empty lines, and they turn lists and binary data into text. Suc
 it, so that every value is taken as it is written.
 """
 
-import codecs
 import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from io import StringIO
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from assets.cef.census import BLOCK, BLOCK_FILES, PLACE, BlockFile, BlockFilesDeclaration
 from assets.cef.generated import GeneratedDeclaration
+from assets.cef.recognition import explain_refusal
+from assets.cef.text_files import open_text, read_header
 from assets.cef.validation import Finding, SourceError
 from assets.release.columns import Column, ColumnType, RecordTable, Role
 from assets.release.dataset import DatasetDeclaration, Reader
+from assets.release.dialect import USUAL, Dialect
 from assets.release.names import LONGEST_COLUMN
-from mechanisms import delimited
 from resources.statements import Fragment, render
+from resources.warehouse import Session
 
 MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
 """Occupied dwellings of 1940 Massachusetts by county and tenure, as published (Bailie, Gong and Meng)."""
@@ -47,32 +47,29 @@ MA1940_STRIDE = 707_293
 """Close to the number of dwellings divided by the golden ratio, and coprime to that number. Its multiples modulo the
 number of dwellings therefore visit every dwelling once and spread evenly over any range of dwellings."""
 
-LONGEST_ROW = 1_000_000
-"""The number of bytes that a row of a CSV file may have. DuckDB refuses rows of more than two million."""
+PIPED = Dialect.model_construct(separator="|")
+"""How SafeTab's files are written."""
 
-BLOCK_BYTES = 1 << 23
-"""The number of bytes of a CSV file that are in memory at a time while its form is checked."""
+_SPLIT = "BYTE_STREAM_SPLIT"
 
-SEPARATORS = {Reader.CSV: ",", Reader.PIPE_SEPARATED: "|"}
+UNNAMED = "it has no name; R and pandas write row names so. Give it one if it is needed"
 
 KINDS = {
-    Reader.CSV: "CSV file (UTF-8, separated by commas, with a header)",
-    Reader.PIPE_SEPARATED: "text file (UTF-8, separated by |, with a header)",
     Reader.PARQUET: "Parquet file",
+    Reader.DDI: "file of fixed-width text, as its codebook describes it",
+    Reader.STATA: "Stata file",
+    Reader.SPSS: "SPSS file",
+    Reader.SAS: "SAS file",
 }
 
-GRAMMAR = {
-    delimited.Rule.NOT_UTF8: "not UTF-8",
-    delimited.Rule.STRAY_QUOTE: "quote in a field that does not begin with one",
-    delimited.Rule.TEXT_AFTER_QUOTE: "text after the quote that closes the field",
-    delimited.Rule.STRAY_RETURN: "carriage return outside quotes",
-    delimited.Rule.UNCLOSED_QUOTE: "quote that is never closed",
-    delimited.Rule.FEWER_FIELDS: "fewer fields than the header",
-    delimited.Rule.MORE_FIELDS: "more fields than the header",
-    delimited.Rule.EMPTY_ROW: "empty line",
-    delimited.Rule.OTHER_LINE_END: "line end that differs from the header's",
-    delimited.Rule.TOO_LONG: f"longer than {LONGEST_ROW:,} bytes",
+SUFFIXES = {
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), Reader.CSV),
+    ".parquet": Reader.PARQUET,
+    ".dta": Reader.STATA,
+    **dict.fromkeys((".sav", ".zsav", ".por"), Reader.SPSS),
+    **dict.fromkeys((".sas7bdat", ".xpt"), Reader.SAS),
 }
+"""The readers of files, by suffix."""
 
 STORED_AS = {
     ColumnType.INTEGER: ("integer", "decimal", "text"),
@@ -102,6 +99,9 @@ class Source:
         every_column: a subquery that gives all columns of the file that can be read exactly as text, declared or
             not; None if the records do not come from a file.
         generated: whether the relation generates the records, so that all values are of the types of their columns.
+        stage: makes the temporary table that the relation reads, if it reads one.
+        dialect: how a CSV file is written; None of any other source. In the relation, decimals and dates are as all
+            files have them.
     """
 
     label: str
@@ -117,6 +117,8 @@ class Source:
     household: Sequence[str] = ()
     every_column: Fragment | None = None
     generated: bool = False
+    stage: Callable[[Session], None] = field(default=lambda session: None)
+    dialect: Dialect | None = None
 
     @property
     def changed(self) -> bool:
@@ -127,6 +129,29 @@ class Source:
             return _read_state(self.path) != self.state
         except OSError:
             return True
+
+
+class DescribedFile(Protocol):
+    """A file that says, by itself or by its codebook, how it is read.
+
+    Attributes:
+        unfit: how the variables that are not read are stored, by name.
+    """
+
+    @property
+    def variables(self) -> Mapping[str, Any]: ...
+
+    @property
+    def unfit(self) -> Mapping[str, str]: ...
+
+    def relate(self, columns: Mapping[str, str]) -> Fragment:
+        """The relation of variables as texts, by the names that it gives them."""
+
+    def count_records(self) -> int | None:
+        """The number of records, if the file or its form tells. Raises SourceError if it is malformed."""
+
+    def stage(self, session: Session) -> None:
+        """Make the table that the relation reads, if it reads one. Raises SourceError if the file is malformed."""
 
 
 class UnreadableError(SourceError):
@@ -140,12 +165,7 @@ def _read_state(path: Path) -> tuple[int, int]:
 
 
 def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
-    return [
-        root / path
-        for records in declaration.tables.values()
-        for path in (records.path, records.geography_path)
-        if path is not None
-    ]
+    return [root / path for records in declaration.tables.values() for path in records.paths.values()]
 
 
 def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
@@ -161,10 +181,12 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
     path = root / records.path
     if isinstance(declaration, BlockFilesDeclaration):
         return _open_block_file(path, BLOCK_FILES[table], records.columns)
+    codebook = root / records.codebook if records.codebook else None
+    described = describe_file(declaration.reader, path, codebook, records.record_type)
     if declaration.rectangular is not None:
-        return _open_rectangular(declaration.reader, path, records, declaration.rectangular.household)
+        return _open_rectangular(declaration.reader, path, records, declaration.rectangular.household, described)
     columns = {name: column for name, column in records.columns.items() if name not in records.places}
-    return _open_file(declaration.reader, path, columns)
+    return _open_file(declaration.reader, path, columns, described=described, dialect=records.csv or USUAL)
 
 
 def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
@@ -174,7 +196,8 @@ def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> S
     """
     records = declaration.tables[table]
     required = {name: column for name, column in records.columns.items() if column.role in (Role.KEY, Role.GEOGRAPHY)}
-    return _open_file(declaration.reader, root / str(records.geography_path), required, records.columns)
+    path = root / str(records.geography_path)
+    return _open_file(declaration.reader, path, required, records.columns, dialect=records.csv or USUAL)
 
 
 def _open_file(
@@ -183,9 +206,12 @@ def _open_file(
     required: Mapping[str, Column],
     optional: Mapping[str, Column] | None = None,
     header_problem: Callable[[Sequence[str]], str | None] = lambda names: None,
+    described: DescribedFile | None = None,
+    dialect: Dialect = USUAL,
 ) -> Source:
-    with _refuse_unreadable(reader, path):
-        state, names = _read_state(path), _read_header(reader, path)
+    with refuse_unreadable(reader, path, dialect):
+        state = _read_state(path)
+        names = list(described.variables) if described else _read_header(reader, path, dialect)
         if any("\n" in name or "\r" in name for name in names):
             # DuckDB would take the line break for the end of a row and silently lose rows.
             raise SourceError([Finding(path.name, "line break in the name of a column")])
@@ -196,37 +222,98 @@ def _open_file(
         }
         sources = _require_columns(path.name, columns, names)
         values = {"path": _without_wildcards(path)}
+        if described is not None:
+            if unfit := [name for name in described.unfit if name in sources.values()]:
+                raise SourceError([Finding(path.name, f"stored as {described.unfit[name]}", name) for name in unfit])
+            folded = Counter(name.casefold() for name in names)
+            whole = {name: name for name in names if name not in described.unfit and folded[name.casefold()] == 1}
+            source = Source(
+                path.name,
+                KINDS[reader],
+                columns,
+                described.relate(sources),
+                values if reader is Reader.DDI else {},
+                path,
+                state,
+            )
+            return replace(
+                source, every_column=described.relate(whole), records=described.count_records(), stage=described.stage
+            )
         if reader is Reader.PARQUET:
             relation, every, records = _open_parquet(path, columns, sources)
         else:
-            values["separator"] = SEPARATORS[reader]
-            relation, every, records = _open_text(path, SEPARATORS[reader], sources, names)
+            typed = {name: (source, columns[name].type) for name, source in sources.items()}
+            text = open_text(path, dialect, typed, names)
+            values = {} if text.stage else values
+            opened = Source(
+                path.name, _describe_kind(reader, dialect), columns, text.relation, values, path, state, text.records
+            )
+            opened = replace(opened, every_column=text.every_column, dialect=dialect if reader is Reader.CSV else None)
+            return replace(opened, stage=text.stage) if text.stage else opened
         return Source(path.name, KINDS[reader], columns, relation, values, path, state, records, every_column=every)
 
 
+def _describe_kind(reader: Reader, dialect: Dialect) -> str:
+    if reader in KINDS:
+        return KINDS[reader]
+    return f"{'CSV' if reader is Reader.CSV else 'text'} file ({dialect.in_words})"
+
+
+def describe_file(
+    reader: Reader, path: Path, codebook: Path | None = None, record_type: str | None = None
+) -> DescribedFile | None:
+    """The description of fixed-width text, by its codebook, or of a statistical package's file; None for others.
+
+    Raises SourceError if it is missing, not readable or contradicts itself.
+    """
+    with refuse_unreadable(reader, path):
+        if reader is Reader.DDI and codebook is not None:
+            from assets.cef.extracts import open_lines
+
+            return open_lines(path, codebook, record_type)
+        if reader in (Reader.STATA, Reader.SPSS, Reader.SAS):
+            from assets.cef.statistical import open_file
+
+            if SUFFIXES.get(path.suffix.lower()) is not reader:
+                suffixes = ", ".join(suffix for suffix, its_reader in SUFFIXES.items() if its_reader is reader)
+                raise SourceError([Finding(path.name, f"its suffix is none of {suffixes}")])
+            return open_file(path)
+    return None
+
+
 @contextmanager
-def _refuse_unreadable(reader: Reader, path: Path) -> Iterator[None]:
-    """Raise SourceError if a file is missing, or in place of what its format's library raises."""
+def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL) -> Iterator[None]:
+    """Raise SourceError if a file is missing, or in place of what its format's library raises.
+
+    If a CSV file is written in another way than the dialect says, the error begins with it.
+    """
     try:
         # It raises what names the whole path, if a folder of it cannot be searched.
         if not path.is_file():
             raise SourceError([Finding(path.name, "there is no such file")])
         yield
     except (OSError, UnicodeError, csv.Error, pa.ArrowException):
-        raise UnreadableError(path.name, KINDS[reader]) from None
+        refusal: SourceError = UnreadableError(path.name, _describe_kind(reader, dialect))
+    except SourceError as error:
+        refusal = error
+    else:
+        return
+    raise explain_refusal(path, dialect, refusal) if reader is Reader.CSV else refusal from None
 
 
 def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column]) -> Source:
-    source = _open_file(Reader.PIPE_SEPARATED, path, file.columns, header_problem=file.header_problem)
+    source = _open_file(Reader.PIPE_SEPARATED, path, file.columns, header_problem=file.header_problem, dialect=PIPED)
     return _make_column(source, columns, BLOCK, PLACE)
 
 
-def _open_rectangular(reader: Reader, path: Path, records: RecordTable, household: Sequence[str]) -> Source:
+def _open_rectangular(
+    reader: Reader, path: Path, records: RecordTable, household: Sequence[str], described: DescribedFile | None
+) -> Source:
     """The file of persons with the columns of their units. A key of several columns is made of them, so that different
     households never have the same: each text comes after its length."""
-    key = str(records.unit)
+    key, dialect = str(records.unit), records.csv or USUAL
     if len(household) == 1:
-        source = _open_file(reader, path, records.columns)
+        source = _open_file(reader, path, records.columns, described=described, dialect=dialect)
     else:
         # No declared column has as long a name.
         parts = {
@@ -236,10 +323,12 @@ def _open_rectangular(reader: Reader, path: Path, records: RecordTable, househol
             for number, name in enumerate(household)
         }
         others = {name: column for name, column in records.columns.items() if name != key}
-        source = _make_column(_open_file(reader, path, others | parts), records.columns, key, parts, encoded=True)
-    names = _read_header(reader, path)
-    places = household if reader is Reader.PARQUET else [f"c{names.index(name)}" for name in household]
-    return replace(source, household=places)
+        source = _open_file(reader, path, others | parts, described=described, dialect=dialect)
+        source = _make_column(source, records.columns, key, parts, encoded=True)
+    if described is None and reader is not Reader.PARQUET:
+        names = _read_header(reader, path, dialect)
+        household = [f"c{names.index(name)}" for name in household]
+    return replace(source, household=household)
 
 
 def _make_column(
@@ -251,25 +340,34 @@ def _make_column(
     return replace(source, columns=columns, relation=relation, values=values, made=made, parts=parts)
 
 
-def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str]]:
+def open_every_column(
+    reader: Reader, path: Path, described: DescribedFile | None = None, dialect: Dialect = USUAL
+) -> tuple[Source, dict[str, str]]:
     """Open a file without a declaration: all columns that can be read exactly, as texts.
 
-    Returns the source, and how all other columns of a Parquet file are stored, by name. Raises SourceError if the file
-    is missing or not exactly readable in its format, or columns share a name.
+    Returns the source, and why all other columns are left out, by name. Raises SourceError if the file is missing or
+    not exactly readable in its format, or columns share a name.
     """
     # Only the type decides how a column is read.
-    columns, unfit = {}, {}
-    with _refuse_unreadable(reader, path):
+    columns, unfit = dict[str, Column](), dict[str, str]()
+    with refuse_unreadable(reader, path, dialect):
         stored = {field.name: field.type for field in pq.read_schema(path)} if reader is Reader.PARQUET else {}
-        for name in _read_header(reader, path):
+        for name in described.variables if described else _read_header(reader, path, dialect):
+            if described and name in described.unfit:
+                unfit[name] = f"it is stored as {described.unfit[name]}, which is not exact"
+                continue
             kind = _choose_type(stored[name]) if name in stored else ColumnType.STRING
-            if kind is None and _is_floating(stored[name]):
+            if not name:
+                unfit[name] = UNNAMED
+            elif kind is None and _is_floating(stored[name]):
                 columns[name] = Column.model_construct(type=ColumnType.DECIMAL, rounded=True)
             elif kind is None:
-                unfit[name] = _name_type(stored[name])
+                unfit[name] = f"it is stored as {_name_type(stored[name])}, which is not exact"
             else:
                 columns[name] = Column.model_construct(type=kind)
-    return _open_file(reader, path, columns), unfit
+        if not columns:
+            raise SourceError([Finding(path.name, "no column that can be read exactly")])
+    return _open_file(reader, path, columns, described=described, dialect=dialect), unfit
 
 
 def _choose_type(stored: pa.DataType) -> ColumnType | None:
@@ -300,52 +398,9 @@ def _without_wildcards(path: Path) -> str:
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
 
 
-def _read_header(reader: Reader, path: Path) -> list[str]:
-    """The names of the columns.
-
-    Raises UnicodeError if the first row of a text file is not UTF-8; `delimited` judges all other rows.
-    """
-    if reader is Reader.PARQUET:
-        return list(pq.read_schema(path).names)
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        beginning = file.read(LONGEST_ROW)
-    names = next(csv.reader(StringIO(beginning, newline=""), delimiter=SEPARATORS[reader], strict=True), [])
-    "".join(names).encode()
-    return names
-
-
-def _open_text(
-    path: Path, separator: str, sources: Mapping[str, str], names: Sequence[str]
-) -> tuple[Fragment, Fragment, int]:
-    """The relation of a well-formed text file, that of all its columns, and its number of records.
-
-    Raises SourceError if it is malformed.
-    """
-    form = delimited.form(_blocks(path), len(names), LONGEST_ROW, separator)
-    offenders: Counter[tuple[str, str]] = Counter()
-    for (rule, position), rows in sorted(form.offenders.items()):
-        # Only declared columns are named: in a damaged file, another name may be a value.
-        declared = position is None or names[position] in sources.values()
-        column = names[position] if position is not None and declared else ""
-        offenders[column, GRAMMAR[rule] + ("" if declared else ", in a column that is not declared")] += rows
-    if offenders:
-        raise SourceError([Finding(path.name, rule, column, rows) for (column, rule), rows in offenders.items()])
-    positions = {name: f"c{names.index(source)}" for name, source in sources.items()}
-    # If threads begin in the middle of a file, they can take a line break in a field for the end of a row.
-    parallel = Fragment("false" if form.breaks else "true")
-    text, every = (
-        Fragment(render("cef/read_csv", {"columns": columns, "width": len(names), "parallel": parallel}))
-        for columns in (positions, {f"c{number}": f"c{number}" for number in range(len(names))})
-    )
-    return text, every, form.rows - 1
-
-
-def _blocks(path: Path) -> Iterator[NDArray[np.uint8]]:
-    with path.open("rb") as file:
-        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
-            file.seek(0)
-        while block := file.read(BLOCK_BYTES):
-            yield np.frombuffer(block, dtype=np.uint8)
+def _read_header(reader: Reader, path: Path, dialect: Dialect) -> list[str]:
+    """The names of the columns. Errors: see `text_files.read_header`."""
+    return list(pq.read_schema(path).names) if reader is Reader.PARQUET else read_header(path, dialect)
 
 
 def _open_parquet(
@@ -360,6 +415,14 @@ def _open_parquet(
         rounded = columns[name].rounded and _is_floating(stored)
         if not rounded and _find_kind(stored) not in (*fitting, "null"):
             findings.append(Finding(path.name, describe_misfit(_name_type(stored), columns[name].type), source))
+    if not any(pa.types.is_nested(field.type) for field in schema):
+        # Otherwise, chunks are those of the parts of columns.
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            for chunk in map(group.column, range(group.num_columns)):
+                split = _SPLIT in chunk.encodings and chunk.physical_type not in ("FLOAT", "DOUBLE")
+                if split and chunk.path_in_schema in sources.values():
+                    rule = f"stored in the encoding {_SPLIT}, which DuckDB reads of floating-point numbers alone"
+                    findings.append(Finding(path.name, f"{rule}; write it in another one", chunk.path_in_schema))
     if findings:
         raise SourceError(findings)
     # DuckDB would read only as many records as the metadata give for a group of rows, not as its columns contain.

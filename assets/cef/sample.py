@@ -15,10 +15,9 @@ from pydantic import ValidationError
 
 from assets.cef.census import BLOCK_FILES, DETAILED_COLUMNS, PERSON_COLUMNS, UNIT_COLUMNS
 from assets.cef.generated import SEED
-from assets.cef.readers import SEPARATORS, name_in_source
+from assets.cef.readers import PIPED, name_in_source
 from assets.cef.synthetic import SyntheticPopulation
 from assets.release.columns import Column, Role
-from assets.release.dataset import Reader
 from resources.statements import Fragment, quote_literal
 from resources.warehouse import Session, Warehouse
 
@@ -62,7 +61,7 @@ def write_sample(
 def write_block_files(folder: Path, population: SyntheticPopulation) -> list[Path]:
     """Write a synthetic census with detailed codes as SafeTab's files: blocks, persons, households. Rows are sorted."""
     paths = []
-    piped = Fragment(f"csv, DELIMITER {quote_literal(SEPARATORS[Reader.PIPE_SEPARATED])}")
+    piped = Fragment(f"csv, DELIMITER {quote_literal(PIPED.separator)}")
     with _open_session(folder) as session:
         records = {
             "units": _stage(session, "units", "units", population, UNIT_COLUMNS),

@@ -38,7 +38,7 @@ def sketch_records(session: Session, sources: Iterable[Source], version_key: byt
             continue
         sketcher, relation = Sketcher(), {"relation": source.every_column}
         units = _UnitSketcher()
-        values = {name: value for name, value in source.values.items() if name in ("path", "separator")}
+        values = {name: value for name, value in source.values.items() if name == "path"}
         try:
             names = session.arrow(_HEADER, values, **relation).column_names
             rows, key = count_rows_at_a_time(len(names)), [names.index(name) for name in source.household]

@@ -3,6 +3,7 @@
 The charge and the preflight both use this assessment. Assessing draws nothing and charges nothing.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from assets.release.method import CHARGE, Method
 from assets.release.release import Release
 from assets.texts import show_line
 from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
-from resources.chain import DIFFERENT_PEOPLE, RESERVE, Details, Entry
+from resources.chain import DIFFERENT_PEOPLE, RESERVE, WITHDRAW, Details, Entry, canonicalize, find
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, PopulationError, Reading, remaining
 from resources.statements import Zone
@@ -173,6 +174,25 @@ def _describe_budget(dataset: DatasetDeclaration, reading: Reading, charge: Loss
         return f"{words} {budget.warning}".rstrip()
     after = reading.compose(population, cap, also=[charge])
     return f"{words} before this charge and {remaining(after, cap)} after it. {budget.warning}".rstrip()
+
+
+def find_charged(method: Method[Any, Any, Any], entries: Sequence[Entry]) -> Entry | None:
+    """The latest reservation of a release that was made for what is declared now, whatever the records are, and was not
+    withdrawn. While they are the same too, another launch charges nothing."""
+    own, declared = (
+        (method.release.dataset.name, method.release.name),
+        json.loads(canonicalize(method.describe_declared())),
+    )
+    for entry in reversed(entries):
+        if (
+            entry.kind == RESERVE
+            and (entry.dataset, entry.release) == own
+            and not find(entries, WITHDRAW, entry.draw_id)
+        ):
+            charged = entry.parse_details().draw
+            if declared == {name: charged.get(name) for name in declared}:
+                return entry
+    return None
 
 
 def explain_why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str:

@@ -48,7 +48,7 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = {
                 "loss": format_loss(draw.specification.loss),
-                "ledger entry": entry.sequence,
+                "ledger entry": str(entry.sequence),
                 "custody": release.custody.value,
                 "draw": shorten_digest(draw.draw_id),
                 COLUMN_SCHEMA: table_schema(session.columns(table), method.drawn_columns),

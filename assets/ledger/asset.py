@@ -33,13 +33,15 @@ LEDGER_KEY = dg.AssetKey(["ledger"])
 LEDGER_GROUP = "ledger"
 """The group of the ledger and of all compositions. They follow every release, and none of them follows from them."""
 COMPOSITION = "composition"
-WHEN_CHARGED = (
-    dg.AutomationCondition.eager()
-    .without(~dg.AutomationCondition.any_deps_missing())
-    .with_label("when a release was charged or drawn")
+_AT_FIRST = dg.AutomationCondition.initial_evaluation() & dg.AutomationCondition.any_deps_match(
+    ~dg.AutomationCondition.missing() | dg.AutomationCondition.will_be_requested()
 )
+WHEN_CHARGED = (
+    dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_missing()) | _AT_FIRST
+).with_label("when a release was charged or drawn")
 """Ledger and compositions are brought up to date after every charge and draw of any release, instead of in each
-release's job: a job would depend on the charges of all other releases, also of those that were never made."""
+release's job: a job would depend on the charges of all other releases, also of those that were never made. At its first
+tick, the sensor brings them up to date with what was charged before."""
 _ENTRY = pa.schema([(field.name, pa.int64() if field.name == "sequence" else pa.string()) for field in fields(Entry)])
 ENTRIES = Table(Zone.PUBLIC, "ledger", "entries")
 

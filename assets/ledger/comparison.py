@@ -19,6 +19,15 @@ NOT_RECORDED = "not recorded"
 """The words for a name that an entry of an earlier version lacks."""
 
 
+_IMPLIED_BY = {
+    "whether a block has a housing unit or not": ("the number of housing units in each block",),
+    "which blocks have at least one housing unit or group quarters": (
+        "which blocks have a housing unit or group quarters, and the places they lie in",
+    ),
+}
+"""By invariant, in the words of the mechanisms, those from which it follows."""
+
+
 @dataclass(frozen=True)
 class Charge:
     """A reservation, and the entries that settle and withdraw it, if there are such.
@@ -109,6 +118,11 @@ class Comparison:
             for words in charge.specification.flavor.multiverse:
                 holders.setdefault(words, {})[charge.release] = None
         return {words: tuple(releases) for words, releases in holders.items()}
+
+    def find_implied(self, invariant: str) -> frozenset[str]:
+        """The releases that hold another invariant from which this one follows."""
+        implying = _IMPLIED_BY.get(invariant, ())
+        return frozenset(release for words in implying for release in self.invariants.get(words, ()))
 
     def list_shares(self, total: Total) -> tuple[Share, ...]:
         """The contribution of each charge to one of the totals, or the reason why it does not count."""

@@ -111,7 +111,8 @@ def planned_lines(design: PHSafeDesign) -> Iterator[Line]:
         truncation = design.truncation(run)
         kept = "" if truncation is None else f", at most {truncation} of a unit"
         noise_at = partial(noise_of_count, design.noise, design.stability(run))
-        yield plan_line(released.label, f"{run.counts}{kept}", budget, noise_at, len(run.cells), level.name)
+        counted, title = f"{run.counts}{kept}", f"{run.name}, {level.words}"
+        yield plan_line(released.label, counted, budget, noise_at, len(run.cells), level.words, title)
 
 
 def _tabulate_runs(design: PHSafeDesign) -> Cells:

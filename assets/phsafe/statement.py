@@ -10,7 +10,7 @@ from assets.release.prose import Prose
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION, PHSafeDesign, Z
-from mechanisms.phsafe.runs import LEVELS, RUN, SHELL, Geography, Iterations, Level, Part, Shell
+from mechanisms.phsafe.runs import LEVELS, RUN, SHELL, Geography, Level, Part, Shell
 from mechanisms.states import STATES
 
 PROSE = Prose(__file__)
@@ -22,12 +22,6 @@ PAPERS = (
         "https://arxiv.org/abs/2505.01254",
     ),
 )
-
-_GROUPS = {
-    Iterations.ALL: "everybody",
-    Iterations.RACE: "by race",
-    Iterations.ETHNICITY: "by Hispanic origin",
-}
 
 
 def phsafe_statement(release: PHSafeRelease, inputs: Inputs, output_version: str) -> Statement:
@@ -60,11 +54,10 @@ def _accuracy(release: PHSafeRelease) -> Accuracy:
     rows = []
     for shell in (SHELL[name] for name in release.products):
         for level in LEVELS:
-            words = f"{level.geography.value.capitalize()}, {_GROUPS[level.iterations]}"
             for what, parts in _counted(shell):
                 if margins := _margins(release.design, parts, level):
                     name = f"{shell.name}: {shell.title}{what}"
-                    rows.append((name, words, len(margins), min(margins), max(margins)))
+                    rows.append((name, level.words, len(margins), min(margins), max(margins)))
     margins = [margin for row in rows for margin in row[3:]]
     return Accuracy(
         summary=PROSE("accuracy", margins=margins),

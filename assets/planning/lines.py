@@ -29,10 +29,11 @@ def plan_line(
     noise_at: Callable[[Fraction], Uncapped],
     numbers: int | None = None,
     level: str = "",
+    title: str = "",
 ) -> Line:
     """A line whose noise has a distribution without a cap, given by budget."""
     error = sqrt(noise_at(budget).exact_variance)
-    return Line(name, counted, budget, error, lambda other: margin_of_error(noise_at(other)), numbers, level)
+    return Line(name, counted, budget, error, lambda other: margin_of_error(noise_at(other)), numbers, level, title)
 
 
 def budgets_for_margins(

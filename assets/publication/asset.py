@@ -30,13 +30,16 @@ from assets.conventions import (
     join_digits,
     markdown_table,
     preview,
+    shorten_digest,
 )
 from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
+from assets.ledger.view import find_budget
 from assets.publication import record, signature
 from assets.publication.certificate import Certificate, to_html, to_json
+from assets.publication.listing import write_listing
 from assets.publication.package import README, DataFile, data_package, list_formulas, readme, write_data_files
-from assets.publication.placement import place_file, place_folder, write_listing
+from assets.publication.placement import place_file, place_folder
 from assets.publication.record import PROSE, SCHEMA, Check, Edition, LedgerReference, Randomness, schema
 from assets.publication.signature import CHECKSUMS, PUBLIC_KEY, Identity, VerificationError
 from assets.release.gate import ReleaseContext, find_verdicts
@@ -78,14 +81,18 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
             find_verdicts(context.run.run_id),
         )
         certificate, sums = publish(release_context)
+        budget = find_budget(release.dataset, ledger.examine())
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
             metadata={
+                "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
+                "left of the cap": f"{budget.left} of {release.dataset.cap.round_up()}",
+                "draw": shorten_digest(certificate.randomness.draw_id),
+                "commitment": shorten_digest(certificate.randomness.commitment),
                 "certificate": link(release, "certificate.html"),
                 "folder": link(release),
-                "edition": certificate.edition,
-                "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
-                "ledger entry": certificate.ledger.sequence,
+                "edition": str(certificate.edition),
+                "ledger entry": str(certificate.ledger.sequence),
                 "files": _preview_files(certificate),
                 DRAW_ID: group_digits(certificate.randomness.draw_id),
                 "randomness commitment": group_digits(certificate.randomness.commitment),

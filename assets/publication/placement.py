@@ -1,4 +1,4 @@
-"""The atomic placement of a publication's folder, and the page that lists all publications.
+"""The atomic placement of a publication's folder, and of the files beside all folders. `listing` says what these list.
 
 Earlier editions of a publication are in its folder, under `editions/`, and are placed together with it. Their files are
 linked, not copied: they are never written again.
@@ -19,20 +19,14 @@ to a key, whose content would be published or whose mode would be opened.
 import fcntl
 import filecmp
 import os
-import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from assets.publication.signature import EDITIONS
-from assets.release.prose import load_template
 from resources.keyfiles import flush_file, flush_folder
-
-LISTING = "index.html"
-_OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
-"""What the names of a dataset and a release are made of."""
 
 
 @contextmanager
@@ -103,19 +97,29 @@ def remove(target: Path) -> None:
 
 def place_file(target: Path, content: bytes) -> None:
     """Write a file that everyone can read, all of it or nothing; do nothing if it has this content already."""
-    with _lock(target.parent, make=True):
-        if target.is_file() and not target.is_symlink() and target.read_bytes() == content:
-            return
-        arriving = _arriving(target)
-        arriving.unlink(missing_ok=True)
-        # Exclusively: no link that was planted under this name is followed.
-        with arriving.open("xb") as file:
-            os.fchmod(file.fileno(), 0o644)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        arriving.replace(target)
-        flush_folder(target.parent)
+    place_files(target.parent, lambda: {target.name: content})
+
+
+def place_files(folder: Path, make: Callable[[], Mapping[str, bytes]]) -> None:
+    """Write files that everyone can read, as `place_file` does each, with the contents that are made by name.
+
+    Nobody else places anything beside them between the making and the writing.
+    """
+    with _lock(folder, make=True):
+        for name, content in make().items():
+            target = folder / name
+            if target.is_file() and not target.is_symlink() and target.read_bytes() == content:
+                continue
+            arriving = _arriving(target)
+            arriving.unlink(missing_ok=True)
+            # Exclusively: no link that was planted under this name is followed.
+            with arriving.open("xb") as file:
+                os.fchmod(file.fileno(), 0o644)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            arriving.replace(target)
+            flush_folder(folder)
 
 
 def publications(published: Path) -> list[tuple[str, str]]:
@@ -123,18 +127,6 @@ def publications(published: Path) -> list[tuple[str, str]]:
     folders = sorted(path for path in published.glob("*/*") if path.is_dir())
     names = [path.relative_to(published).parts for path in folders]
     return [(dataset, release) for dataset, release in names if not dataset.startswith(".") and release[0] != "."]
-
-
-def write_listing(published: Path) -> None:
-    """Write the page that lists all publications, with a link to each certificate.
-
-    Raises:
-        OSError: if it cannot be written.
-    """
-    # Somebody else may have put a folder here, under a name that is no text at all.
-    paths = [path for path in map("/".join, publications(published)) if _OURS.fullmatch(path)]
-    page = load_template(Path(__file__).with_name("listing.html"), escape=True)
-    place_file(published / LISTING, page.render(paths=paths).encode())
 
 
 def copy_publications(published: Path, folder: Path) -> None:

@@ -6,6 +6,7 @@ states are in `assets.release.statement`.
 
 import datetime
 import json
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -367,6 +368,14 @@ class Record(Part):
     checks: tuple[Check, ...] = Field(description="The checks that the release passed before it was published.")
     products: tuple[DataFile, ...] = Field(description="The data files.")
     signature: Signature
+
+
+def format_recorded(loss: Mapping[str, Any]) -> str:
+    """A loss of a certificate that was read as JSON, as commands print it."""
+    if loss["rounded_up"] is None:
+        return f"{loss['symbol']} = ∞"
+    at = f" at δ = {loss['delta']['value']:g}" if loss["delta"] else ""
+    return f"{loss['symbol']} = {loss['rounded_up']:.4f}{at}"
 
 
 class _WithoutTitles(GenerateJsonSchema):

@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.publication.placement import LISTING, remove, write_listing
+from assets.publication.listing import LISTING, write_listing
+from assets.publication.placement import remove
 from assets.texts import find_unfit_name, show_line
 from resources.chain import RESERVE, Entry
 from resources.ledger import Ledger

@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.declaration import Part
+from assets.release.dialect import Dialect
 from assets.release.names import ColumnName, SourcePath
 from assets.release.numbers import shown
 from assets.release.recodes import MOST_BANDS, Band, Bands, Coding, GivenBound, Merge, Recode, Value, list_codes
@@ -535,6 +536,16 @@ class RecordTable(Part):
         None,
         description="A second source file with the columns of role geography and one record for each key.",
     )
+    csv: Dialect | SkipJsonSchema[None] = Field(
+        default=None, description="How CSV files of the table are written, where that differs from the default."
+    )
+    codebook: SourcePath | SkipJsonSchema[None] = Field(
+        default=None, description="With reader ddi, the DDI codebook that says where the variables are in a line."
+    )
+    record_type: str | SkipJsonSchema[None] = Field(
+        default=None,
+        description="In an extract with records of several types (hierarchical), the type of these, such as H or P.",
+    )
     columns: Annotated[dict[ColumnName, Column], Field(min_length=1)] = Field(
         description="The columns to take from the source, by name, recoded or as they are; other columns are ignored."
     )
@@ -558,6 +569,12 @@ class RecordTable(Part):
                 if not self._having(required):
                     raise ValueError(f"geography_path: a column of role {required.value} is required")
         return self
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The source files that are declared, by field."""
+        fields = {"path": self.path, "geography_path": self.geography_path, "codebook": self.codebook}
+        return {field: path for field, path in fields.items() if path is not None}
 
     def _having(self, role: Role) -> list[str]:
         return [name for name, column in self.columns.items() if column.role is role]

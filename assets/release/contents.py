@@ -50,10 +50,12 @@ class CefVersions:
 
 
 def hash_files(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
-    """The HMACs of the source files that can be read: by table, or by table and field for a geography file."""
-    paths = {name: records.path for name, records in dataset.tables.items()}
-    paths |= {f"{name}.geography_path": records.geography_path for name, records in dataset.tables.items()}
-    versions = {name: _hash_file(root / path, key) for name, path in paths.items() if path is not None}
+    """The HMACs of the source files that can be read: by table, or by table and field for a second file."""
+    versions = {
+        name if field == "path" else f"{name}.{field}": _hash_file(root / path, key)
+        for name, records in dataset.tables.items()
+        for field, path in records.paths.items()
+    }
     return {name: version for name, version in versions.items() if version is not None}
 
 
@@ -62,11 +64,9 @@ def hash_source(dataset: DatasetDeclaration, code_version: str, files: Mapping[s
 
     Of the places of the files, only whether they are given matters.
     """
-    placeless = {}
-    for name, records in dataset.tables.items():
-        paths = {"path": records.path, "geography_path": records.geography_path}
-        given = {field: None if path is None else "" for field, path in paths.items()}
-        placeless[name] = records.model_copy(update=given)
+    placeless = {
+        name: records.model_copy(update=dict.fromkeys(records.paths, "")) for name, records in dataset.tables.items()
+    }
     parts = {
         "code": code_version,
         "stirred": installed("stirred"),

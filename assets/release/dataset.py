@@ -38,6 +38,11 @@ class Reader(StrEnum):
     PARQUET = "parquet"
     PIPE_SEPARATED = "pipe_separated"
     """Text separated by `|`, the input files of SafeTab (`assets.cef.census`)."""
+    DDI = "ddi"
+    """Fixed-width text with a DDI codebook: an extract of IPUMS (`assets.cef.extracts`)."""
+    STATA = "stata"
+    SPSS = "spss"
+    SAS = "sas"
     MA1940 = "ma1940"
     SYNTHETIC_CENSUS = "synthetic_census"
     SYNTHETIC_SURVEY = "synthetic_survey"
@@ -45,8 +50,10 @@ class Reader(StrEnum):
     @property
     def built_in(self) -> bool:
         """Whether the records do not come from a file of the user."""
-        return self not in (Reader.CSV, Reader.PARQUET, Reader.PIPE_SEPARATED)
+        return self in (Reader.MA1940, Reader.SYNTHETIC_CENSUS, Reader.SYNTHETIC_SURVEY)
 
+
+_READERS = ["csv", "parquet", "ddi", "stata", "spss", "sas", "ma1940"]
 
 _OTHER_COMPONENTS = {
     Reader.SYNTHETIC_CENSUS: "a synthetic census is declared by the component SyntheticCensus",
@@ -182,8 +189,9 @@ class DatasetDeclaration(Declaration):
     synthetic: bool = Field(
         False, description="Whether the records are generated or public, so that experiments may draw on them."
     )
-    reader: Annotated[Reader, WithJsonSchema({"enum": ["csv", "parquet", "ma1940"]})] = Field(
-        description="csv, parquet, or the built-in ma1940."
+    reader: Annotated[Reader, WithJsonSchema({"enum": _READERS})] = Field(
+        description="csv, parquet, ddi (fixed-width text with a codebook, as IPUMS has it), stata, spss, sas, or the "
+        "built-in ma1940."
     )
     record_name: Noun = Field("unit", description="What a unit is called, such as household.")
     units: RecordTable = Field(
@@ -249,6 +257,13 @@ class DatasetDeclaration(Declaration):
                 raise ValueError(f"{table}: path is required with reader {self.reader.value}")
             if self.reader.built_in and (records.path or records.geography_path) is not None:
                 raise ValueError(f"{table}: reader {self.reader.value} is built in and takes no path")
+            if records.csv is not None and self.reader is not Reader.CSV:
+                raise ValueError(f"{table}: csv is for reader csv, not {self.reader.value}")
+            needed = self.reader is Reader.DDI and table in self.files
+            if (records.codebook is not None) is not needed:
+                raise ValueError(f"{table}: codebook: it is required with reader ddi, and other readers take none")
+            if self.reader is Reader.DDI and records.geography_path is not None:
+                raise ValueError(f"{table}: geography_path: reader ddi takes none")
         for table, records in self.tables.items():
             for name, column in records.columns.items():
                 of_units = table == "units" and name in self.units.variables

@@ -167,6 +167,18 @@ class Method(ABC, Generic[R, I, O]):
         return self.release.specification
 
     @final
+    def describe_declared(self) -> dict[str, Any]:
+        """What of a draw follows from the declaration alone, as plain exact values."""
+        release = self.release
+        recodes = release.dataset.recodes(release.columns_read)
+        parameters = {
+            **self.parameters(),
+            "custody": release.custody.value,
+            **({"recodes": recodes} if recodes else {}),
+        }
+        return {"mechanism": self.mechanism, "version": self.version, "parameters": parameters}
+
+    @final
     def describe(self, session: Session, custody: Custody) -> Draw[I]:
         """The draw that follows from the release's parameters and the current public tables. Raises SealError if one of
         the `charged_tables` is not as its stage sealed it, or was made from another CEF or with other parameters."""
@@ -175,17 +187,7 @@ class Method(ABC, Generic[R, I, O]):
         for stage, tables in self.charged_tables().items():
             require_sealed(session, custody, release.schema, stage, tables, counted)
         inputs = self.inputs(session, custody)
-        recodes = release.dataset.recodes(release.columns_read)
-        made_of = {
-            "mechanism": self.mechanism,
-            "version": self.version,
-            "parameters": {
-                **self.parameters(),
-                "custody": release.custody.value,
-                **({"recodes": recodes} if recodes else {}),
-            },
-            "inputs": dict(inputs.versions),
-        }
+        made_of = {**self.describe_declared(), "inputs": dict(inputs.versions)}
         named = {"dataset": release.dataset.name, "release": release.name, "stage": self.draw_stage, "partition": None}
         return Draw(custody.draw_id(named | made_of), self.specification(inputs), inputs, made_of)
 

@@ -66,7 +66,8 @@ class Line:
         margin: the noise of one number is within this margin in at least 90% of draws.
         margin_at: that margin if the line had another budget; it does not grow with it.
         numbers: how many are measured in one place or group; None if that is not known.
-        level: the geographic level, for charts; "" if there is none.
+        level: the geographic level in words, for charts; "" if there is none.
+        title: the line in words, for charts; "" if its name is in words.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Line:
     margin_at: Callable[[Fraction], float | Fraction] = field(compare=False, repr=False)
     numbers: int | None = None
     level: str = ""
+    title: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "margin", float(self.margin_at(self.budget)))

@@ -36,16 +36,14 @@ def release_stage(
     kind: StageKind,
     description: str,
     deps: Sequence[Dependency] = (),
-    *,
-    group: str = "",
     **options: Any,
 ) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
-    """A decorator that makes the asset `[dataset, release, name]` from its function, by default in the release's group.
+    """A decorator that makes the asset `[dataset, release, name]` from its function, in the release's group.
 
     `options` are those of `assets.stages.stage`.
     """
     keys = [release.key(dependency) if isinstance(dependency, str) else dependency for dependency in deps]
-    return stage(release.key(name), group or release.schema, kind, description, keys, **options)
+    return stage(release.key(name), release.schema, kind, description, keys, **options)
 
 
 def build_stage(

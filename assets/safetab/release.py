@@ -13,7 +13,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar
 
-from assets.cef.census import BLOCK, RACE_CODES
+from assets.cef.census import BLOCK, RACE_CODES, CensusDeclaration
 from assets.measurement.declaration import require_known_states
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import Release
@@ -98,9 +98,10 @@ class SafeTabRelease(Release):
             records = self.dataset.tables.get(table)
             missing = [name for name in columns if records is None or name not in records.stored]
             if missing:
+                census = "with detailed_codes: true, or " if isinstance(self.dataset, CensusDeclaration) else ""
                 self.refuse(
-                    f"dataset: {table} of {self.dataset.name} have no column {missing[0]}; declare the dataset with "
-                    "detailed_codes: true, or as a SafeTabDataset"
+                    f"dataset: {table} of {self.dataset.name} have no column {missing[0]}; declare the dataset {census}"
+                    "as a SafeTabDataset"
                 )
         require_known_states(self, self.design.states)
 

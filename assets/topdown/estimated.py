@@ -61,7 +61,6 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
             total_first=level in release.design.total_first,
         ),
         [MEASUREMENTS, *([release.estimates(above)] if depth else [])],
-        group=f"{release.schema}__levels",
         code_version="2",
         kinds={"duckdb", "numba", "highs"},
         **({"partitions_def": state_partitions(release).definition, "pool": PARTITIONS_POOL} if by_state else {}),
@@ -116,7 +115,6 @@ def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
         StageKind.POSTPROCESSING,
         TEXTS("united estimates", levels=[f"`{stage}`" for stage in stages]),
         stages,
-        group=f"{release.schema}__levels",
         code_version="2",
     )
     def estimates(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:

@@ -34,6 +34,7 @@ class Iterations(StrEnum):
 
 
 _CODES = {Iterations.ALL: "*", Iterations.RACE: "ABCDEFG", Iterations.ETHNICITY: "HI"}
+_GROUPS = {Iterations.ALL: "everybody", Iterations.RACE: "by race", Iterations.ETHNICITY: "by Hispanic origin"}
 
 ITERATIONS = {
     "*": "Total population",
@@ -65,6 +66,10 @@ class Level:
     def name(self) -> str:
         """The name in declarations of budgets, such as `nation_A-G`."""
         return f"{self.geography.value}_{self.iterations.value}"
+
+    @property
+    def words(self) -> str:
+        return f"{self.geography.value.capitalize()}, {_GROUPS[self.iterations]}"
 
 
 LEVELS = tuple(Level(geography, iterations) for geography in Geography for iterations in Iterations)

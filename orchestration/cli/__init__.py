@@ -17,7 +17,7 @@ from orchestration.cli.launch import launch, preflight
 from orchestration.cli.new import new
 from orchestration.cli.plan import plan
 from orchestration.cli.printing import REFUSED, UNAUTHORIZED
-from orchestration.cli.publications import audit, explore, table, verify, withdraw
+from orchestration.cli.publications import audit, explore, export, table, verify, withdraw
 from orchestration.cli.releases import completion
 from orchestration.cli.status import budget, check, status
 from orchestration.cli.storage import backup, ledger, restore, unblock
@@ -89,7 +89,23 @@ def explain_error(error: Exception) -> str | None:
 
 main = PlainGroup("main", context_settings={"help_option_names": ["-h", "--help"]}, help=__doc__, callback=lambda: None)
 for command in (
-    *(audit, backup, budget, check, completion, explore, launch, ledger, new, plan, preflight, restore, status, table),
+    *(
+        audit,
+        backup,
+        budget,
+        check,
+        completion,
+        explore,
+        export,
+        launch,
+        ledger,
+        new,
+        plan,
+        preflight,
+        restore,
+        status,
+        table,
+    ),
     *(unblock, verify, withdraw),
 ):
     main.add_command(command)

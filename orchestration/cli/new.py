@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,7 @@ from orchestration.cli.printing import REFUSED, echo, print_table
 from orchestration.cli.releases import DATASET
 
 if TYPE_CHECKING:
+    from orchestration.checking import Problem
     from orchestration.deployment import Deployment
     from orchestration.proposal import Proposal
 
@@ -35,6 +36,13 @@ def new() -> None:
 @click.option("--cap", default="10", show_default=True, help="The cap: ε, or {rho: …}.")
 @click.option("--key", help="The column of FILE that identifies a record, if it cannot be told by its name.")
 @click.option("--unit", help="The column of persons that identifies their unit, if it is not called like the key.")
+@click.option(
+    "--csv",
+    "given",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="How CSV files are written, such as encoding=windows-1252, if it cannot be told; may be repeated.",
+)
 def dataset(
     file: Path,
     name: str | None,
@@ -43,29 +51,51 @@ def dataset(
     cap: str,
     key: str | None,
     unit: str | None,
+    given: tuple[str, ...],
 ) -> None:
-    """Propose the declaration of a dataset from FILE, a CSV or Parquet file with one record for each unit."""
+    """Propose the declaration of a dataset from FILE, which has one record for each unit: a CSV or Parquet file, one of
+    Stata, SPSS or SAS, or an extract of IPUMS, given by its codebook (.xml).
+
+    Separator, encoding, quotes, decimal mark, dates and compression (.gz, .zst) of a CSV file are recognized.
+    """
+    from dataclasses import replace
+
+    from assets.cef.extracts import HOUSEHOLD
     from assets.cef.profile import profile
-    from assets.release.dataset import Reader
+    from assets.release.dialect import parse_dialect
     from orchestration.deployment import Deployment
     from orchestration.environment import PROJECT
+    from orchestration.extract import find_files, select_columns
     from orchestration.proposal import propose_dataset, propose_name
 
+    def declare(path: Path) -> Path:
+        """A path below the project's folder is declared from there."""
+        absolute = path.absolute()
+        return absolute.relative_to(PROJECT) if absolute.is_relative_to(PROJECT) else absolute
+
     deployment = Deployment()
-    name = name or propose_name(file.stem)
-    files = [path for path in (file, persons) if path]
-    readers = {".csv": Reader.CSV, ".parquet": Reader.PARQUET}
-    for path in files:
-        if path.suffix not in readers or path.suffix != file.suffix:
-            raise click.UsageError(f"{path.name}: a dataset is read from .csv or from .parquet files, all alike")
+    name = name or propose_name(file.name.split(".")[0])
+    files = [found for path in (file, persons) if path for found in find_files(path)]
+    if len({found.reader for found in files}) > 1 or len(files) > 2:
+        raise click.UsageError(
+            "a dataset is read from one file of units and at most one of persons, of the same format"
+        )
     target = _name_new_file(deployment, name, "dataset")
-    reader = readers[file.suffix]
-    # A path below the project's folder is declared from there.
-    paths = [path.absolute() for path in files]
-    declared = [path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path for path in paths]
+    csv = dict(each.partition("=")[::2] for each in given)
+    try:
+        parse_dialect(csv)
+    except ValueError as error:
+        raise click.UsageError(f"--csv {error}") from None
+    profiles = []
     with deployment.ledger.warehouse.session() as session:
-        profiles = [(path, profile(session, reader, file)) for path, file in zip(declared, files, strict=True)]
-    proposal = propose_dataset(name, reader, *profiles, record_name=record_name, cap=cap, key=key, unit=unit)
+        for found in files:
+            contents = profile(session, found.reader, found.path, found.described, found.variables, given=csv)
+            fields = {"codebook": str(declare(found.codebook))} if found.codebook else {}
+            fields |= {"record_type": found.record_type} if found.record_type else {}
+            profiles.append((declare(found.path), select_columns(found, replace(contents, fields=fields))))
+    if files[0].record_type:
+        key, record_name = key or HOUSEHOLD, "household" if record_name == "unit" else record_name
+    proposal = propose_dataset(name, files[0].reader, *profiles, record_name=record_name, cap=cap, key=key, unit=unit)
     print_table("Proposed", ["table", "column", "type", "role", "domain"], proposal.columns)
     _write_draft(deployment, target, proposal, f"stirred new release {name}")
 
@@ -95,7 +125,12 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     name = name or usual
     target = _name_new_file(deployment, dataset, name)
     if component:
-        proposal = Proposal(fill_in_example(f"{components.__name__}.{component}", dataset, name))
+        places = datasets[dataset].units.stored.get("TABBLKST")
+        filled: dict[str, Any] = {"states": places.codes} if places and places.codes else {}
+        for each in deployment.declared[1].values():
+            if isinstance(each, components.SafeTabP) and each.declaration.dataset == dataset:
+                filled["persons"] = each.declaration.name
+        proposal = Proposal(fill_in_example(f"{components.__name__}.{component}", dataset, name, **filled))
     else:
         proposal = (propose_tables if kind == "tables" else propose_swapping)(datasets[dataset], name)
     _write_draft(deployment, target, proposal, f"stirred preflight {dataset}/{name}")
@@ -121,21 +156,33 @@ def _name_new_file(deployment: "Deployment", *folders: str) -> Path:
 
 
 def _write_draft(deployment: "Deployment", target: Path, proposal: "Proposal", next_command: str) -> None:
+    """Write a proposal to its place. If it is refused there, nothing is left behind."""
     from orchestration.checking import declaration_problems
     from orchestration.declarations import component_tree
 
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("x", encoding="utf-8") as file:
-        file.write(proposal.text)
+    folder = deployment.tree.defs_module_path
+    place = target.relative_to(folder).as_posix()
+    made = [parent for parent in target.parents if not parent.exists()]
+    refused: list[Problem] | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("x", encoding="utf-8") as file:
+            file.write(proposal.text)
+        problems = declaration_problems(component_tree(), deployment.published)
+        refused = [problem for problem in problems if problem.file == place and not problem.warning]
+    finally:
+        if refused != []:
+            target.unlink(missing_ok=True)
+            for parent in made:
+                parent.rmdir()
+    if refused:
+        for problem in refused:
+            echo(problem.text, err=True)
+        echo("Nothing was written.", err=True)
+        sys.exit(REFUSED)
     echo(f"\nWrote {target}")
     for warning in proposal.warnings:
         echo(f"Look at this: {warning}")
-    folder = deployment.tree.defs_module_path
-    place = target.relative_to(folder).as_posix()
-    problems = declaration_problems(component_tree(), deployment.published)
     for problem in problems:
         echo(f"{folder}/{problem}" if problem.file else problem, err=True)
-    if any(problem.file == place and not problem.warning for problem in problems):
-        echo("Change what is refused, then run `stirred check`.", err=True)
-        sys.exit(REFUSED)
     echo(f"Read it and change what is not right; `stirred check` names what is wrong. Then: {next_command}")

@@ -1,10 +1,11 @@
-"""The commands on what is published: `table`, `verify`, `audit`, `explore` and `withdraw`."""
+"""The commands on what is published: `table`, `verify`, `audit`, `export`, `explore` and `withdraw`."""
 
+import json
 import re
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -32,7 +33,6 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, codes:
     The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
     hypercubes, the one answers whose numbers have the least variance.
     """
-    from assets.table_builder.asking import read_labels, write_category
     from orchestration.components import TableBuilder
     from orchestration.deployment import Deployment
 
@@ -43,19 +43,12 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, codes:
         if name in chosen:
             raise click.UsageError(f"--where: {name} is named twice; list all of its categories that count at once")
         chosen[name] = categories
-    folders = [_find_hypercubes(deployment, name) for name in (release, *([per] if per else []))]
+    folders = [_find_published(deployment, name) for name in (release, *([per] if per else []))]
     names, answers = TableBuilder.answer(folders, variables, chosen)
-    labels = read_labels(folders[0][names[0]])
     if as_json:
-        shown = {name: labels[name] for name in variables if name in labels}
-        print_json({"from": names, "labels": shown, "rows": answers.to_pylist()})
+        print_json({"from": names, "rows": answers.to_pylist()})
         return
-
-    def write(name: str, category: Any) -> str:
-        code = write_category(category)
-        label = "" if codes else labels.get(name, {}).get(str(category), "")
-        return f"{code}: {label}" if label.casefold() not in ("", code.casefold()) else code
-
+    write = TableBuilder.describe_categories(folders[0][names[0]], codes=codes)
     rows = [
         [write(name, cell) if name in variables else f"{cell:,.2f}" for name, cell in row.items()]
         for row in answers.to_pylist()
@@ -89,8 +82,8 @@ def _parse_categories(text: str) -> tuple[str, list[str | None]]:
     return parts[1], categories
 
 
-def _find_hypercubes(deployment: "Deployment", release: str) -> dict[str, Path]:
-    """By name, the folders of those hypercubes of a release that are published, none of which was altered."""
+def _find_published(deployment: "Deployment", release: str) -> dict[str, Path]:
+    """By name, the folders of those releases that are declared together and published, none of which was altered."""
     from assets.publication.signature import altered_files, identity
 
     names = [component.named for component in deployment.releases(release)]
@@ -104,6 +97,39 @@ def _find_hypercubes(deployment: "Deployment", release: str) -> dict[str, Path]:
         if (other := f"{signed.dataset}/{signed.release}") != name:
             raise click.ClickException(f"{name}: the publication in its folder is that of {other}")
     return folders
+
+
+@click.group()
+def export() -> None:
+    """Write what others keep of a publication."""
+
+
+@export.command()
+@click.argument("release", type=RELEASE)
+@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="The file; by default, it is printed.")
+def registry(release: str, to: Path | None) -> None:
+    """The published RELEASE as a record of the Privacy Deployments Registry, with the points of NIST SP 800-226.
+
+    Everything but its placeholders is from the certificate. The command lists what you have to fill in.
+    """
+    from assets.publication.registry import describe_deployment, list_placeholders, to_yaml
+    from orchestration.deployment import Deployment
+
+    folders = _find_published(Deployment(), release)
+    if len(folders) > 1:
+        raise click.UsageError(
+            f"{release}: several releases are published, each with a record; name one of {', '.join(folders)}"
+        )
+    (folder,) = folders.values()
+    record = describe_deployment(json.loads((folder / "certificate.json").read_text()))
+    text = to_yaml(record)
+    if to:
+        to.write_text(text)
+    else:
+        echo(text, nl=False)
+    echo(f"{f'Written to {to}. ' if to else ''}Fill in before you send it:", err=True)
+    for placeholder in list_placeholders(record):
+        echo(f"  {placeholder}", err=True)
 
 
 @click.command()

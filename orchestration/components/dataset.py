@@ -76,9 +76,7 @@ class Dataset(DeclaredComponent):
     def declare(cls, attributes: Any, fill_in: FillIn) -> DatasetDeclaration:
         tables = {
             table: records.model_copy(
-                update={
-                    field: fill_in(f"{table}.{field}", getattr(records, field)) for field in ("path", "geography_path")
-                }
+                update={field: fill_in(f"{table}.{field}", path) for field, path in records.paths.items()}
             )
             for table, records in attributes.tables.items()
         }

@@ -22,9 +22,9 @@ class PublisherSettings(DeclaredComponent):
         return dg.Definitions()
 
 
-def declared_publisher(context: dg.ComponentLoadContext) -> Publisher:
+def declared_publisher(tree: dg.ComponentTree) -> Publisher:
     """Who publishes, as the deployment declares it. Raises DeclarationError if it is declared more than once."""
-    declared = [item.declaration for item in context.component_tree.get_all_components(PublisherSettings)]
+    declared = [item.declaration for item in tree.get_all_components(PublisherSettings)]
     if len(declared) > 1:
         raise DeclarationError(
             f"publisher of all releases: it is declared {len(declared)} times; declare it once for the deployment"

@@ -4,6 +4,7 @@
 and release follow from the folder: `dg scaffold defs …PermutationSwapping town/tenure` declares town/tenure.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +22,17 @@ DATASET = "dataset"
 """The folder of a dataset's own declaration, below that of the dataset."""
 
 
-def fill_in_example(component: str, dataset: str, release: str) -> str:
-    """The example of a component, given by its full name, for this dataset and release."""
+def fill_in_example(
+    component: str, dataset: str, release: str, states: Sequence[object] = ("01", "02"), persons: str = "persons"
+) -> str:
+    """The example of a component, given by its full name, for this dataset and release, the states of the dataset, and
+    its release of detailed groups of persons."""
     text = (EXAMPLES / f"{component.rpartition('.')[2]}.yaml").read_text(encoding="utf-8")
-    return text.replace("{type}", component).replace("{dataset}", dataset).replace("{release}", release)
+    filled = {"type": component, "dataset": dataset, "release": release, "persons": persons}
+    filled["states"] = json.dumps(list(map(str, states)))
+    for field, value in filled.items():
+        text = text.replace(f"{{{field}}}", value)
+    return text
 
 
 class ExampleScaffolder(dg.Scaffolder):

@@ -1,6 +1,6 @@
 """The component of a release by the table builder, which declares several hypercubes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -86,6 +86,19 @@ class TableBuilder(DeclaresReleases):
         from assets.table_builder.asking import answer
 
         return answer(folders, by, where)
+
+    @staticmethod
+    def describe_categories(folder: Path, *, codes: bool) -> Callable[[str, Any], str]:
+        """How a category of a variable is written, as `--where` takes it, and with its label unless only codes are."""
+        from assets.table_builder.asking import read_labels, write_category
+
+        labels = {} if codes else read_labels(folder)
+
+        def write(variable: str, category: Any) -> str:
+            code, label = write_category(category), labels.get(variable, {}).get(str(category), "")
+            return f"{code}: {label}" if label.casefold() not in ("", code.casefold()) else code
+
+        return write
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         from orchestration.automation import define_job

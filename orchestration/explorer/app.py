@@ -1,27 +1,41 @@
-"""The Streamlit script of the explorer: its pages. `process` runs it; nothing else imports it."""
+"""The Streamlit script of the explorer: its pages, below the name of the deployment. `process` runs it; nothing else
+imports it."""
 
 import traceback
+from contextlib import ExitStack
 
 import streamlit as st
 
 from resources.faults import conceal
 
 st.set_page_config(page_title="Stirred: explorer", layout="wide", initial_sidebar_state="auto")
+# Streamlit leaves a sixth of a screen free above a page.
+st.html(
+    "<style>.stMainBlockContainer { padding: 4rem 2rem } .stHeading h1 { padding: 0 0 .5rem; font-size: 2rem }</style>"
+)
 try:
-    # Here, so that a failure of an import is in the terminal too.
-    from orchestration.explorer import audit, budgets, plan, tables
-    from orchestration.explorer.display import OPENED
+    left, right = st.columns([5, 1])
+    header = left.empty()
+    with ExitStack() as stack:
+        with right:
+            stack.enter_context(st.spinner("Loading …"))
+        # Here, so that a failure of an import is in the terminal too.
+        from orchestration.explorer import audit, budgets, plan, tables
+        from orchestration.explorer.display import OPENED, show_header
 
-    page = st.navigation(
-        [
-            st.Page(budgets.show, title="Budgets", url_path="budgets", default=True),
-            st.Page(plan.show, title="Plan", url_path="plan"),
-            st.Page(tables.show, title="Tables", url_path="tables"),
-            st.Page(audit.show, title="Audit", url_path="audit"),
-        ],
-        position="top",
-    )
-    page.run()
+        show_header(header)
+        page = st.navigation(
+            [
+                st.Page(budgets.show, title="Budgets", url_path="budgets", default=True),
+                st.Page(plan.show, title="Plan", url_path="plan"),
+                st.Page(tables.show, title="Tables", url_path="tables"),
+                st.Page(audit.show, title="Audit", url_path="audit"),
+            ],
+            position="top",
+        )
+        page.run()
+        # Afterwards, as the page's address then names the release that is shown.
+        show_header(header)
     st.session_state[OPENED] = True
 except Exception as error:
     traceback.print_exception(conceal(error))

@@ -12,16 +12,18 @@ import streamlit as st
 from assets.charge.assessment import predict_budget
 from assets.ledger.population import Population
 from assets.ledger.remarks import write_remarks
-from assets.ledger.view import Budget, list_budgets, list_charge_rows, list_total_rows
+from assets.ledger.view import Budget, list_budget_rows, list_budgets, list_charge_rows, list_total_rows
 from assets.release.numbers import positive_fraction
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
 from orchestration.explorer.display import (
     COLORS,
+    choose,
     fit_height,
     make_row_chart,
-    read_link,
     show_chart_with_table,
     show_table,
+    split_page,
+    wrap_title,
 )
 from orchestration.explorer.reading import UnavailableError, load_populations, read_intact_entries
 from orchestration.explorer.words import escape
@@ -30,6 +32,7 @@ from resources.ledger import Reading
 
 PLANNED = "planned"
 """The key in the session of what the page Plan showed last: its population, its release and its loss."""
+_BUDGETS = {"Population": "of", "Spent": "spent", "Left": "left", "Of the cap": "of the cap"}
 _CHARGES = {
     "Entry": "entry",
     "Release": "release",
@@ -52,25 +55,18 @@ def show() -> None:
     if not budgets:
         st.info("No dataset is declared.")
         return
-    show_table(
-        [
-            {
-                "Population": name,
-                "Spent": budget.spent,
-                "Left": budget.left,
-                "Cap": format_loss(budget.cap) if budget.cap else "no longer declared",
-            }
-            for name, budget in budgets.items()
-        ]
-    )
+    show_table(list_budget_rows(budgets.values()), _BUDGETS)
     if not populations:
         return
-    options = list(populations)
-    named = read_link("population", options, options[0])
-    name = st.selectbox("Population", options, options.index(named))
-    st.query_params["population"] = name
-    _show_budget(budgets[name], populations[name])
-    _imagine(populations[name], entries)
+    controls, picture = split_page()
+    with controls:
+        link: dict[str, str] = {}
+        titles = {name: f"{population.title} ({name})" for name, population in populations.items()}
+        name = choose("Population", titles, link, "population")
+        st.query_params.from_dict(link)
+        _imagine(populations[name], entries)
+    with picture:
+        _show_budget(budgets[name], populations[name])
     _show_invariants(budgets[name])
 
 
@@ -84,8 +80,7 @@ def show_charge(population: Population, release: str, loss: Loss, entries: Seque
 
 
 def _show_budget(budget: Budget, population: Population) -> None:
-    st.header(escape(f"{population.name}: {population.title}"))
-    spent, left, most = st.columns(3)
+    spent, left, most = st.columns([1.5, 1, 1])
     spent.metric("Spent, rounded up", budget.spent)
     left.metric("Left, rounded down", budget.left)
     most.metric("Cap", format_loss(population.cap).partition(" at ")[0], help=format_loss(population.cap))
@@ -98,7 +93,8 @@ def _show_budget(budget: Budget, population: Population) -> None:
         return
     rows = list_charge_rows([budget])
     if chart := _make_chart(budget):
-        show_chart_with_table(chart, "What each charge added to the total, under the cap", rows, _CHARGES)
+        words = "What each charge added to the total, under the cap"
+        show_chart_with_table(chart, words, rows, _CHARGES, expanded=True, in_rows=True)
     else:
         show_table(rows, _CHARGES)
     with st.expander("What adds up, and what does not"):
@@ -125,7 +121,9 @@ def _make_chart(budget: Budget) -> alt.LayerChart | None:
     bars = (
         make_row_chart(rows, {"name": "entry", "charged": "charged"})
         .mark_bar(color=COLORS[0])
-        .encode(x=alt.X("from:Q", title=f"total charged, {budget.cap.symbol}; the line is the cap"), x2="to:Q")
+        .encode(
+            x=alt.X("from:Q", title=wrap_title(f"total charged, {budget.cap.symbol}; the line is the cap")), x2="to:Q"
+        )
     )
     cap = alt.Chart(pd.DataFrame([{"cap": float(budget.cap)}])).mark_rule(color=COLORS[1], strokeWidth=3)
     return (bars + cap.encode(x="cap:Q")).properties(height=fit_height([str(row["name"]) for row in rows]))
@@ -133,7 +131,7 @@ def _make_chart(budget: Budget) -> alt.LayerChart | None:
 
 def _imagine(population: Population, entries: Sequence[Entry]) -> None:
     st.subheader("Add an imagined release")
-    st.write("Nothing is charged by this. The page Plan says what a declaration would charge.")
+    st.caption("Nothing is charged by this. The page Plan says what a declaration would charge.")
     planned_population, release, planned_loss = st.session_state.get(PLANNED, ("", "", None))
     if planned_population == population.name:
         st.write(escape(f"The plan of {release} that was shown last would charge {format_loss(planned_loss)}."))
@@ -162,8 +160,13 @@ def _show_invariants(budget: Budget) -> None:
         return
     show_table(
         [
-            {"Invariant": words, **{release: "exact" if release in holders else "–" for release in latest}}
+            {"Invariant": words}
+            | {
+                release: "exact" if release in holders else "implied" if release in implied else "–"
+                for release in latest
+            }
             for words, holders in invariants.items()
+            for implied in [budget.comparison.find_implied(words)]
         ]
     )
     without = [release for release in latest if not any(release in holders for holders in invariants.values())]

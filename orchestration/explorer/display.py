@@ -3,21 +3,54 @@
 import json
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
+from urllib.parse import quote
 
 import altair as alt
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
+from assets.publication.listing import LISTING
+from assets.publication.placement import publications
 from assets.texts import show_line
+from orchestration.explorer.process import DOCUMENTATION
+from orchestration.explorer.reading import UnavailableError, find_published, load_publisher
 from orchestration.explorer.words import escape
 
 COLORS = ("#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c")
 OPENED = "opened"
 """Whether a page of this session was shown before, so that its address is no longer the one that was opened."""
 _INK = "#222222"
-_LABEL, _TITLE, _WHOLE = 28, 44, 48
-"""How many letters a line of a label, a line of a chart's title, and a choice in a box have on a phone."""
+_LABEL, _AXIS, _LEGEND, _WHOLE = 28, 30, 40, 48
+"""How many letters a line of a label, of an axis' title and of a legend, and a choice in a box have on a phone."""
+_TALLEST = 400
+"""A higher chart, in pixels, is scrolled, so that the first rows of its table are seen with it."""
+
+
+def show_header(place: DeltaGenerator) -> None:
+    """Who publishes, and links to the documentation, the publications, and the certificate of the release that the
+    page's address names."""
+    folder, release = find_published(), st.query_params.get("release", "")
+    links = {"Documentation": "/documentation/how-to/explore.md"} if DOCUMENTATION.exists() else {}
+    if (folder / LISTING).exists():
+        links["Publications"] = "/published/"
+    if tuple(release.split("/")) in publications(folder):
+        links[f"Certificate of {release}"] = f"/published/{quote(release)}/certificate.html"
+    try:
+        name = load_publisher().authority or "Stirred"
+    except UnavailableError:
+        name = "Stirred"
+    place.markdown(
+        " · ".join([f"**{escape(name)}**", *(f"[{escape(words)}]({link})" for words, link in links.items())])
+    )
+
+
+def split_page() -> tuple[DeltaGenerator, DeltaGenerator]:
+    """The column of the controls, and that of what they choose; on a phone, one below the other."""
+    controls, picture = st.columns([1, 2.6], gap="large")
+    return controls, picture
 
 
 def show_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> None:
@@ -36,10 +69,16 @@ def show_chart_with_table(
     *,
     of: str = "chart",
     expanded: bool = False,
+    in_rows: bool = False,
 ) -> None:
-    """A chart as wide as the page, with dark labels, above its table; `words` describe it to who cannot see it."""
+    """A chart as wide as its column, with dark labels, above its table; `words` describe it to who cannot see it. One
+    with many rows is scrolled, with its axis above."""
     dark = chart.configure_axis(labelColor=_INK, titleColor=_INK).configure_legend(labelColor=_INK, titleColor=_INK)
-    st.altair_chart(dark, width="stretch", alt=f"{words}; the table follows.")
+    is_tall = in_rows and chart.height > _TALLEST
+    # A title that ends with the axis has room above the labels of rows, too.
+    dark = dark.configure_axisX(titleAnchor="end", orient="top" if is_tall else "bottom")
+    with st.container(height=_TALLEST, border=False) if is_tall else nullcontext():
+        st.altair_chart(dark, width="stretch", alt=f"{words}; the table follows.")
     with st.expander(f"The table behind the {of}", expanded=expanded):
         show_table(rows, columns)
 
@@ -59,14 +98,20 @@ def break_labels(names: Sequence[str], letters: int = _LABEL) -> str:
     return f"({json.dumps({name: wrap(name, letters) for name in names})})[datum.value]"
 
 
-def fit_height(names: Sequence[str], title: str = "") -> int:
-    """The height of a chart with a row for each name, with room for its axis and title."""
-    rows = sum(16 + 12 * len(wrap(name, _LABEL)) for name in names)
-    return rows + 90 + (20 * len(wrap(title, _TITLE)) if title else 0)
+def fit_height(names: Sequence[str]) -> int:
+    """The height of a chart with a row for each name, with room for its axis."""
+    return 90 + sum(16 + 12 * len(wrap(name, _LABEL)) for name in names)
 
 
-def make_title(text: str) -> alt.TitleParams:
-    return alt.TitleParams(wrap(text, _TITLE), anchor="start", fontSize=13)
+def make_legend(names: Sequence[str]) -> alt.Legend:
+    """A legend above a chart, with names that are never cut."""
+    labels = break_labels(names, _LEGEND)
+    return alt.Legend(title=None, orient="top", direction="vertical", labelLimit=0, labelExpr=labels)
+
+
+def wrap_title(words: str) -> list[str]:
+    """The title of an axis, in lines."""
+    return wrap(words, _AXIS)
 
 
 def wrap(text: str, width: int) -> list[str]:

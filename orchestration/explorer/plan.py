@@ -3,7 +3,7 @@
 It asks `orchestration.planning`, which reads no record, and shows what a charge would state. Nothing is charged.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,24 @@ import pandas as pd
 import streamlit as st
 import yaml
 
+from assets.charge.assessment import find_charged
 from assets.planning.expectation import UnknownError, expectation, expected_size, this_machine
 from assets.release.plan import Curve, Line, Plan, PlanRequest
 from assets.release.release import DeclarationError
-from mechanisms.accounting.losses import InfiniteLoss, format_loss
+from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
 from orchestration.components.release import ReleaseComponent
 from orchestration.explorer.budgets import PLANNED, show_charge
-from orchestration.explorer.display import COLORS, choose, fit_height, make_row_chart, show_chart_with_table, show_table
+from orchestration.explorer.display import (
+    COLORS,
+    choose,
+    fit_height,
+    make_legend,
+    make_row_chart,
+    show_chart_with_table,
+    show_table,
+    split_page,
+    wrap_title,
+)
 from orchestration.explorer.reading import (
     UnavailableError,
     find_published,
@@ -43,7 +54,7 @@ _MARKED = 6
 
 def show() -> None:
     st.title("Plan")
-    st.write("What a declaration would charge and how exact it would be. No record is read, and nothing is charged.")
+    st.caption("What a declaration would charge and how exact it would be. No record is read, and nothing is charged.")
     try:
         datasets, releases = load_declarations()
     except UnavailableError as error:
@@ -53,35 +64,42 @@ def show() -> None:
     if not known:
         st.info("No release is declared yet. `stirred new release` proposes one.")
         return
-    link: dict[str, str] = {}
-    name = choose(
-        "Release", {key: f"{component.declaration.title} ({key})" for key, component in known.items()}, link, "release"
-    )
-    st.query_params.from_dict(link)
-    component = known[name]
-    dataset = next(candidate for candidate in datasets if candidate.name == component.declaration.dataset)
-    declared: Plan | None = None
-    try:
-        declared = plan_declaration(component, dataset, find_published(), PlanRequest()).plan
-    except DeclarationError as error:
-        st.info(escape(error))
-    request = _read_request(component, declared, name)
-    if request is None:
-        return
-    try:
-        planned = plan_declaration(component, dataset, find_published(), request)
-    except DeclarationError as error:
-        st.error(escape(error))
-        return
-    _show_total(planned.plan, dataset.population, name)
-    _show_expectation(planned, name)
+    controls, picture = split_page()
+    with controls:
+        link: dict[str, str] = {}
+        titles = {key: f"{component.declaration.title} ({key})" for key, component in known.items()}
+        name = choose("Release", titles, link, "release")
+        st.query_params.from_dict(link)
+        component = known[name]
+        dataset = next(candidate for candidate in datasets if candidate.name == component.declaration.dataset)
+        declared: Plan | None = None
+        try:
+            declared = plan_declaration(component, dataset, find_published(), PlanRequest()).plan
+        except DeclarationError as error:
+            st.info(escape(error))
+        request = _read_request(component, declared, name)
+        if request is None:
+            return
+        try:
+            planned = plan_declaration(component, dataset, find_published(), request)
+        except DeclarationError as error:
+            st.error(escape(error))
+            return
+        lines = _choose_lines(planned.plan.lines, name)
+        _show_expectation(planned, name)
+    with picture:
+        _show_plan(planned, lines, dataset.population, name)
+
+
+def _show_plan(planned: PlannedDeclaration, lines: Sequence[Line], population: str, name: str) -> None:
+    _show_total(planned, population, name)
+    if lines:
+        _show_lines(lines)
+    for curve in planned.plan.curves:
+        _show_curve(curve)
     if planned.plan.facts:
         st.subheader("What follows")
         show_table([{"Fact": label, "In words": words} for label, words in planned.plan.facts.items()])
-    if planned.plan.lines:
-        _show_lines(planned.plan.lines, name)
-    for curve in planned.plan.curves:
-        _show_curve(curve)
     for title, (header, rows) in planned.plan.tables.items():
         with st.expander(escape(title)):
             show_table([dict(zip(header, row, strict=True)) for row in rows])
@@ -91,7 +109,6 @@ def show() -> None:
 
 
 def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> PlanRequest | None:
-    st.subheader("What to try")
     fields: dict[str, Any] = {}
     margins: dict[str, str] = {}
     total, largest = None, 0
@@ -99,7 +116,7 @@ def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> 
     ways = [_SWAP if swaps else _AS_DECLARED]
     ways += [] if plan and isinstance(plan.loss, InfiniteLoss) else [_TOTAL]
     ways += [_MARGIN] if plan and plan.lines else []
-    way = st.segmented_control("What you decide on", ways, default=ways[0], key=f"{name}:way") or ways[0]
+    way = st.radio("What you decide on", ways, horizontal=True, key=f"{name}:way")
     if way == _SWAP:
         fields = _choose_swap_rate(component, name)
     elif way == _TOTAL:
@@ -138,7 +155,10 @@ def _choose_swap_rate(component: ReleaseComponent, name: str) -> dict[str, Any]:
 def _choose_margin(lines: tuple[Line, ...], name: str) -> dict[str, str]:
     by_name = {line.name: line for line in lines}
     chosen = st.selectbox(
-        "Line", list(by_name), format_func=lambda line: f"{line}: {by_name[line].counted}", key=f"{name}:line"
+        "Line",
+        list(by_name),
+        format_func=lambda line: f"{by_name[line].title or line}: {by_name[line].counted}",
+        key=f"{name}:line",
     )
     declared = by_name[chosen].margin
     times = _ask_times(f"Times its declared margin of {declared:,.4g}", f"{name}:{chosen}:times")
@@ -150,22 +170,35 @@ def _ask_times(words: str, key: str) -> Fraction:
     return st.select_slider(words, _TIMES, Fraction(1), format_func=lambda times: f"× {times}", key=key)
 
 
-def _show_total(plan: Plan, population: str, name: str) -> None:
-    loss = plan.loss
-    st.subheader("What it would charge")
+def _show_total(planned: PlannedDeclaration, population: str, name: str) -> None:
+    plan, loss = planned.plan, planned.plan.loss
     if plan.problem:
         st.error(escape(plan.problem))
     if loss is None:
         st.warning("What it would charge depends on something that is not known yet.")
         return
-    st.metric("At most" if plan.is_bound else "Total, rounded up", format_loss(loss))
-    st.caption(escape(f"Exactly {loss}, for one {plan.specification.flavor.unit}.") if plan.specification else "")
     st.session_state[PLANNED] = (population, name, loss)
+    amount, judgment = st.columns([1, 2])
+    amount.metric(f"{'At most' if plan.is_bound else 'In total'}, rounded up", format_loss(loss))
+    if plan.specification:
+        amount.caption(escape(f"Exactly {loss}, for one {plan.specification.flavor.unit}."))
+    with judgment:
+        _judge_charge(planned, population, name, loss)
+
+
+def _judge_charge(planned: PlannedDeclaration, population: str, name: str, loss: Loss) -> None:
+    """Show whether another launch would charge the loss, and whether it would fit under the cap."""
     try:
         entries = read_intact_entries()
         declared_population = next(known for known in load_populations() if known.name == population)
     except UnavailableError as error:
         st.warning(escape(error))
+        return
+    if charged := find_charged(planned.method, entries):
+        st.success(
+            f"It is charged already, in entry {charged.sequence} of the ledger: with the same records, a launch makes "
+            "the same draw, and charges nothing more."
+        )
         return
     show_charge(declared_population, name.partition("/")[2], loss, entries)
     if any(f"{entry.dataset}/{entry.release}" == name for entry in entries):
@@ -176,7 +209,7 @@ def _show_total(plan: Plan, population: str, name: str) -> None:
 
 def _show_expectation(planned: PlannedDeclaration, name: str) -> None:
     """Show what a launch is expected to take; where the number of records is not public, ask for it."""
-    st.subheader("What a launch would take on this machine")
+    st.subheader("What a launch would take")
     records: int | None = None
     if expected_size(planned.method.release.dataset) is None:
         question = "The number of persons, or of units, that you expect"
@@ -188,52 +221,63 @@ def _show_expectation(planned: PlannedDeclaration, name: str) -> None:
     except UnknownError as error:
         st.info(escape(error))
         return
+    st.caption("On this machine:")
     show_table([{"What": label, "In words": words} for label, words in expected.words.items() if label != "warning"])
     for warning in expected.warnings:
         st.warning(escape(warning))
 
 
-def _show_lines(lines: tuple[Line, ...], name: str) -> None:
-    st.subheader("How exact the numbers would be")
+def _choose_lines(lines: Sequence[Line], name: str) -> Sequence[Line]:
     levels = list(dict.fromkeys(line.level for line in lines))
-    if len(lines) > _MANY and len(levels) > 1:
-        level = st.selectbox("Lines of the level", [*levels, _EVERY], key=f"{name}:level")
-        lines = tuple(line for line in lines if level in (_EVERY, line.level))
-    rows = [{"name": line.name, "margin": line.margin, "figure": f"{line.margin:,.4g}"} for line in lines]
+    if len(lines) <= _MANY or len(levels) == 1:
+        return lines
+    level = st.selectbox("Lines of the level", [*levels, _EVERY], key=f"{name}:level")
+    return [line for line in lines if level in (_EVERY, line.level)]
+
+
+def _show_lines(lines: Sequence[Line]) -> None:
+    st.markdown("**How exact the numbers would be**")
+    names = [line.title or line.name for line in lines]
+    rows = [
+        {"name": title, "margin": line.margin, "figure": f"{line.margin:,.4g}"}
+        for title, line in zip(names, lines, strict=True)
+    ]
     chart = (
         make_row_chart(rows, {"name": "line", "figure": "margin"})
         .mark_bar(color=COLORS[0])
-        .encode(x=alt.X("margin:Q", title="90% margin of error of one number"))
-        .properties(height=fit_height([line.name for line in lines]))
+        .encode(x=alt.X("margin:Q", title=wrap_title("90% margin of error of one number")))
+        .properties(height=fit_height(names))
     )
     show_chart_with_table(
         chart,
         "90% margins of error by line",
         [
             {
-                "Line": line.name,
+                "Line": title,
                 "What is counted": line.counted,
                 "Budget": f"{float(line.budget):.6g}",
                 "Standard error": f"{line.standard_error:,.4g}",
                 "90% margin": f"{line.margin:,.4g}",
                 "Numbers": "" if line.numbers is None else f"{line.numbers:,}",
             }
-            for line in lines
+            for title, line in zip(names, lines, strict=True)
         ],
         expanded=len(lines) <= _MANY,
+        in_rows=True,
     )
 
 
 def _show_curve(curve: Curve) -> None:
-    st.subheader(escape(curve.title))
+    st.markdown(f"**{escape(curve.title)}**")
     rows = [{"series": name, "x": x, "y": y} for name, points in curve.series.items() for x, y in points]
     names = list(curve.series)
     across, up = (alt.Scale(type="log") if log else alt.Scale(zero=False) for log in (curve.log_x, curve.log_y))
     colors = alt.Scale(domain=names, range=[COLORS[position % len(COLORS)] for position in range(len(names))])
-    legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=0)
-    color = alt.Color("series:N", sort=names, scale=colors, legend=legend)
+    color = alt.Color("series:N", sort=names, scale=colors, legend=make_legend(names))
     lines = alt.Chart(pd.DataFrame(rows)).mark_line()
-    lines = lines.encode(x=alt.X("x:Q", title=curve.x, scale=across), y=alt.Y("y:Q", title=curve.y, scale=up))
+    lines = lines.encode(
+        x=alt.X("x:Q", title=wrap_title(curve.x), scale=across), y=alt.Y("y:Q", title=wrap_title(curve.y), scale=up)
+    )
     lines = lines.encode(color=color if len(names) > 1 else alt.value(COLORS[0]))
     chart: alt.LayerChart | alt.Chart = lines
     if curve.marks:

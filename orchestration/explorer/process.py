@@ -15,7 +15,8 @@ from orchestration.explorer.settings import VARIABLE, Settings, read_settings
 
 PROJECT = Path(__file__).resolve().parents[2]
 APP, SERVER = (Path(__file__).with_name(name) for name in ("app.py", "server.py"))
-_PROGRAMS = ("orchestration", "assets", "mechanisms", "resources", "sql", "pyproject.toml")
+DOCUMENTATION = PROJECT / "docs"
+_PROGRAMS = ("orchestration", "assets", "mechanisms", "resources", "sql", "docs", "pyproject.toml")
 _SYSTEM = (
     "/usr",
     "/var/cache/fontconfig",

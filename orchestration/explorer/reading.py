@@ -17,7 +17,9 @@ from assets.ledger.population import Population, group_populations
 from assets.publication.asset import edition_problems
 from assets.publication.signature import PUBLIC_KEY, VerificationError, read_public_key
 from assets.release.dataset import DatasetDeclaration
+from assets.release.release import Publisher
 from orchestration import declarations
+from orchestration.components.publisher import declared_publisher
 from orchestration.components.release import ReleaseComponent
 from orchestration.environment import ledger_on_server
 from orchestration.explorer.settings import REPLAYS, read_settings
@@ -114,10 +116,18 @@ def ask_database(ask: Callable[[], Answer]) -> Answer:
 
 def load_declarations() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
     """The declared datasets, and the releases by `dataset/release`, as the files are now; else UnavailableError."""
+    return _load_deployment()[:2]
+
+
+def load_publisher() -> Publisher:
+    return _load_deployment()[2]
+
+
+def _load_deployment() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent], Publisher]:
     folder = Path(__file__).parents[1]
     files = sorted((folder / "defs").rglob("*.yaml"))
     try:
-        return _load_declarations(folder, tuple((str(path), path.stat().st_mtime_ns) for path in files))
+        return _load_files(folder, tuple((str(path), path.stat().st_mtime_ns) for path in files))
     except Exception as error:
         raise UnavailableError(
             f"The declarations cannot be loaded ({type(error).__name__}); stirred check names every problem."
@@ -125,11 +135,12 @@ def load_declarations() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComp
 
 
 @lru_cache(maxsize=2)
-def _load_declarations(
+def _load_files(
     folder: Path, state: tuple[tuple[str, int], ...]
-) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
-    datasets, releases = declarations.load_declarations(dg.ComponentTree.for_project(folder))
-    return datasets, {release.named: release for release in releases}
+) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent], Publisher]:
+    tree = dg.ComponentTree.for_project(folder)
+    datasets, releases = declarations.load_declarations(tree)
+    return datasets, {release.named: release for release in releases}, declared_publisher(tree)
 
 
 def load_populations() -> tuple[Population, ...]:

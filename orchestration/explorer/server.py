@@ -1,14 +1,57 @@
-"""The explorer's server: Streamlit's, which answers to the names of this machine, and to no other name.
+"""The explorer's server: Streamlit's, the publications and the documentation, under the names of this machine alone.
 
 Streamlit itself checks the name only of who asks for the connection of a page. Another site's name can be made to lead
 to this machine, whose pages could then read what is answered to any other request. `process` runs it.
 """
 
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 from streamlit.starlette import App
 
-from orchestration.explorer.process import APP
+from orchestration.explorer.process import APP, DOCUMENTATION
 from orchestration.explorer.settings import read_settings
 
-app = App(APP, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=read_settings().hosts, www_redirect=False)])
+_POLICY = "sandbox allow-downloads; default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:"
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Stirred</title><style>body {{ max-width: 50rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 sans-serif }}
+img {{ max-width: 100% }} pre {{ overflow: auto }} table {{ border-collapse: collapse; overflow-wrap: anywhere }}
+td, th {{ border: 1px solid #ccc; padding: .2rem .5rem; text-align: left; vertical-align: top }}</style>{}</html>"""
+
+
+class Files(StaticFiles):
+    """Files of a folder, those in Markdown as pages. None can run a script, or load anything but pictures beside it."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        if path.endswith(".md") and isinstance(response, FileResponse):
+            text = Path(response.path).read_text(encoding="utf-8")
+            response = HTMLResponse(_PAGE.format(MarkdownIt().enable("table").render(text)))
+        response.headers.update({"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"})
+        return response
+
+
+class HostMiddleware(TrustedHostMiddleware):
+    """Refuses other hosts, and a request with several (RFC 9112, Section 3.2)."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan" and len(Headers(scope=scope).getlist("host")) > 1:
+            scope = {**scope, "headers": []}
+        await super().__call__(scope, receive, send)
+
+
+app = App(
+    APP,
+    routes=[
+        Mount("/published", Files(directory=read_settings().published, html=True, check_dir=False)),
+        Mount("/documentation", Files(directory=DOCUMENTATION, check_dir=False)),
+    ],
+    middleware=[Middleware(HostMiddleware, allowed_hosts=read_settings().hosts, www_redirect=False)],
+)

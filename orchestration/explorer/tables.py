@@ -5,6 +5,7 @@ It uses the folder of publications alone. All choices are in the address of the 
 
 import json
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +14,18 @@ from typing import Any
 import altair as alt
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from orchestration.explorer.display import (
     COLORS,
-    break_labels,
     choose,
     fit_height,
+    make_legend,
     make_row_chart,
-    make_title,
     read_link,
     show_chart_with_table,
     show_table,
+    split_page,
 )
 from orchestration.explorer.products import (
     ESTIMATE,
@@ -41,7 +43,7 @@ from orchestration.explorer.settings import read_settings
 from orchestration.explorer.words import distinguish, escape, format_figure, join_levels
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
-_MOST_SHOWN, _MOST_ROWS = 50, 5000
+_MOST_SHOWN, _MOST_RANKED, _MOST_ROWS = 50, 10, 5000
 _MOST_BYTES = 100_000_000
 """Larger files are named with their path, instead of offered for download: the page would hold them in memory."""
 _UNCERTAIN = "too uncertain"
@@ -50,10 +52,12 @@ _ERRORS = (LOWER, UPPER, STANDARD_ERROR)
 
 @dataclass(frozen=True)
 class Choice:
-    """The choices that all views have in common: the prefix of the keys of further ones, the future address of the
-    page, the values that rows have by column, the group with a row for each of its values, if any, the standard error,
-    in percent of a number, from which on it is too uncertain, and in words, what is counted."""
+    """The choices that all views have in common: the column of the picture, the prefix of the keys of further ones, the
+    future address of the page, the values that rows have by column, the group with a row for each of its values, if
+    any, the error, in percent of a number, from which on it is too uncertain, whether the table has standard errors or
+    that is half the interval, and in words, what is counted."""
 
+    picture: DeltaGenerator
     product: Product
     scope: str
     link: dict[str, str]
@@ -61,6 +65,7 @@ class Choice:
     equal: Mapping[str, Any]
     varying: str
     greatest: int
+    by_error: bool
     title: str
 
     def find_heading(self, otherwise: str) -> str:
@@ -77,26 +82,33 @@ def show() -> None:
     readable = {publication.release: publication for publication in publications if publication.products}
     if not readable:
         return
-    link: dict[str, str] = {}
-    titles = {name: f"{publication.title} ({name})" for name, publication in readable.items()}
-    release = choose("Release", titles, link, "release")
-    for problem in find_file_problems(release):
-        st.error(escape(f"Do not rely on these files: {problem}."))
-    products = {product.name: product for product in readable[release].products}
-    name = choose("Table", {key: product.title for key, product in products.items()}, link, "table", f"{release}:")
-    product = products[name]
+    controls, picture = split_page()
+    with controls:
+        link: dict[str, str] = {}
+        titles = {name: f"{publication.title} ({name})" for name, publication in readable.items()}
+        release = choose("Release", titles, link, "release")
+        for problem in find_file_problems(release):
+            picture.error(escape(f"Do not rely on these files: {problem}."))
+        products = {product.name: product for product in readable[release].products}
+        name = choose("Table", {key: product.title for key, product in products.items()}, link, "table", f"{release}:")
+        product = products[name]
+        if product.is_counted:
+            _show_numbers(picture, product, f"{release}:{name}:", link)
+        else:
+            picture.write("This is a list, not a table of numbers by place. Its first rows:")
+            with picture:
+                show_table(product.read_first(_MOST_SHOWN))
+            st.query_params.from_dict(link)
+        _describe_product(product)
+
+
+def _describe_product(product: Product) -> None:
     with st.expander("About this table"):
         st.write(escape(product.description) or "The dictionary does not describe it.")
         if product.has_errors:
             st.write(escape(f"Intervals: 90%. {product.interval}".strip()))
         elif product.is_counted:
             st.write("No error is published for these numbers.")
-    if product.is_counted:
-        _show_numbers(product, f"{release}:{name}:", link)
-    else:
-        st.write("This is a list, not a table of numbers by place. Its first rows:")
-        show_table(product.read_first(_MOST_SHOWN))
-        st.query_params.from_dict(link)
     with st.expander("The published files"):
         for path in product.files:
             size, label = path.stat().st_size, f"Download {escape(path.name)}"
@@ -105,7 +117,7 @@ def show() -> None:
                 st.download_button(label, path.read_bytes, path.name, key=f"file:{path}", on_click="ignore")
 
 
-def _show_numbers(product: Product, scope: str, link: dict[str, str]) -> None:
+def _show_numbers(picture: DeltaGenerator, product: Product, scope: str, link: dict[str, str]) -> None:
     equal: dict[str, Any] = {}
     if product.level:
         levels = product.list_options(product.level)
@@ -114,7 +126,7 @@ def _show_numbers(product: Product, scope: str, link: dict[str, str]) -> None:
         scope += f"{level}:"
     views = list(_VIEWS)
     first = read_link("view", views, RANKED)
-    link["view"] = view = str(st.segmented_control("View", views, default=first, key=f"{scope}view") or RANKED)
+    link["view"] = view = st.radio("View", views, views.index(first), horizontal=True, key=f"{scope}view")
     if product.wide:
         columns = {column: join_levels(product.fields[column].description) or column for column in product.wide}
         number = choose("What is counted", columns, link, "number", scope)
@@ -136,39 +148,47 @@ def _show_numbers(product: Product, scope: str, link: dict[str, str]) -> None:
             equal |= product.match({group: value})
     if varying:
         equal |= product.exclude_totals([varying])
-    greatest = 30
-    if product.has_errors and STANDARD_ERROR in product.numbers:
-        question = "Call a number too uncertain if its standard error is more than this share of it (%)"
-        first_share = int(read_link("cv", list(map(str, range(1, 1001))), "30"))
-        greatest = int(st.number_input(question, 1, 1000, first_share, key="cv"))
-        link["cv"] = str(greatest)
-    if not product.has_errors:
-        st.info("No error is published for the numbers of this table: they are counts of the published data.")
-    _VIEWS[view](Choice(product, scope, link, number, equal, varying, greatest, title))
+    places = st.container()
+    # An average of noisy counts has an interval and no standard error.
+    by_error = STANDARD_ERROR in product.numbers and bool(product.read_rows(STANDARD_ERROR, {}, 1))
+    greatest = 0
+    if product.has_errors:
+        name, first, measure = ("cv", "30", "its standard error") if by_error else ("half", "50", "half its interval")
+        question = f"Call a number too uncertain if {measure} is more than this share of it (%)"
+        greatest = int(
+            st.number_input(question, 1, 1000, int(read_link(name, list(map(str, range(1, 1001))), first)), key=name)
+        )
+        link[name] = str(greatest)
+    else:
+        picture.caption("No error is published for the numbers of this table: they are counts of the published data.")
+    with places:
+        _VIEWS[view](Choice(picture, product, scope, link, number, equal, varying, greatest, by_error, title))
 
 
 def _show_ranked(choice: Choice) -> None:
     words = "How many places, from the greatest number"
-    most = int(st.number_input(words, 1, 500, _MOST_SHOWN, key=f"{choice.scope}most"))
-    _show_lines(choice, _list_places(choice, _read_places(choice, most)), "Place", choice.title)
+    most = int(st.number_input(words, 1, 500, _MOST_RANKED, key=f"{choice.scope}most"))
+    # The ranks of the first places depend on the others.
+    lines = _list_places(choice, _read_places(choice, _MOST_ROWS))
+    _show_lines(choice, lines[:most], "Place", choice.title)
 
 
 def _show_one_place(choice: Choice) -> None:
     place, name = _choose_place(choice, "Place", "place")
-    _show_lines(choice, _list_groups(choice, place), choice.find_heading("Place"), f"{name}. {choice.title}")
+    lines = _add_ranks(choice, _list_groups(choice, place))
+    _show_lines(choice, lines, choice.find_heading("Place"), f"{name}. {choice.title}")
 
 
 def _show_two_places(choice: Choice) -> None:
-    left, right = st.columns(2)
-    with left:
-        place, name = _choose_place(choice, "First place", "place")
-    with right:
-        other, other_name = _choose_place(choice, "Second place", "other", default=1)
+    place, name = _choose_place(choice, "First place", "place")
+    other, other_name = _choose_place(choice, "Second place", "other", default=1)
     lines, other_lines = _list_groups(choice, place), _list_groups(choice, other)
     by_code = {line["code"]: line for line in other_lines}
     pairs = [(line, by_code[line["code"]]) for line in lines if line["code"] in by_code]
     if alone := len(lines) + len(other_lines) - 2 * len(pairs):
-        st.info(f"{alone} {'row is' if alone == 1 else 'rows are'} left out: only one of the two places has a number.")
+        choice.picture.info(
+            f"{alone} {'row is' if alone == 1 else 'rows are'} left out: only one of the two places has a number."
+        )
     has_errors = choice.product.has_errors
     if has_errors and pairs:
         _report_overlaps(choice, pairs)
@@ -183,11 +203,11 @@ def _show_two_places(choice: Choice) -> None:
 def _report_overlaps(choice: Choice, pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     overlapping = sum(overlap(*pair) for pair in pairs)
     if not overlapping:
-        st.success("The intervals of the two places do not overlap in any row.")
+        choice.picture.success("The intervals of the two places do not overlap in any row.")
         return
     rows = f"{overlapping} of {len(pairs)} rows" if choice.varying else "this number"
     unknown = None in [line[end] for pair in pairs for line in pair for end in (LOWER, UPPER)]
-    st.warning(
+    choice.picture.warning(
         f"The intervals of the two places overlap for {rows}"
         f"{', or are not published' if unknown else ''}: there, the difference may come from the error alone, "
         "and these numbers do not show which place has more."
@@ -204,6 +224,7 @@ def _show_map(choice: Choice) -> None:
         st.query_params.from_dict(choice.link)
         return
     product, rows = choice.product, _read_places(choice, _MOST_ROWS)
+    lines = _list_places(choice, rows)
     # A feature has the codes of all levels of its place, one after the other.
     by_code = {"".join(str(row[column]) for column in product.place): row for row in rows}
     names = sorted({name for feature in features for name in feature.get("properties") or {}})
@@ -237,18 +258,22 @@ def _show_map(choice: Choice) -> None:
         stroke=alt.condition("datum.properties.flag == ''", alt.value("white"), alt.value(COLORS[1])),
         tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.interval:N", title="number")],
     )
-    lines = _list_places(choice, rows[:500])
-    show_chart_with_table(
-        chart.properties(height=420, title=make_title(choice.title)),
-        f"A map. {choice.title}",
-        [_describe_line(product, line, "Place") for line in lines],
-        of="map",
-    )
-    st.caption(
-        "Places without a number are gray, and those whose number is too uncertain have an orange border. Numbers are "
-        "shown, and not rates: a large place has more of everything."
-    )
-    _offer_download(choice, lines, "Place")
+    st.query_params.from_dict(choice.link)
+    with choice.picture:
+        st.markdown(f"**{escape(choice.title)}**")
+        show_chart_with_table(
+            chart.properties(height=420),
+            f"A map. {choice.title}",
+            [_describe_line(choice, line, "Place") for line in lines[:500]],
+            of="map",
+            expanded=True,
+        )
+        st.caption(
+            "Places without a number are gray, and those whose number is too uncertain have an orange border. Numbers "
+            "are shown, and not rates: a large place has more of everything."
+        )
+        _remark_ranks(lines)
+        _offer_download(choice, lines[:500], "Place")
 
 
 _VIEWS: Mapping[str, Callable[[Choice], None]] = {
@@ -267,7 +292,7 @@ def _read_places(choice: Choice, most: int) -> list[dict[str, Any]]:
 def _list_places(choice: Choice, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     product = choice.product
     names = distinguish({product.code_place(row): product.name_place(row) for row in rows})
-    return [_make_line(choice, names[product.code_place(row)], row) for row in rows]
+    return _add_ranks(choice, [_make_line(choice, names[product.code_place(row)], row) for row in rows])
 
 
 def _list_groups(choice: Choice, place: str) -> list[dict[str, Any]]:
@@ -333,15 +358,50 @@ def _make_line(choice: Choice, name: str, row: Mapping[str, Any]) -> dict[str, A
         line |= {error: _float(row.get(error)) for error in _ERRORS}
         line["range"] = f"{format_figure(line[LOWER])} to {format_figure(line[UPPER])}"
         line["interval"] += f" ({line['range']})"
-        line["flag"] = _UNCERTAIN if is_uncertain(number, line[STANDARD_ERROR], choice.greatest) else ""
+        error = line[STANDARD_ERROR] if choice.by_error else _halve(line[LOWER], line[UPPER])
+        line["flag"] = _UNCERTAIN if is_uncertain(number, error, choice.greatest) else ""
     return line
 
 
-def is_uncertain(number: float | None, standard_error: float | None, greatest: float) -> bool:
-    """Whether a standard error is more than a share, in percent, of a number: its coefficient of variation."""
-    if number is None or standard_error is None or standard_error == 0:
+def _halve(lower: float | None, upper: float | None) -> float | None:
+    return None if lower is None or upper is None else (upper - lower) / 2
+
+
+def _add_ranks(choice: Choice, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not choice.product.has_errors or len(lines) < 2:
+        return lines
+    return [line | {"rank": rank} for line, rank in zip(lines, find_ranks(lines), strict=True)]
+
+
+def find_ranks(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The ranks that each number can have, the greatest first, if all are in their intervals: `3`, or `2 to 5`. An end
+    that is not published may be anything."""
+    ends = [(line.get(LOWER), line.get(UPPER)) for line in lines]
+    bounds = [(-math.inf if low is None else low, math.inf if high is None else high) for low, high in ends]
+    lowest, highest = sorted(low for low, _ in bounds), sorted(high for _, high in bounds)
+    ranks = []
+    for low, high in bounds:
+        first = 1 + len(lines) - bisect_right(lowest, high)
+        last = len(lines) - bisect_left(highest, low)
+        ranks.append(str(first) if first == last else f"{first} to {last}")
+    return ranks
+
+
+def _remark_ranks(lines: Sequence[Mapping[str, Any]]) -> None:
+    ranks = [line["rank"] for line in lines if "rank" in line]
+    if unsure := sum(" " in rank for rank in ranks):
+        st.caption(
+            f"The intervals of {unsure} of these {len(ranks)} numbers overlap with others', so that their order may be "
+            "due to the error alone. The column *Rank* has the ranks that the intervals allow."
+        )
+
+
+def is_uncertain(number: float | None, error: float | None, greatest: float) -> bool:
+    """Whether an error is more than a share, in percent, of a number; of a standard error, that is its coefficient of
+    variation."""
+    if number is None or error is None or error == 0:
         return False
-    return standard_error * 100 > greatest * number
+    return error * 100 > greatest * number
 
 
 def overlap(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
@@ -357,27 +417,31 @@ def _float(value: Any) -> float | None:
 
 def _show_lines(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str, title: str) -> None:
     st.query_params.from_dict(choice.link)
+    with choice.picture:
+        _draw_lines(choice, lines, heading, title)
+
+
+def _draw_lines(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str, title: str) -> None:
     if not lines:
         st.info("The table has no row for this choice.")
         return
+    st.markdown(f"**{escape(title)}**")
     if uncertain := sum(bool(line["flag"]) for line in lines):
         st.warning(
             f"{uncertain} of {len(lines)} numbers are too uncertain. They are drawn hollow and marked in the table."
         )
-    rows = [_describe_line(choice.product, line, heading) for line in lines]
-    show_chart_with_table(_make_chart(choice.product, lines, title), title, rows, expanded=len(lines) <= 20)
+    rows = [_describe_line(choice, line, heading) for line in lines]
+    show_chart_with_table(_make_chart(choice.product, lines), title, rows, expanded=True, in_rows=True)
+    _remark_ranks(lines)
     _offer_download(choice, lines, heading)
 
 
-def _make_chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> alt.Chart | alt.LayerChart:
+def _make_chart(product: Product, lines: Sequence[Mapping[str, Any]]) -> alt.Chart | alt.LayerChart:
     rows = [{"where": "", **line} for line in lines]
     names, places = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "where"))
     two = len(places) > 1
-    legend = alt.Legend(
-        title=None, orient="bottom", direction="vertical", labelLimit=0, labelExpr=break_labels(places, 20)
-    )
     colors = alt.Scale(domain=places, range=list(COLORS[: len(places)]))
-    color = alt.Color("where:N", scale=colors, legend=legend if two else None)
+    color = alt.Color("where:N", scale=colors, legend=make_legend(places) if two else None)
     words = "number, with its 90% interval" if product.has_errors else "number"
     base = make_row_chart(rows, {"name": "row", **({"where": "place"} if two else {}), "interval": "number"})
     if two:
@@ -391,18 +455,18 @@ def _make_chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str
         # A number that is too uncertain is drawn hollow, in the same color.
         uncertain = points.transform_filter("datum.flag != ''").encode(fill=alt.value("white"))
         chart = rule + certain + uncertain
-    height = fit_height(names, title) + (18 * len(names) + 50 if two else 0)
-    return chart.properties(height=height, title=make_title(title))
+    return chart.properties(height=fit_height(names) + (18 * len(names) + 50 if two else 0))
 
 
-def _describe_line(product: Product, line: Mapping[str, Any], heading: str) -> dict[str, str]:
-    row = {heading: line["name"], **({"Place": line["where"]} if "where" in line else {})}
-    if not product.has_errors:
+def _describe_line(choice: Choice, line: Mapping[str, Any], heading: str) -> dict[str, str]:
+    row = {"Rank": line["rank"]} if "rank" in line else {}
+    row |= {heading: line["name"], **({"Place": line["where"]} if "where" in line else {})}
+    if not choice.product.has_errors:
         return row | {"Count": format_figure(line["number"])}
     row |= {
         "Estimate": format_figure(line["number"]),
         "90% interval": line["range"],
-        "Standard error": format_figure(line[STANDARD_ERROR]),
+        **({"Standard error": format_figure(line[STANDARD_ERROR])} if choice.by_error else {}),
         "Remark": line["flag"],
     }
     return row | ({"Intervals overlap": line["overlap"]} if "overlap" in line else {})

@@ -153,6 +153,11 @@ def test_nothing_on_a_page_is_cut(site: Site, asset: str) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(f"{site.address}/assets/{asset}")
     assert cut(page) <= 0
+    if asset.endswith("publication"):
+        for fact in ("loss", "left of the cap", "draw", "commitment"):
+            row = page.get_by_role("row").filter(has=page.get_by_text(fact, exact=True)).first.bounding_box()
+            assert row, fact
+            assert row["y"] + row["height"] <= 900, f"{fact} is seen without scrolling"
     assert before
     page.set_viewport_size(before)
 

@@ -1,10 +1,13 @@
 """What every kind of release must do, whatever its mechanism."""
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
+from hashlib import sha256
 from html import unescape
 from itertools import product
 from pathlib import Path
@@ -15,13 +18,24 @@ import dagster as dg
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+import yaml
+from markupsafe import escape
+from pydantic import ValidationError
 
 from assets.gates.shared import all_gates
 from assets.measurement.method import NoisyCounts
+from assets.publication.registry import (
+    RegistryError,
+    RegistryRecord,
+    describe_deployment,
+    list_placeholders,
+    to_yaml,
+)
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import CHARGE, Method
 from assets.release.published import ERRORS
 from assets.release.release import DeclarationError
+from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, format_loss
 from resources.custody import Custody, CustodyMode
 from resources.statements import Zone
 from tests.attacker import hashes_shown, on_disk
@@ -280,6 +294,56 @@ def test_every_estimate_has_its_errors_and_the_method_of_its_interval(published:
             error, lower, upper = (row[name] for name in ERRORS[1:])
             assert error is None or error >= 0
             assert lower is upper is None or lower <= upper
+
+
+def test_the_catalog_has_every_publication_with_its_loss_and_links_to_its_files(published: Deployment[Any]) -> None:
+    """In a folder as in object storage, where the address of a folder leads nowhere; no script, nothing from afar."""
+    page = (published.root / "published" / "index.html").read_text()
+    for folder in published.root.glob("published/*/*/"):
+        certificate = json.loads((folder / "certificate.json").read_text())
+        path = f"{certificate['dataset']['name']}/{certificate['release']['name']}"
+        article = page[page.index(f'<article id="{path}">') :].partition("</article>")[0]
+        assert escape(certificate["release"]["title"]) in article
+        assert format_loss(published.ledger[0].parse_specification().charge) in article
+        assert all(escape(words) in article for words in certificate["invariants"]["held_fixed"])
+        assert all(f'href="{path}/{file["path"]}"' in article for file in certificate["products"])
+    links = re.findall('href="([^"]+)"', page)
+    assert all((published.root / "published" / link).is_file() for link in links)
+    assert "<script" not in page
+    assert not re.search("(src|url|import)[=(\"' ]+http", page)
+    catalog = json.loads((published.root / "published" / "datapackage.json").read_text())
+    for package in catalog["resources"]:
+        content = (published.root / "published" / package["path"]).read_bytes()
+        assert package["hash"] == f"sha256:{sha256(content).hexdigest()}"
+    assert len(catalog["resources"]) == page.count("<article")
+
+
+def test_a_certificate_is_a_record_of_the_registry_of_deployments(published: Deployment[Any]) -> None:
+    """A record that states less than was charged, or the wrong variant, is worse than none."""
+    (path,) = list(published.root.glob("published/*/*/certificate.json"))[:1]
+    certificate = json.loads(path.read_text())
+    charged = published.ledger[0].parse_specification().charge
+    if isinstance(charged, InfiniteLoss):
+        with pytest.raises(RegistryError, match="no deployment of differential privacy"):
+            describe_deployment(certificate)
+        return
+    record = describe_deployment(certificate)
+    loss, variant = record.deployment.privacy_loss.privacy_parameters, record.deployment.dp_variant
+    if isinstance(charged, ConcentratedLoss):
+        assert (variant.variant_name, set(loss)) == ("Zero-concentrated DP", {"rho"})
+        assert charged.rho <= Fraction(str(loss["rho"])) < charged.rho + Fraction(1, 1000)
+    else:
+        assert (variant.variant_name, "delta" in loss) in {("Pure DP", False), ("Approximate DP", True)}
+        assert f"ε = {loss['epsilon']:.4f}" in format_loss(charged)
+    assert all(words in variant.unprotected_quantities for words in certificate["invariants"]["held_fixed"])
+    text = to_yaml(record)
+    assert yaml.safe_load(text) == record.model_dump()
+    assert len(list_placeholders(record)) == text.count("<fill in: ") > 8
+    for field, value in (("surprise", 1), ("dp_variant", {"variant_name": "Nearly DP"})):
+        with pytest.raises(ValidationError):
+            RegistryRecord.model_validate(
+                {"url_slug": "a", "deployment": record.model_dump()["deployment"] | {field: value}}
+            )
 
 
 def test_a_plan_states_what_was_charged(published: Deployment[Any]) -> None:

@@ -189,7 +189,10 @@ def test_both_components_become_the_same_cef_and_releases_find_them(
                 resources=resources,
             )
     assert result.success
-    assert all(evaluation.passed for evaluation in result.get_asset_check_evaluations())
+    evaluations = result.get_asset_check_evaluations()
+    assert all(evaluation.passed for evaluation in evaluations)
+    shown = [value for evaluation in evaluations for value in evaluation.metadata.values()]
+    assert {type(value) for value in shown} == {dg.TextMetadataValue}, "of a number, Dagster draws a chart of one dot"
     warehouse = resources["warehouse"]
     assert isinstance(warehouse, Warehouse)
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:

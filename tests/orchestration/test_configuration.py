@@ -115,6 +115,13 @@ def test_the_jobs_of_a_dataset_alone_are_those_of_the_whole_deployment() -> None
     assert parts == whole
 
 
+def test_the_stages_of_a_release_are_one_group() -> None:
+    """It fails for a stage in a group of its own, which takes the graph of the release apart."""
+    for spec in defs().resolve_all_asset_specs():
+        if len(spec.key.path) == 3:
+            assert spec.group_name == "__".join(spec.key.path[:2])
+
+
 def test_a_deployment_that_defines_more_than_datasets_and_releases_is_loaded_whole(tmp_path: Path) -> None:
     """A check of its own blocks a launch from the command line too."""
     (tmp_path / "__init__.py").touch()

@@ -4,6 +4,7 @@ import csv
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,10 @@ from assets.release.release import DeclarationError
 from assets.swapping.declaration import SwappingDeclaration
 from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.release import HypercubeRelease
+from orchestration.checking import Problem
+from orchestration.cli.new import _write_draft
 from orchestration.components import TableBuilder
+from orchestration.components.scaffolding import fill_in_example
 from orchestration.components.swapping import PermutationSwapping
 from orchestration.proposal import (
     MOST_PROPOSED,
@@ -327,6 +331,35 @@ def test_what_cannot_be_proposed_is_said_in_one_sentence(warehouse: Warehouse, t
         propose_tables(declared(proposed(warehouse, other)), "tables")
     with pytest.raises(DeclarationError, match="swapping needs a column that is a geography"):
         propose_swapping(declared(proposed(warehouse, units)), "swapped")
+
+
+@pytest.mark.parametrize("failure", ["refused", "unreadable", "warned"])
+def test_a_refused_draft_leaves_no_file_and_no_folder_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a dataset, whose folder is new too; also if another file stops the check."""
+
+    def check(tree: object, published: Path) -> list[Problem]:
+        if failure == "unreadable":
+            raise DeclarationError("another file is no YAML")
+        return [Problem("town/tables/defs.yaml", 3, "release town/tables: no", warning=failure == "warned")]
+
+    monkeypatch.setattr("orchestration.checking.declaration_problems", check)
+    (tmp_path / "city").mkdir()
+    deployment: Any = SimpleNamespace(tree=SimpleNamespace(defs_module_path=tmp_path), published=tmp_path)
+    target = tmp_path / "town" / "tables" / "defs.yaml"
+    with suppress(SystemExit, DeclarationError):
+        _write_draft(deployment, target, Proposal("type: it"), "stirred check")
+    assert target.exists() == (failure == "warned")
+    if failure != "warned":
+        assert [path.name for path in tmp_path.iterdir()] == ["city"]
+    if failure == "refused":
+        assert capsys.readouterr().err == "release town/tables: no\nNothing was written.\n"
+
+
+def test_examples_have_the_states_of_the_dataset() -> None:
+    text = fill_in_example("orchestration.components.PHSafe", "town", "s_dhc", states=("10", "44"))
+    assert yaml.safe_load(text)["attributes"]["states"] == ["10", "44"]
 
 
 @pytest.mark.parametrize(("text", "name"), [("My File-2", "my_file_2"), ("2024 survey", "table_2024_survey")])

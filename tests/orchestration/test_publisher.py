@@ -24,10 +24,10 @@ def context(root: Path, *components: dg.Component) -> dg.ComponentLoadContext:
 
 
 def test_it_is_declared_once_or_not_at_all(tmp_path: Path) -> None:
-    assert declared_publisher(context(tmp_path)) == UNDECLARED
-    assert declared_publisher(context(tmp_path, OFFICE)).authority == "Office"
+    assert declared_publisher(context(tmp_path).component_tree) == UNDECLARED
+    assert declared_publisher(context(tmp_path, OFFICE).component_tree).authority == "Office"
     with pytest.raises(DeclarationError, match="publisher of all releases: it is declared 2 times"):
-        declared_publisher(context(tmp_path, OFFICE, OFFICE))
+        declared_publisher(context(tmp_path, OFFICE, OFFICE).component_tree)
 
 
 def test_every_release_receives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

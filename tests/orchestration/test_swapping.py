@@ -456,7 +456,12 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
     certificate = json.loads((published / "certificate.json").read_text())
     assert certificate["loss"]["exact"] == "ln(62)"
     assert (published / "tenures.csv").read_text().startswith("county,tenure,tenure_total,count,estimate,")
-    assert sorted(path.name for path in (project / "shown").iterdir()) == ["index.html", "public_key.pem", "village"]
+    assert sorted(path.name for path in (project / "shown").iterdir()) == [
+        "datapackage.json",
+        "index.html",
+        "public_key.pem",
+        "village",
+    ]
     assert sorted(path.name for path in (project / "kept").iterdir()) == ["custody", "logs", "warehouse"]
     assert left_behind(project) == {"kept", "shown"}
     status, said = stirred(project, "launch", "village/counties")

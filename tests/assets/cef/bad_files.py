@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 
 from assets.cef.census import STRUCTURE, CensusDeclaration, census_persons, census_units
 from assets.cef.ingestion import TOO_FINE
-from assets.cef.readers import GRAMMAR, LONGEST_ROW, describe_misfit
+from assets.cef.readers import describe_misfit
+from assets.cef.text_files import GRAMMAR, LONGEST_ROW
 from assets.release.columns import Column, ColumnType
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.delimited import Rule

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.cef.ingestion import ingest
-from assets.cef.readers import LONGEST_ROW
+from assets.cef.text_files import LONGEST_ROW
 from assets.cef.validation import SourceError, cef_problems
 from assets.release.dataset import DatasetDeclaration
 from resources.statements import Zone

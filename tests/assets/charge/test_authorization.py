@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from assets.charge.assessment import Assessment, assess
+from assets.charge.assessment import Assessment, assess, find_charged
 from assets.charge.asset import reserve
 from assets.swapping.release import SwappingRelease
 from mechanisms.accounting.losses import ConcentratedLoss, Loss, PureLoss
-from resources.chain import Details
+from resources.chain import Details, make_withdrawal
 from resources.ledger import Ledger, Reading
 from tests.deployments import Deployment, households, small_dataset, small_deployment, write_csv
 from tests.depth import quick_cases
@@ -150,6 +150,11 @@ def test_changed_records_are_found_said_and_not_charged(asking: Deployment[Swapp
     again = small_deployment(asking.root, dataset={"charging": "ask"}, swap_rate="1/4")
     again.run(*BEFORE)
     refusal = again.refusal("charge")
+    # It fails if a plan judges by the release's name alone, or by the records, which no plan reads.
+    assert find_charged(asking.context.method, asking.ledger) == asking.ledger[0]
+    assert find_charged(again.context.method, asking.ledger) is None
+    withdrawn = make_withdrawal(asking.ledger, asking.ledger[0], "release", "Ada Lovelace")
+    assert find_charged(asking.context.method, [*asking.ledger, withdrawn]) is None
     assert "Since ledger entry 1, parameter swap_rate changed from 1/3 to 1/4." in refusal
     renamed = small_deployment(asking.root, dataset={"charging": "ask"}, name="renamed")
     renamed.run(*BEFORE)

@@ -29,7 +29,9 @@ from assets.ledger.view import Budget
 from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
+from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.swapping.design import Rates, SwappingDesign
+from mechanisms.topdown.design import HOUSING_UNITS, STATISTICS
 from resources.chain import Entry, make_reservation, make_settlement
 from tests.depth import examples, quick_cases
 
@@ -518,6 +520,14 @@ def test_with_a_total_stands_what_it_does_not_count_and_why(name: str) -> None:
 def test_an_invariant_held_only_by_an_earlier_charge_is_marked() -> None:
     lines = text_of(describe_invariants(AGAIN)).splitlines()
     assert [line for line in lines if "earlier" in line] == [f"- {HOUSED} (s_dhc in an earlier charge)"]
+
+
+def test_an_invariant_is_implied_by_another_one_of_a_release_in_the_words_of_the_mechanisms() -> None:
+    """It fails if a mechanism changes its words, which then imply nothing."""
+    assert HOUSED in PHSafeDesign.multiverse
+    assert STATISTICS[HOUSING_UNITS].format(level="block") == UNITS
+    assert THREE.find_implied(HOUSED) == {"redistricting"}
+    assert THREE.find_implied(UNITS) == frozenset(), "a number of units does not follow from there being one"
 
 
 @pytest.mark.deep

@@ -1,5 +1,6 @@
 """Links to published files, and the page that lists all publications."""
 
+import json
 import os
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -9,7 +10,7 @@ import dagster as dg
 import pytest
 
 from assets.publication.asset import link
-from assets.publication.placement import write_listing
+from assets.publication.listing import write_listing
 from assets.release.release import DeclarationError
 from orchestration.environment import read_published_address
 from tests.deployments import small_deployment
@@ -31,13 +32,25 @@ def test_every_publication_is_listed_with_a_link_that_leads_to_its_certificate(t
     page = Links()
     page.found = []
     page.feed((tmp_path / "index.html").read_text())
-    assert page.found == [
-        "town/blocks/certificate.html",
-        "town/blocks/",
-        "town/counts/certificate.html",
-        "town/counts/",
-    ]
+    beside = ["public_key.pem", "datapackage.json"]
+    assert page.found == [*beside, "town/blocks/certificate.html", "town/counts/certificate.html"]
+    (tmp_path / "public_key.pem").touch()
     assert all((tmp_path / each).exists() for each in page.found)
+
+
+def test_nothing_that_somebody_plants_is_followed_or_waited_for(tmp_path: Path) -> None:
+    """A link could lead to a key, and a pipe never ends; neither holds up the list of the others."""
+    (tmp_path / "key").write_text('{"release": {"title": "a key"}}')
+    for name in ("link", "pipe", "text"):
+        (tmp_path / "town" / name).mkdir(parents=True)
+    (tmp_path / "town" / "link" / "certificate.json").symlink_to(tmp_path / "key")
+    os.mkfifo(tmp_path / "town" / "pipe" / "certificate.json")
+    (tmp_path / "town" / "text" / "certificate.json").write_text('{"release": []}')
+    write_listing(tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "a key" not in page
+    assert all(f"<h3>town/{name}</h3>" in page for name in ("link", "pipe", "text"))
+    assert json.loads((tmp_path / "datapackage.json").read_text())["resources"] == []
 
 
 def test_a_file_is_a_link_where_publications_are_served_and_a_path_elsewhere(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from assets.charge.assessment import assess
 from assets.charge.asset import preflight_metadata
 from assets.charge.drawing import UnchargedDrawError, make_draw
 from assets.publication.asset import publication_problems, publish
-from assets.publication.placement import write_listing
+from assets.publication.listing import write_listing
 from assets.publication.signature import sign
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from mechanisms.accounting.losses import PureLoss

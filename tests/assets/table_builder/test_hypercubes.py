@@ -362,7 +362,7 @@ def test_the_command_shows_labels_beside_codes(
     labels = {row["category"]: row["label"] for row in rows if row["variable"] == "tenure" and row["label"]}
     assert labels
     assert read_labels(folder)["tenure"] == labels
-    assert stirred_table("village/tables", "--by", "tenure")[1]["labels"] == {"tenure": labels}
+    assert "labels" not in stirred_table("village/tables", "--by", "tenure")[1], "data have codes"
     shown = CliRunner().invoke(cli.main, ["table", "village/tables", "--by", "tenure"]).stdout
     plain = CliRunner().invoke(cli.main, ["table", "village/tables", "--by", "tenure", "--codes"]).stdout
     for code, label in labels.items():

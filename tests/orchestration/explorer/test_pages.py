@@ -1,5 +1,6 @@
 """What the explorer's pages say: published tables in words, uncertain numbers, overlaps, and imagined charges."""
 
+import itertools
 import json
 import re
 import shutil
@@ -24,7 +25,7 @@ from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.explorer.products import NO_VALUE, TOTAL, list_publications
 from orchestration.explorer.reading import UnavailableError, read_entries
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
-from orchestration.explorer.tables import is_uncertain, overlap
+from orchestration.explorer.tables import find_ranks, is_uncertain, overlap
 from orchestration.explorer.words import escape, format_figure, join_levels
 from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger, Reading
@@ -151,6 +152,30 @@ def test_the_page_of_tables_warns_of_overlaps_and_marks_what_is_too_uncertain(pu
     test.number_input(key="cv").set_value(60).run()
     assert list(test.table[0].value["Remark"]) == [""] * 4
     assert test.query_params["cv"] == "60"
+    # The intervals of rented homes overlap, and those of owned homes do not.
+    test.radio[0].set_value("Places ranked").run()
+    assert list(test.table[0].value["Rank"]) == ["1", "2"]
+    test.selectbox(key="village/counties:homes:tenure").set_value("r").run()
+    assert list(test.table[0].value["Rank"]) == ["1 to 2", "1 to 2"]
+    assert any("The intervals of 2 of these 2 numbers overlap" in caption.value for caption in test.caption)
+    test.number_input(key="village/counties:homes:most").set_value(1).run()
+    assert list(test.table[0].value["Rank"]) == ["1 to 2"], "a place that is not shown may have more"
+    test.radio[0].set_value("One place").run()
+    assert list(test.table[0].value["Rank"]) == ["1", "2"], "owned and rented homes of one place"
+
+
+def test_an_average_is_judged_by_its_interval_as_it_has_no_standard_error(published: Path) -> None:
+    """It fails if the control is that of standard errors, which marks none of such numbers."""
+    file = published / "homes.parquet"
+    table = pq.read_table(file).to_pydict() | {"standard_error": pa.nulls(len(ROWS), pa.float64())}
+    pq.write_table(pa.table(table), file)
+    test = AppTest.from_function(page, default_timeout=600)
+    test.query_params["tenure"] = "r"
+    test.run()
+    assert list(test.table[0].value["Remark"]) == ["too uncertain", "too uncertain"], "16 of 30 and of 20 are over half"
+    assert "Standard error" not in test.table[0].value
+    test.number_input(key="half").set_value(60).run()
+    assert list(test.table[0].value["Remark"]) == ["", "too uncertain"]
 
 
 def page_of_plans() -> None:
@@ -185,8 +210,21 @@ def test_intervals_overlap_if_and_only_if_they_share_a_number(
     assert overlap(left, right) == overlap(right, left) == shared
 
 
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=4))
+def test_ranks_are_those_that_numbers_within_their_intervals_can_have(ends: list[tuple[int, int]]) -> None:
+    lines = [{"lower": low, "upper": low + wide} for low, wide in ends]
+    ranks: list[set[int]] = [set() for _ in lines]
+    for numbers in itertools.product(*(range(low, low + wide + 1) for low, wide in ends)):
+        for number, possible in zip(numbers, ranks, strict=True):
+            first = 1 + sum(other > number for other in numbers)
+            possible.update(range(first, first + numbers.count(number)))
+    expected = [f"{min(each)} to {max(each)}" if len(each) > 1 else str(min(each)) for each in ranks]
+    assert find_ranks(lines) == expected
+
+
 def test_unknown_ends_may_overlap_and_unknown_errors_are_not_judged() -> None:
     assert overlap({"lower": 1, "upper": None}, {"lower": 5, "upper": 6})
+    assert find_ranks([{"lower": 1, "upper": None}, {"lower": 5, "upper": 6}]) == ["1 to 2", "1 to 2"]
     assert is_uncertain(10, 3.1, 30)
     assert not is_uncertain(10, 3.0, 30)
     assert is_uncertain(0, 1, 30), "an error is infinitely many times as large as nothing"

@@ -1,0 +1,116 @@
+"""What codebooks and statistical packages say about the columns of a profile: labels, and codes for no value.
+
+`extracts` and `statistical` read it from their files. `profile` describes what a file contains.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from assets.cef.extracts import Field, Variable
+from assets.cef.readers import Source
+from resources.statements import SQL, Fragment, quote_literal, render
+from resources.warehouse import Session
+
+if TYPE_CHECKING:
+    from assets.cef.profile import ColumnProfile
+
+MOST_LABELED = 1000
+"""The most different codes of a column that are compared with their labels."""
+
+_DIFFERENT = SQL(
+    "cef/different_codes",
+    "SELECT DISTINCT {{ name | id }} FROM ({{ relation }}) WHERE {{ name | id }} IS NOT NULL LIMIT $most",
+)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known about the columns of a source.
+
+    Attributes:
+        relation: the source in which known codes for no value are NULL, and numbers are not filled up with zeros.
+        missing: these codes, with their rows, by column.
+        labeled: the columns of which all codes have labels, and are categories, whatever they mean.
+    """
+
+    relation: Fragment
+    variables: Mapping[str, Variable]
+    missing: Mapping[str, Mapping[str, int]]
+    labeled: frozenset[str]
+
+    def describe(self, column: "ColumnProfile") -> "ColumnProfile":
+        """The profile of a column of the relation, with what is known about it."""
+        variable = self.variables.get(column.name)
+        if variable is None:
+            return column
+        missing = dict(column.missing)
+        if column.name in self.labeled:
+            missing, codes = {}, sorted([*column.codes, *missing])
+            return replace(column, title=variable.label, codes=codes, missing={}, labels=label_codes(variable, codes))
+        if isinstance(variable, Field) and variable.filled_up:
+            missing = {code.zfill(variable.width): rows for code, rows in missing.items()}
+        missing |= self.missing.get(column.name, {})
+        reasons = {code: label for code in missing if (label := _find_label(variable, code))}
+        return replace(column, title=variable.label, missing=missing, reasons=reasons)
+
+    def select_of_units(self, names: Iterable[str]) -> list[str]:
+        """The columns of these that do not describe persons, even if all persons of each unit have the same value."""
+        return [name for name in names if self.variables.get(name, Variable()).of_units is not False]
+
+
+def find_known(
+    session: Session, source: Source, variables: Mapping[str, Variable], names_code: Callable[[str], bool]
+) -> Known:
+    """
+    Args:
+        names_code: whether a column's name says that it has codes, and no numbers.
+    """
+    missing: dict[str, dict[str, int]] = {}
+    labeled, filled_up = set(), []
+    if not variables:
+        return Known(source.relation, {}, {}, frozenset())
+    for name in source.columns:
+        variable = variables.get(name, Variable())
+        bound: dict[str, Any] = {**source.values, "most": MOST_LABELED + 1}
+        if variable.codes:
+            codes = session.rows(_DIFFERENT, bound, relation=source.relation, name=name)
+            if len(codes) <= MOST_LABELED and label_codes(variable, (code for (code,) in codes)):
+                labeled.add(name)
+                continue
+        if variable.filled_up and not names_code(name):
+            filled_up.append(name)
+        ranges = [pair for pair in variable.missing if _find_number(pair[0]) is not None]
+        for number, pair in enumerate(ranges):
+            bound |= dict(zip((f"low_{number}", f"high_{number}"), map(_find_number, pair), strict=True))
+        bound["texts"] = [low for low, _ in variable.missing]
+        if found := session.rows("cef/missing_codes", bound, relation=source.relation, name=name, ranges=len(ranges)):
+            missing[name] = dict(found)
+    listed = {
+        name: Fragment(f"[{', '.join(quote_literal(code).text for code in codes)}]") for name, codes in missing.items()
+    }
+    names = {"relation": source.relation, "columns": list(source.columns), "missing": listed, "filled_up": filled_up}
+    return Known(Fragment(render("cef/without_missing", names)), variables, missing, frozenset(labeled))
+
+
+def label_codes(variable: Variable, codes: Iterable[str]) -> dict[str, str]:
+    """The label of each code of a column; none if one of them has no label, or most labels are the numbers themselves.
+
+    A codebook and its data file can write a number differently: `01` and `1`.
+    """
+    labels = {code: _find_label(variable, code) for code in codes}
+    numbers = sum(_find_number(label) == _find_number(code) is not None for code, label in labels.items())
+    return labels if all(labels.values()) and 2 * numbers < len(labels) else {}
+
+
+def _find_label(variable: Variable, code: str) -> str:
+    number = _find_number(code)
+    same = (label for other, label in variable.codes.items() if number is not None and _find_number(other) == number)
+    return variable.codes.get(code) or next(same, "")
+
+
+def _find_number(code: str) -> float | None:
+    try:
+        return float(code)
+    except ValueError:
+        return None

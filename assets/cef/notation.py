@@ -1,0 +1,215 @@
+"""How a CSV file writes numbers and dates, found out from the forms of all values of its columns.
+
+What the values leave open is refused, with the option that settles it. `recognition` finds out all else about a file.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assets.cef.readers import Source
+from assets.cef.validation import Finding, SourceError
+from assets.release.columns import ColumnType
+from assets.release.dialect import ISO, USUAL, Dialect
+from resources.statements import Fragment, quote_literal
+from resources.warehouse import Session
+
+_DAY = "(?:1[3-9]|2[0-9]|3[01])"
+_SPACES = "\u0020\u00a0\u2009\u202f"
+
+_FORMS = {
+    "missing": r"(?i)NA|N/A|#N/A|NaN|null|none|\.|-+|\?",
+    "digits": "(?s).*[0-9].*",
+    "whole": "-?[0-9]+",
+    **{name: f"-?[0-9]+{mark}[0-9]+" for name, mark in (("comma", ","), ("point", r"\."))},
+    # 1,234 is a decimal or one thousand.
+    **{f"{name}_open": f"-?[1-9][0-9]{{0,2}}{mark}[0-9]{{3}}" for name, mark in (("comma", ","), ("point", r"\."))},
+    "thousands": rf"-?[0-9]{{1,3}}(?:[.,'’{_SPACES}][0-9]{{3}})+(?:[.,][0-9]+)?",
+    "spaced": rf"-?[0-9]{{1,3}}(?:['’{_SPACES}][0-9]{{3}})+(?:[.,][0-9]+)?",
+    "iso": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
+    **{
+        name: pattern.replace("_", r"\." if mark == "." else mark)
+        for mark in "./-"
+        for name, pattern in (
+            (f"year_last{mark}", "[0-9]{1,2}_[0-9]{1,2}_[0-9]{4}"),
+            (f"day_first{mark}", f"{_DAY}_[0-9]{{1,2}}_[0-9]{{4}}"),
+            (f"month_first{mark}", f"[0-9]{{1,2}}_{_DAY}_[0-9]{{4}}"),
+            (f"year_first{mark}", "[0-9]{4}_[0-9]{1,2}_[0-9]{1,2}"),
+        )
+        if name != "year_first-"
+    },
+    "short_year": r"[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2}",
+    "month_name": r"(?:[0-9]{1,2}[. /-]*)?\pL{3,}\.?[ /-]*(?:[0-9]{1,2},? )?(?:[0-9]{2}|[0-9]{4})",
+    "time": r"[0-9./-]{8,10}[ T][0-9]{1,2}:[0-9]{2}.*",
+}
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How a file writes numbers and dates.
+
+    Attributes:
+        types: the columns whose values are decimals with the file's mark, or dates in its form, as far as that is not
+            as in all files.
+        reasons: why the values of a column are neither numbers nor dates, although they look so.
+    """
+
+    dialect: Dialect
+    types: Mapping[str, ColumnType] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_notation(session: Session, source: Source, relation: Fragment, given: Mapping[str, str]) -> Notation:
+    """How a file writes numbers and dates.
+
+    Args:
+        relation: the texts of all its columns, in a temporary table.
+        given: fields of the dialect that the person knows.
+
+    Raises SourceError if the values can be read in two ways, with the option that settles it.
+    """
+    # Columns of whole numbers, or of words without digits, are most, and have no other form.
+    likely = _count_forms(session, relation, {}, list(source.columns), ["whole", "digits"])
+    chosen = [name for name, forms in likely.items() if forms["digits"] > forms["whole"]]
+    columns = _count_forms(session, relation, {}, chosen, list(_FORMS)) if chosen else {}
+    decimal = given.get("decimal") or _find_decimal(source, columns)
+    dates = given.get("dates") or _find_dates(source, columns)
+    dialect = (source.dialect or USUAL).model_copy(update={"decimal": decimal, "dates": dates})
+    types = {name: ColumnType.DECIMAL for name, forms in columns.items() if decimal == "," and _wholly(forms, "comma")}
+    form = _name_form(dates)
+    types |= {name: ColumnType.DATE for name, forms in columns.items() if form and _wholly(forms, form)}
+    reasons = {
+        name: reason
+        for name, forms in columns.items()
+        if name not in types and (reason := _explain(forms, decimal, dates))
+    }
+    return Notation(dialect, types, reasons)
+
+
+def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: int) -> dict[str, int]:
+    """Why so many values of a column of a CSV file are not of its type, as a rule and the number of rows; empty if that
+    cannot be told."""
+    dialect, kind = source.dialect, source.columns[name].type
+    if dialect is None or not ill_typed or kind in (ColumnType.STRING, ColumnType.BOOLEAN):
+        return {}
+    spaced = {"spaced": "spaces or apostrophes between thousands, which are written without"}
+    # If commas are declared, the relation has them exchanged with points.
+    commas = (
+        "decimal commas, which `csv: {decimal: ','}` declares"
+        if dialect.decimal == "."
+        else "decimal points, although `csv: {decimal: ','}` declares commas"
+    )
+    order = "written in another order, which `csv: {dates: …}` declares as in DD.MM.YYYY"
+    words = {
+        ColumnType.INTEGER: spaced,
+        ColumnType.DECIMAL: spaced | {"comma": commas},
+        ColumnType.DATE: {name: order for name in _FORMS if name.startswith("year_")}
+        | {"short_year": "years of two digits, which do not tell the century"},
+    }[kind]
+    forms = _count_forms(session, Fragment(f"({source.relation})"), source.values, [name], list(_FORMS))[name]
+    form = next((form for form in words if forms[form] and form != _name_form(dialect.dates)), None)
+    return {f"not of type {kind.value}: {words[form]}": min(forms[form], ill_typed)} if form else {}
+
+
+def _count_forms(
+    session: Session, relation: Fragment, values: Mapping[str, Any], columns: Sequence[str], forms: Sequence[str]
+) -> dict[str, Mapping[str, int]]:
+    """By column, the number of its values, `present`, and of those in each form."""
+    patterns = {form: quote_literal(_FORMS[form]) for form in forms}
+    counts = session.row("cef/notation", values, relation=relation, columns=columns, forms=patterns)
+    return dict(zip(columns, counts, strict=True))
+
+
+def _wholly(forms: Mapping[str, int], form: str) -> bool:
+    """Whether all values are in a form, but for codes for no value, and whole numbers besides decimals."""
+    whole = forms["whole"] if form in ("comma", "point") else 0
+    return 0 < forms[form] == forms["present"] - forms["missing"] - whole
+
+
+def _find_decimal(source: Source, columns: Mapping[str, Mapping[str, int]]) -> str:
+    commas, points = ([name for name, forms in columns.items() if _wholly(forms, form)] for form in ("comma", "point"))
+    sure_commas = [name for name in commas if columns[name]["comma"] > columns[name]["comma_open"]]
+    sure_points = [name for name in points if columns[name]["point"] > columns[name]["point_open"]]
+    separator = (source.dialect or USUAL).separator
+    quoted = separator == ","
+    if sure_points and (quoted or not sure_commas):
+        return "."
+    if sure_commas and not sure_points and not quoted:
+        return ","
+    if sure_commas and sure_points:
+        rule = f"it has decimal commas, and column {sure_points[0]} has decimal points"
+        raise _ask(source, sure_commas[0], rule, "decimal", [",", "."])
+    open_marks = {"commas": commas, "points": points if separator == ";" else []}
+    for marks, columns_with in open_marks.items():
+        if columns_with:
+            rule = f"its {marks} may be decimal marks, or mark thousands or parts of a code"
+            raise _ask(source, columns_with[0], rule, "decimal", [",", "."])
+    return "."
+
+
+def _ask(source: Source, column: str, rule: str, option: str, values: Iterable[str]) -> SourceError:
+    options = " or ".join(f"--csv {option}={value}" for value in values)
+    return SourceError([Finding(source.label, f"{rule}. Say which with {options}", column)])
+
+
+def _find_dates(source: Source, columns: Mapping[str, Mapping[str, int]]) -> str:
+    found = dict(_list_dates(columns))
+    if not found or any(_wholly(forms, "iso") for forms in columns.values()):
+        return ISO
+    column, possible = next(iter(found.items()))
+    if len(possible) > 1:
+        rule = "the day or the month may come first in its dates, as no number is above 12"
+        raise _ask(source, column, rule, "dates", possible)
+    for other, differently in found.items():
+        if differently != possible:
+            rule = f"its dates are written in another form than those of column {other}"
+            raise _ask(source, column, rule, "dates", [*possible, *differently])
+    return possible[0]
+
+
+def _list_dates(columns: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, list[str]]]:
+    """The columns of dates in another form than ISO 8601, and the forms that they can have."""
+    for mark in "./-":
+        dated = {name: forms for name, forms in columns.items() if _wholly(forms, f"year_last{mark}")}
+        days = sum(forms[f"day_first{mark}"] for forms in dated.values())
+        months = sum(forms[f"month_first{mark}"] for forms in dated.values())
+        for name in dated:
+            # With points, the day comes first wherever dates are written so.
+            possible = [f"DD{mark}MM{mark}YYYY"] * (not months)
+            possible += [f"MM{mark}DD{mark}YYYY"] * (not days and (mark != "." or months > 0))
+            if possible:
+                yield name, possible
+        for name, counts in columns.items():
+            if f"year_first{mark}" in _FORMS and _wholly(counts, f"year_first{mark}"):
+                yield name, [f"YYYY{mark}MM{mark}DD"]
+
+
+def _name_form(dates: str) -> str:
+    """The form of dates in another form than ISO 8601, empty for that."""
+    mark = dates.strip("DMY")[0]
+    return "" if dates == ISO else f"year_first{mark}" if dates.startswith("Y") else f"year_last{mark}"
+
+
+def _explain(forms: Mapping[str, int], decimal: str, dates: str) -> str:
+    """Why the values of a column are neither decimals nor dates, although they look so; empty if they do not."""
+    present, other = forms["present"] - forms["missing"], {".": "comma", ",": "point"}[decimal]
+    if not present or _wholly(forms, "comma" if decimal == "," else "point"):
+        return ""
+    decimals = forms["comma"] + forms["point"]
+    numbers = forms["whole"] + decimals + forms["thousands"] - forms["comma_open"] - forms["point_open"]
+    if forms["thousands"] and numbers == present:
+        marks = "spaces or apostrophes" if forms["spaced"] else "points or commas"
+        return f"{forms['thousands']:,} numbers may have {marks} between thousands; write them without"
+    if forms["comma"] and forms["point"] and forms["whole"] + decimals == present:
+        return f"it has decimal commas in {forms['comma']:,} rows and decimal points in {forms['point']:,}"
+    if _wholly(forms, other):
+        return f"it has decimal {other}s, and csv declares decimal {decimal}"
+    reasons = {
+        "short_year": "its years have two digits, which do not tell the century; write them with four",
+        "month_name": "it has dates with the names of months; write them with numbers",
+        "time": "its dates have times of the day; leave these out",
+        "iso": f"it has dates as in ISO 8601, and csv declares dates {dates}",
+        **{f"year_last{mark}": f"it has dates in another form than csv declares, which is {dates}" for mark in "./-"},
+        **{f"year_first{mark}": f"it has dates in another form than csv declares, which is {dates}" for mark in "./"},
+    }
+    return next((reason for form, reason in reasons.items() if _wholly(forms, form)), "")

@@ -1,0 +1,335 @@
+"""How a CSV file is written, found out from its bytes: compression, encoding, separator and quotes.
+
+A proposal is held to the grammar of `delimited` before it is accepted. What the bytes leave open is refused, with what
+would settle it. `notation` finds out how a file writes numbers and dates.
+"""
+
+import codecs
+import csv
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from assets.cef.text_files import (
+    LONGEST_ROW,
+    MAGIC,
+    is_utf_8,
+    judge,
+    list_characters,
+    read_beginning,
+    read_bytes,
+    read_rows,
+    read_text,
+)
+from assets.cef.validation import Finding, SourceError
+from assets.release.dialect import SEPARATORS, UTF_8, Compression, Dialect, parse_dialect
+from mechanisms.delimited import Rule
+
+_OTHER_FILES = {
+    b"PK\x03\x04": "a zip archive, as Excel's workbooks are; export the table as CSV, or unpack it",
+    b"PAR1": "a Parquet file; name it .parquet",
+    b"BZh": "compressed by bzip2; unpack it, or compress it by gzip or zstd",
+    b"\xfd7zXZ": "compressed by xz; unpack it, or compress it by gzip or zstd",
+    b"\xd0\xcf\x11\xe0": "a workbook of Excel; export the table as CSV",
+    codecs.BOM_UTF32_LE: "in UTF-32; write it in UTF-8",
+}
+_MARKS = {codecs.BOM_UTF8: UTF_8, codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+_USUAL = (
+    *("windows-1252", "iso-8859-15", "windows-1250", "iso-8859-2", "iso-8859-16"),
+    *("windows-1254", "windows-1257", "windows-1251", "windows-1253"),
+)
+_OLD = ("cp850", "mac-roman", "cp852", "koi8-r", "cp866", "cp437")
+"""The encodings of one byte a character that are tried, the old ones only if no other is plausible."""
+
+_ALPHABETS = [
+    frozenset(letters)
+    for letters in (
+        *("àâæçéèêëîïôœùûüÿ", "äöüßéèàç", "áéíóúüñçº", "áâãàçéêíóôõúüº", "àèéìíîòóùú", "àéèíïóòúüç"),
+        *("åäöéüàæø", "æøåéèêóòôöäü", "áðéíóúýþæö", "äöõüšž", "éèëïöüáóíêâîôûúä"),
+        *("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "čćđšž", "ăâîșțşţ", "çğıöşüâîû"),
+        *("āčēģīķļņšūž", "ąčęėįšųūž"),
+        "абвгдеёжзийклмнопрстуфхцчшщъыьэюяіїєґў",
+        "άαβγδεέζηήθιίϊΐκλμνξοόπρσςτυύϋΰφχψωώ",
+    )
+]
+"""The letters beyond ASCII of European languages. Text in one language has those of one alphabet."""
+
+_SIGNS = frozenset("’‘‚“”„«»‹›–—…€£§°ªº·•¡¿²³µ\u00a0")
+_BETWEEN_LETTERS = frozenset("’‘·\u00a0–")
+_WORD = re.compile(rb"[A-Za-z\x80-\xff]*[\x80-\xff][A-Za-z\x80-\xff]*")
+_MOST_WORDS = 20_000
+
+_QUOTING: tuple[dict[str, str], ...] = (
+    *({}, {"escape": "backslash"}, {"quote": "none"}),
+    *({"quote": "'"}, {"quote": "'", "escape": "backslash"}),
+)
+_SINGLE_QUOTES, _DOUBLE_QUOTES = (
+    re.compile(rb"(?m)(?:^|[,;\t|])'[^'\n]*'(?:[,;\t|]|\r?$)".replace(b"'", quote)) for quote in (b"'", b'"')
+)
+"""A field in quotes."""
+_OF_QUOTES = {Rule.STRAY_QUOTE, Rule.TEXT_AFTER_QUOTE, Rule.UNCLOSED_QUOTE, Rule.STRAY_ESCAPE}
+
+
+def recognize_dialect(path: Path, given: Mapping[str, str]) -> tuple[Dialect, list[str]]:
+    """How a file is written, except for its numbers and dates, and what a person should know about it, as sentences.
+
+    Args:
+        given: fields of the dialect that the person knows.
+
+    Raises SourceError if that cannot be told, with what would settle it.
+    """
+    dialect, sentences = parse_dialect(given), list[str]()
+    if "compression" not in given:
+        dialect = dialect.model_copy(update={"compression": _find_compression(path)})
+    if "encoding" not in given:
+        encoding, sentences = _find_encoding(path, dialect)
+        dialect = dialect.model_copy(update={"encoding": encoding})
+    dialect = _find_separator(path, dialect, given)
+    if not dialect.quote_character and "quote" not in given:
+        sentences.append(f'{path.name} has quotes (") inside fields, which are read like any other letter')
+    return dialect, sentences
+
+
+def explain_refusal(path: Path, declared: Dialect, refusal: SourceError) -> SourceError:
+    """The refusal of a file that cannot be read as declared, beginning with how the file is written if that differs."""
+    try:
+        found, _ = recognize_dialect(path, {})
+    except (SourceError, OSError, UnicodeError, csv.Error) as error:
+        # What the file is instead explains the refusal, but not what a person would have to settle.
+        other = [finding for finding in getattr(error, "findings", ()) if finding.rule.startswith("is ")]
+        return SourceError([*other, *refusal.findings])
+    fields = ["compression", "encoding"]
+    if _fits(_read_whole_rows(path, found), found):
+        # A file without any quoted field may be a damaged one with quotes.
+        fields += ["separator", "quote", "escape"] if found.quote_character else ["separator"]
+    differing = {field: getattr(found, field) for field in fields if getattr(found, field) != getattr(declared, field)}
+    of_bytes = {*_USUAL, *_OLD, "iso-8859-1"}
+    undecided = {found.encoding, declared.encoding} <= of_bytes and not any(
+        finding.rule.startswith("not in") for finding in refusal.findings
+    )
+    if undecided or declared.encoding.startswith(found.encoding):
+        differing.pop("encoding", None)
+    words = {
+        "compression": f"is compressed by {found.compression}" if found.compression != "none" else "is not compressed",
+        "encoding": f"is in {found.encoding}",
+        "separator": f"is separated by {SEPARATORS[found.separator]}",
+        "quote": f"is quoted with {found.quote}",
+        "escape": "has quotes after backslashes" if found.escape_character else "has doubled quotes",
+    }
+    findings = [
+        Finding(path.name, f"{words[field]}, which `csv: {{{field}: {_in_yaml(value)}}}` declares")
+        for field, value in differing.items()
+    ]
+    # Without the separator, no column has its name.
+    left = [finding for finding in refusal.findings if not findings or finding.rows is not None]
+    return SourceError([*findings, *left]) if findings else refusal
+
+
+def _in_yaml(value: str) -> str:
+    return value if value.replace("-", "").isalnum() else f"'{value}'" if value != "'" else '"\'"'
+
+
+def _find_compression(path: Path) -> Compression:
+    with path.open("rb") as file:
+        first = file.read(8)
+    _refuse_other_files(path, first)
+    return next((compression for magic, compression in MAGIC.items() if first.startswith(magic)), "none")
+
+
+def _refuse_other_files(path: Path, first: bytes) -> None:
+    for magic, what in _OTHER_FILES.items():
+        if first.startswith(magic):
+            raise _refuse(path, f"is {what}")
+
+
+def _refuse(path: Path, rule: str) -> SourceError:
+    return SourceError([Finding(path.name, rule)])
+
+
+# Encodings
+
+
+def _find_encoding(path: Path, dialect: Dialect) -> tuple[str, list[str]]:
+    beginning = next(read_bytes(path, dialect.compression), b"")
+    _refuse_other_files(path, beginning[:8])
+    if any(map(beginning.startswith, MAGIC)) and dialect.compression != "none":
+        raise _refuse(path, "is compressed twice; unpack it once")
+    for mark, encoding in _MARKS.items():
+        if beginning.startswith(mark):
+            return encoding, []
+    # In UTF-16, one byte of each letter of ASCII is 0.
+    for name, zeros in (("utf-16-le", beginning[1::2]), ("utf-16-be", beginning[::2])):
+        if zeros.count(0) > len(zeros) / 2:
+            return name, []
+    if is_utf_8(path, dialect.compression):
+        return UTF_8, []
+    words = _collect_words(path, dialect)
+    readings = _read_plausibly(words, _USUAL) or {
+        # Texts of East Asia have no small letters when they are read so.
+        encoding: reading
+        for encoding, reading in _read_plausibly(words, _OLD).items()
+        if any(letter.islower() and letter >= "\x80" for word in reading for letter in word)
+    }
+    if not readings:
+        place = _locate(path, dialect, next(iter(words)))
+        raise _refuse(
+            path,
+            f"not in UTF-8, and in no encoding that can be told from its letters: {place}. Name it, as in --csv "
+            "encoding=windows-1252, or write the file in UTF-8",
+        )
+    encoding, reading = next(iter(readings.items()))
+    for other, differently in list(readings.items())[1:]:
+        word, byte = next(
+            (word, byte)
+            for word, *read in zip(words, reading, differently, strict=True)
+            for byte, ours, theirs in zip(word, *read, strict=True)
+            if ours != theirs
+        )
+        raise _refuse(
+            path,
+            f"not in UTF-8, and two readings are possible: {_locate(path, dialect, word)}, where byte {byte:02X} is "
+            f"{list_characters(encoding)[byte]} in {encoding} and {list_characters(other)[byte]} in {other}. Say which "
+            f"with --csv encoding={encoding} or --csv encoding={other}",
+        )
+    word = next(iter(words))
+    byte = next(each for each in word if each >= 0x80)
+    return encoding, [
+        f"{path.name} is read as {encoding}: {_locate(path, dialect, word)}, byte {byte:02X} is "
+        f"{list_characters(encoding)[byte]}. If it is not, give --csv encoding=…"
+    ]
+
+
+def _collect_words(path: Path, dialect: Dialect) -> dict[bytes, None]:
+    """Different words with bytes beyond ASCII, in the order of the file. A word is cut where a block ends."""
+    words: dict[bytes, None] = {}
+    for block in read_bytes(path, dialect.compression):
+        words |= dict.fromkeys(_WORD.findall(block))
+        if len(words) > _MOST_WORDS:
+            break
+    return words
+
+
+def _read_plausibly(words: Mapping[bytes, None], encodings: tuple[str, ...]) -> dict[str, list[str]]:
+    """The different readings of words that may be text of one language, by encoding."""
+    readings: dict[str, list[str]] = {}
+    for encoding in encodings:
+        characters = list_characters(encoding)
+        reading = [codecs.charmap_decode(word, "replace", characters)[0] for word in words]
+        letters = {letter for word in reading for letter in word.lower() if letter >= "\x80"} - _SIGNS - {"\u0307"}
+        spoken = any(letters <= alphabet for alphabet in _ALPHABETS)
+        if spoken and all(map(_is_word, reading)) and reading not in readings.values():
+            readings[encoding] = reading
+    return readings
+
+
+def _is_word(text: str) -> bool:
+    """Whether no capital letter follows a small one, no sign is between two letters, and one script is used."""
+    pairs = list(pairwise(text))
+    if any(one.islower() and other.isupper() for one, other in pairs):
+        return False
+    for one, sign, other in zip(text, text[1:], text[2:], strict=False):
+        if one.isalpha() and other.isalpha() and not sign.isalpha() and sign not in _BETWEEN_LETTERS:
+            return False
+    return (
+        len({unicodedata.name(letter, "").split(" ")[0] for letter in text if letter.isalpha() and letter not in "ªºµ"})
+        <= 1
+    )
+
+
+def _locate(path: Path, dialect: Dialect, word: bytes) -> str:
+    """The line and the field of the first occurrence of a word, with the name of its column if that is in ASCII."""
+    lines, tail = 1, b""
+    for block in read_bytes(path, dialect.compression):
+        text = tail + block
+        if (place := text.find(word)) >= 0:
+            lines += text.count(b"\n", 0, place)
+            line = text[text.rfind(b"\n", 0, place) + 1 :].split(b"\n", 1)[0]
+            break
+        kept = text.rfind(b"\n") + 1
+        lines += text.count(b"\n", 0, kept)
+        tail = text[kept:]
+    # Every byte is a character of this encoding.
+    dialect = _find_separator(path, dialect.model_copy(update={"encoding": "cp437"}), {})
+    header = read_beginning(path, dialect).split(b"\n", 1)[0].decode()
+    try:
+        names, fields = (next(read_rows(text, dialect)) for text in (header, line.decode("cp437")))
+        number = next(number for number, field in enumerate(fields) if word.decode("cp437") in field)
+    except (csv.Error, StopIteration):
+        return f"line {lines:,}"
+    name = f", column {names[number]}" if number < len(names) and names[number].isascii() and lines > 1 else ""
+    return f"line {lines:,}, field {number + 1}{name}"
+
+
+# Separator and quotes
+
+
+def _find_separator(path: Path, dialect: Dialect, given: Mapping[str, str]) -> Dialect:
+    """The dialect with its separator and quotes."""
+    whole = _read_whole_rows(path, dialect)
+    if whole.startswith(b"sep="):
+        raise _refuse(path, "is not a table from its first line on, which begins with sep=; delete it")
+    # Where one field is quoted as a whole, another one with a quote in it is malformed.
+    unquoted = not _DOUBLE_QUOTES.search(whole)
+    quoting = [each for each in _QUOTING if not each.keys() & given.keys()]
+    quoting = [each for each in quoting if unquoted or each != {"quote": "none"}]
+    if _SINGLE_QUOTES.search(whole):
+        quoting.sort(key=lambda each: each.get("quote") != "'")
+    separators = [dialect.separator] if "separator" in given else list(SEPARATORS)
+    for fields in quoting:
+        tried = [dialect.model_copy(update={"separator": separator, **fields}) for separator in separators]
+        fitting = [each for each in tried if _fits(whole, each)]
+        if len(fitting) > 1:
+            words = " or ".join(SEPARATORS[each.separator] for each in fitting)
+            options = " or ".join(f"--csv separator='{each.separator}'" for each in fitting)
+            raise _refuse(path, f"separated by {words}, with as many fields in every row. Say which with {options}")
+        if fitting:
+            return _find_quoting(path, fitting[0], quoting, "escape" in given)
+    if b"\n" not in whole and b"\r" in whole:
+        raise _refuse(path, "is written with carriage returns alone at the ends of lines; write it with line feeds")
+    if whole.startswith(b"#"):
+        raise _refuse(path, "is not a table from its first line on, which begins with #; delete it")
+    # The names in the header have the separator more often than any other, even if the rows do not fit.
+    header = whole.split(b"\n", 1)[0]
+    counts = {each: header.count(b"\t" if each == "tab" else each.encode()) for each in separators}
+    return dialect.model_copy(update={"separator": max(counts, key=lambda each: counts[each])})
+
+
+def _read_whole_rows(path: Path, dialect: Dialect) -> bytes:
+    """The beginning of a text, to the end of a line."""
+    beginning = read_beginning(path, dialect)
+    cut = beginning.rfind(b"\n") + 1 if len(beginning) >= LONGEST_ROW else len(beginning)
+    return beginning[:cut] or beginning
+
+
+def _fits(text: bytes, dialect: Dialect) -> bool:
+    """Whether a text has several columns, and rows of as many fields."""
+    try:
+        names = next(read_rows(text[:LONGEST_ROW].decode("utf-8", "replace"), dialect), [])
+    except csv.Error:
+        return False
+    return len(names) > 1 and not judge([text], len(names), dialect).offenders
+
+
+def _find_quoting(path: Path, dialect: Dialect, quoting: Sequence[Mapping[str, str]], settled: bool) -> Dialect:
+    """The dialect, or one with other quotes if only with these the whole file is well-formed.
+
+    Args:
+        settled: whether a person knows how quotes are escaped.
+    """
+    width = len(next(read_rows(read_beginning(path, dialect).decode("utf-8", "replace"), dialect)))
+    for fields in ({}, *quoting):
+        tried = dialect.model_copy(update=fields)
+        offenders = judge(read_text(path, tried), width, tried).offenders
+        if not offenders:
+            escaped = tried.model_copy(update={"escape": "backslash"})
+            twice = not settled and tried != escaped and any(b"\\\\" in block for block in read_text(path, tried))
+            if twice and not judge(read_text(path, escaped), width, escaped).offenders:
+                options = "--csv escape=doubled or --csv escape=backslash"
+                raise _refuse(path, f"two backslashes in a row may stand for one or for two. Say which with {options}")
+            return tried
+        if not fields and not {rule for rule, _ in offenders} & _OF_QUOTES:
+            break
+    return dialect

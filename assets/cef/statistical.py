@@ -1,0 +1,226 @@
+"""Files of Stata, SPSS and SAS, read through `pyreadstat`.
+
+This module reads what a file tells about its variables, takes its records in pieces into a temporary table of a
+session, which DuckDB encrypts where it spills it, and gives the relation of the variables as texts. `readers` opens it
+as a source.
+
+A number is read as the shortest decimal that stands for it, as the packages show it: no other number has the same text.
+A whole number beyond 2^53, up to which they are told apart, is not written as one, so that no type takes it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyreadstat
+from numpy.typing import NDArray
+
+from assets.cef.extracts import Variable
+from assets.cef.validation import Finding, SourceError
+from resources.statements import SQL, Fragment, quote, render
+from resources.warehouse import Session
+
+CELLS = 4_000_000
+"""About how many values of a file are in memory at a time."""
+
+FILES: Mapping[str, Callable[..., Any]] = {
+    ".dta": pyreadstat.read_dta,
+    ".sav": pyreadstat.read_sav,
+    ".zsav": pyreadstat.read_sav,
+    ".por": pyreadstat.read_por,
+    ".sas7bdat": pyreadstat.read_sas7bdat,
+    ".xpt": pyreadstat.read_xport,
+}
+_KEEPS_REASONS = (".dta", ".sav", ".zsav", ".sas7bdat")
+"""The files whose special and declared missing values pyreadstat gives as they are."""
+
+_DATES = re.compile(
+    r"%-?t?d.*|(A|E|S|J)?DATE[\d.]*|WEEKDAT[EX][\d.]*|(MMDDYY|DDMMYY|YYMMDD)[BCDNPS]?[\d.]*|(E8601|B8601|IS8601)DA[\d.]*"
+)
+_TIMES = re.compile(
+    r"%-?t[^d].*|(D|DATE)?TIME[\d.]*|(TIME|DATE|MDY)AMPM[\d.]*|(HHMM|TOD|YMDHMS|MOYR|QYR|WKYR|DTDATE)[\d.]*"
+    r"|(E8601|B8601|IS8601)(DT|DN|TM)[\d.]*"
+)
+
+NOT_WHOLE = "not a readable or not a whole file of its format"
+
+_APPEND = SQL("cef/append", "INSERT INTO {{ table }} FROM {{ rows }}")
+_OF_SPSS = (".sav", ".zsav", ".por")
+
+
+@dataclass(frozen=True)
+class StatisticalFile:
+    """What a file tells about itself.
+
+    Attributes:
+        kinds: how each variable is stored: text, number, float (of four bytes), date, or a format of times.
+        widths: the bytes of each variable in a record.
+        records: the number of records; None if the file does not state it.
+    """
+
+    path: Path
+    variables: Mapping[str, Variable]
+    kinds: Mapping[str, str]
+    widths: Mapping[str, int]
+    records: int | None
+
+    def count_records(self) -> int | None:
+        return self.records
+
+    @property
+    def unfit(self) -> dict[str, str]:
+        """The formats of the variables that are not read, by name."""
+        return {name: kind for name, kind in self.kinds.items() if kind not in ("text", "number", "float", "date")}
+
+    @property
+    def _name(self) -> str:
+        return f"records of {self.path}"
+
+    @property
+    def _table(self) -> Fragment:
+        return quote(self._name)
+
+    def relate(self, columns: Mapping[str, str]) -> Fragment:
+        """The relation of the variables as texts, once `stage` has read the file; `columns` as in `Source`."""
+        # SPSS counts seconds from the first day of the Gregorian calendar, Stata and SAS count days.
+        epoch, units = ("1582-10-14", 86400) if self.path.suffix.lower() in _OF_SPSS else ("1960-01-01", 1)
+        names: dict[str, Any] = {
+            "columns": {
+                name: {"source": source, "kind": self.kinds[source], "letter": _name_letter(source)}
+                for name, source in columns.items()
+            },
+            "table": self._table,
+            "epoch": Fragment(f"DATE '{epoch}'"),
+            "units": units,
+        }
+        return Fragment(render("cef/read_staged", names))
+
+    def stage(self, session: Session) -> None:
+        """Read the records into a temporary table of a session. Raises SourceError if the file is not whole."""
+        rows = 0
+        for batch in self._read_batches():
+            fresh = session.register("batch of records", batch)
+            if rows:
+                session.run(_APPEND, table=self._table, rows=fresh)
+            else:
+                session.stage(self._name, "warehouse/all", source=fresh)
+            rows += batch.num_rows
+        if self.records not in (None, rows) or not self._ends_after(rows):
+            raise SourceError([Finding(self.path.name, NOT_WHOLE)])
+
+    def _read_batches(self) -> Iterator[pa.Table]:
+        size = max(1, CELLS // len(self.kinds))
+        offset = 0
+        while True:
+            values, _ = _read(self.path, row_offset=offset, row_limit=size)
+            batch = pa.table(dict(self._convert(values, offset)))
+            yield batch
+            offset += batch.num_rows
+            if batch.num_rows < size:
+                return
+
+    def _ends_after(self, rows: int) -> bool:
+        """Whether nothing but blanks follows the records of a transport file, which does not state their number."""
+        if self.path.suffix.lower() != ".xpt":
+            return True
+        records = self._map_records()
+        return self.path.stat().st_size % 80 == 0 and bool(
+            (records[rows * sum(self.widths.values()) :] == ord(" ")).all()
+        )
+
+    def _map_records(self) -> NDArray[np.uint8]:
+        """The bytes of the records of a transport file, which begin after a line of 80 bytes."""
+        with self.path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+            return np.memmap(self.path, np.uint8, "r", offset=content.find(b"HEADER RECORD*******OBS") + 80)
+
+    def _find_letters(self, name: str, first: int, rows: int) -> pa.Array:
+        """The letters of the missing values in a column of a transport file, which pyreadstat drops: the first byte, if
+        all others are zero."""
+        names, width = list(self.widths), sum(self.widths.values())
+        start = sum(self.widths[before] for before in names[: names.index(name)])
+        records = self._map_records()[first * width : (first + rows) * width].reshape(rows, width)
+        letters = records[:, start]
+        others = records[:, start + 1 : start + self.widths[name]].any(axis=1)
+        is_letter = ((letters >= ord("A")) & (letters <= ord("Z"))) | (letters == ord("_"))
+        return pa.array(letters, mask=others | ~is_letter)
+
+    def _convert(self, values: Mapping[str, Sequence[Any]], first: int) -> Iterator[tuple[str, pa.Array]]:
+        for name, kind in self.kinds.items():
+            of_column = values[name]
+            if kind == "text":
+                yield name, pa.array(of_column, pa.string())
+                continue
+            if self.path.suffix.lower() == ".xpt":
+                letters = self._find_letters(name, first, len(of_column))
+            else:
+                letters = pa.nulls(len(of_column), pa.uint8())
+            try:
+                numbers = pa.array(of_column, pa.float64(), from_pandas=True)
+            except pa.ArrowException:
+                # Stata's missing values .a to .z and those of SAS are letters among the numbers.
+                letters = pa.array([ord(value) if isinstance(value, str) else None for value in of_column], pa.uint8())
+                of_column = [None if isinstance(value, str) else value for value in of_column]
+                numbers = pa.array(of_column, pa.float64(), from_pandas=True)
+            yield name, numbers.cast(pa.float32()) if kind == "float" else numbers
+            yield _name_letter(name), letters
+
+
+def _name_letter(name: str) -> str:
+    return f"missing value of {name}"
+
+
+def _read(path: Path, **options: Any) -> tuple[Mapping[str, Sequence[Any]], Any]:
+    suffix = path.suffix.lower()
+    if suffix in _KEEPS_REASONS:
+        options["user_missing"] = True
+    try:
+        values, metadata = FILES[suffix](str(path), output_format="dict", disable_datetime_conversion=True, **options)
+    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError, UnicodeError, OverflowError) as error:
+        foreign = isinstance(error, UnicodeError) or "encoding" in str(error)
+        rule = "letters that are not of the file's encoding" if foreign else NOT_WHOLE
+        raise SourceError([Finding(path.name, rule)]) from None
+    return values, metadata
+
+
+def open_file(path: Path) -> StatisticalFile:
+    """Read what a file tells about its variables. Raises SourceError if it is not readable, or its suffix not known."""
+    if path.suffix.lower() not in FILES:
+        raise SourceError([Finding(path.name, f"none of the suffixes {', '.join(FILES)}")])
+    _, metadata = _read(path, metadataonly=True)
+    if not metadata.column_names:
+        raise SourceError([Finding(path.name, "describes no variables")])
+    variables, kinds = {}, {}
+    for name, label in zip(metadata.column_names, metadata.column_labels, strict=True):
+        stored, shown = metadata.readstat_variable_types[name], metadata.original_variable_types[name] or ""
+        is_text = stored.startswith("string")
+        codes = {
+            write_code(code, is_text): str(text) for code, text in metadata.variable_value_labels.get(name, {}).items()
+        }
+        ranges = metadata.missing_ranges.get(name, ())
+        missing = [(write_code(given["lo"], is_text), write_code(given["hi"], is_text)) for given in ranges]
+        variables[name] = Variable(label or "", codes, missing)
+        if ranges and path.suffix.lower() == ".por":
+            kinds[name] = (
+                "numbers of which some are declared as missing, which pyreadstat does not tell apart; save it as .sav"
+            )
+        elif is_text:
+            kinds[name] = "text"
+        elif _DATES.fullmatch(shown):
+            kinds[name] = "date"
+        elif _TIMES.fullmatch(shown):
+            kinds[name] = f"a time or a period ({shown})"
+        else:
+            kinds[name] = "float" if stored == "float" else "number"
+    return StatisticalFile(path, variables, kinds, metadata.variable_storage_width, metadata.number_rows)
+
+
+def write_code(code: float | str, is_text: bool) -> str:
+    """A code as a relation has it: a whole number without a point, a letter of a missing value after one."""
+    if isinstance(code, str):
+        return code if is_text else f".{code}"
+    return str(int(code)) if float(code).is_integer() else repr(float(code))

@@ -1,0 +1,189 @@
+"""The catalog of all publications: a page, a Data Package Catalog and a DCAT catalog, beside the folders of datasets.
+
+Everything in it is read from the publications' own files, so that whoever has the folder can make it again. Links name
+files and are relative: they work in a folder, on a web server and in object storage, which has no pages for folders.
+The catalog is not signed. Each publication is, and a folder whose certificate cannot be read is listed by its name
+alone. How publications are put into place is in `placement`.
+"""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assets.publication.package import README
+from assets.publication.placement import place_files, publications
+from assets.publication.record import format_recorded
+from assets.publication.signature import EDITIONS, file_sha256
+from assets.release.prose import load_template
+from assets.texts import show_line
+
+LISTING, PACKAGE = "index.html", "datapackage.json"
+_CERTIFICATE = "certificate.html"
+
+_OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
+"""What the names of a dataset and a release are made of."""
+
+_LARGEST = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A publication, in the words of its certificate; only its path, if that cannot be read.
+
+    Attributes:
+        path: `dataset/release`.
+        editions: (number, date, loss, link or "", what happened to it) of all editions, the last one first.
+        exact: the statistics that are published exactly.
+        tables: by title, the data files of a table.
+        links: by words, the other files.
+        population: (name, last charge, total, cap, what is left) when it was published.
+    """
+
+    path: str
+    title: str = ""
+    description: str = ""
+    dataset: str = ""
+    synthetic: bool = False
+    publisher: str = ""
+    date: str = ""
+    edition: int = 0
+    loss: str = ""
+    mechanism: str = ""
+    editions: tuple[tuple[int, str, str, str, str], ...] = ()
+    exact: tuple[str, ...] = ()
+    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    population: tuple[str, int, str, str, str] = ("", 0, "", "", "")
+
+
+def write_listing(published: Path) -> None:
+    """Write the catalog of the publications that are there, all of each file or nothing.
+
+    Nobody else writes it between the look at the folders and the writing, so that it misses no publication.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    place_files(published, lambda: make_listing(published))
+
+
+def make_listing(published: Path) -> dict[str, bytes]:
+    """The files of the catalog, by name."""
+    # Somebody else may have put a folder here, under a name that is no text at all.
+    paths = [path for path in map("/".join, publications(published)) if _OURS.fullmatch(path)]
+    listed = [_read_publication(published, path) for path in paths]
+    populations: dict[str, list[Listed]] = {}
+    for each in listed:
+        populations.setdefault(each.population[0], []).append(each)
+    page = load_template(Path(__file__).with_name("listing.html"), escape=True).render(
+        populations=[
+            (max((each.population for each in group), key=lambda population: population[1]), group)
+            for _, group in sorted(populations.items())
+        ],
+        publishers=sorted({each.publisher for each in listed if each.publisher}),
+    )
+    return {LISTING: page.encode(), PACKAGE: _package_catalog(published, listed)}
+
+
+def _package_catalog(published: Path, listed: Sequence[Listed]) -> bytes:
+    """The data packages of all publications as one package. Source: the recipe Data Package Catalog."""
+    resources = [
+        {
+            "name": each.path.replace("/", "-").replace("_", "-"),
+            "title": each.title or each.path,
+            "description": each.description,
+            "path": f"{each.path}/{PACKAGE}",
+            "profile": "data-package",
+            "mediatype": "application/json",
+            "hash": f"sha256:{file_sha256(published / each.path / PACKAGE)}",
+        }
+        for each in listed
+        if each.title
+    ]
+    catalog = {
+        "profile": "data-package-catalog",
+        "name": "publications",
+        "title": "Publications",
+        "resources": resources,
+    }
+    return _as_json(catalog)
+
+
+def _as_json(value: Any) -> bytes:
+    return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def _read_publication(published: Path, path: str) -> Listed:
+    folder = published / path
+    try:
+        return _describe(folder, path, _read_json(folder / "certificate.json"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return Listed(path)
+
+
+def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
+    _read_json(folder / PACKAGE)
+    ledger, publisher, number = record["ledger"], record["publisher"], int(record["edition"]["number"])
+    tables: dict[str, tuple[str, ...]] = {}
+    for file in record["products"]:
+        title = show_line(file["title"])
+        if (name := str(file["path"])) == Path(name).name:
+            tables[title] = (*tables.get(title, ()), name)
+    population = (
+        show_line(ledger["population"]),
+        int(ledger["last_charge_at_publication"]),
+        format_recorded(ledger["total_at_publication"]),
+        format_recorded(ledger["cap"]),
+        f"{ledger['cap']['symbol']} = {ledger['left_at_publication']:,.4f}",
+    )
+    return Listed(
+        path,
+        title=show_line(record["release"]["title"]) or path,
+        description=show_line(record["release"]["description"]),
+        dataset=show_line(record["dataset"]["title"]),
+        synthetic=bool(record["dataset"]["synthetic"]),
+        publisher=show_line(publisher["authority"] or ""),
+        date=show_line(publisher["date"]),
+        edition=number,
+        loss=format_recorded(record["loss"]),
+        mechanism=show_line(record["mechanism"]["name"]),
+        editions=tuple(_list_editions(folder, number, record["edition"]["all"])),
+        exact=tuple(map(show_line, (*record["invariants"]["held_fixed"], *record["invariants"]["also_exact"]))),
+        tables=tables,
+        links={"Certificate": _CERTIFICATE, "How to read the files": README, "Data dictionary": PACKAGE},
+        population=population,
+    )
+
+
+def _list_editions(
+    folder: Path, current: int, editions: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[int, str, str, str, str]]:
+    for edition in reversed(editions):
+        number = int(edition["number"])
+        place = "" if number == current else f"{EDITIONS}/{number}/"
+        there = (folder / place / _CERTIFICATE).is_file()
+        fate = "current" if number == current else "" if there else "not published"
+        if edition["withdrawn"]:
+            fate = f"withdrawn in ledger entry {int(edition['withdrawn'])}"
+        yield (
+            number,
+            show_line(edition["recorded_at"])[:10],
+            format_recorded(edition["charged"]),
+            f"{place}{_CERTIFICATE}" if there else "",
+            fate,
+        )
+
+
+def _read_json(path: Path) -> Any:
+    """The content of a regular file. No link is followed, and nothing else is waited for: somebody may plant it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+            raise ValueError(f"{path.name} is no file, or too large")
+        return json.load(file)

@@ -1,0 +1,99 @@
+"""The files that `stirred new dataset` is given, as they are to be declared: a codebook and its data file are found
+beside each other, and a hierarchical extract has two tables in one file."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from assets.cef.extracts import HOUSEHOLD, Codebook, LinesOfText, Variable, read_codebook
+from assets.cef.profile import Profile
+from assets.cef.readers import SUFFIXES, DescribedFile, describe_file
+from assets.cef.validation import Finding, SourceError
+from assets.release.dataset import Reader
+
+_COMPRESSED = (".gz", ".zst")
+_UNITS, _PERSONS = "H", "P"
+"""The record types of households and persons in a hierarchical extract."""
+
+
+@dataclass(frozen=True)
+class DeclaredFile:
+    """A file of one table.
+
+    Attributes:
+        described: what the file or its codebook tells about how it is read; None for CSV and Parquet.
+        variables: what is known about its columns.
+        codebook: the codebook that it is read by; None for all files but fixed-width text.
+    """
+
+    path: Path
+    reader: Reader
+    described: DescribedFile | None
+    variables: Mapping[str, Variable]
+    codebook: Path | None = None
+    record_type: str = ""
+
+
+def find_files(given: Path) -> Sequence[DeclaredFile]:
+    """The tables that a file contains: one, or units and persons of a hierarchical extract.
+
+    Args:
+        given: a data file, or the codebook beside it.
+
+    Raises SourceError if a file is missing, not known, or described by the codebook of another extract.
+    """
+    path, codebook = given, given.with_name(f"{_find_stem(given)}.xml")
+    if given.suffix == ".xml":
+        codebook, path = given, _find_data(given, read_codebook(given))
+    book = read_codebook(codebook) if codebook.is_file() else None
+    if book is not None and book.data_file.split(".")[0] != _find_stem(path):
+        raise SourceError([Finding(codebook.name, f"describes another extract than {path.name}")])
+    if _find_suffix(path) != ".dat":
+        reader = SUFFIXES.get(_find_suffix(path))
+        if reader is None:
+            raise SourceError([Finding(path.name, f"none of the suffixes .xml, .dat, {', '.join(SUFFIXES)}")])
+        described = describe_file(reader, path)
+        variables = {**(described.variables if described else {}), **(book.fields if book else {})}
+        return [DeclaredFile(path, reader, described, variables)]
+    if book is None:
+        raise SourceError([Finding(path.name, f"fixed-width text needs its codebook: there is no {codebook.name}")])
+    types = book.record_types if not book.type_field else [_UNITS, _PERSONS]
+    files = []
+    for record_type in types:
+        described = describe_file(Reader.DDI, path, codebook, record_type)
+        files.append(DeclaredFile(path, Reader.DDI, described, book.fields, codebook, record_type))
+    return files
+
+
+def select_columns(file: DeclaredFile, contents: Profile) -> Profile:
+    """The columns of a table of a hierarchical extract, without the type of the records and what one field has to tell
+    the household, and without what persons share with their household."""
+    lines = file.described
+    if not isinstance(lines, LinesOfText) or HOUSEHOLD not in lines.variables:
+        return contents
+    out = lines.book.shared if file.record_type == _PERSONS else (lines.book.type_field, lines.book.key)
+    return replace(contents, columns=[column for column in contents.columns if column.name not in out])
+
+
+def _find_data(codebook: Path, book: Codebook) -> Path:
+    stem = book.data_file.split(".")[0]
+    known = (".dat", *SUFFIXES)
+    found = sorted(
+        path for path in codebook.parent.iterdir() if _find_stem(path) == stem and _find_suffix(path) in known
+    )
+    if not found:
+        raise SourceError(
+            [Finding(codebook.name, f"there is no data file {stem}.dat.gz, .dat, .csv or the like beside it")]
+        )
+    if len(found) > 1:
+        rule = f"more than one data file beside it: {', '.join(path.name for path in found)}; name one of them instead"
+        raise SourceError([Finding(codebook.name, rule)])
+    return found[0]
+
+
+def _find_stem(path: Path) -> str:
+    return path.name.split(".")[0]
+
+
+def _find_suffix(path: Path) -> str:
+    return (path.with_suffix("") if path.suffix in _COMPRESSED else path).suffix.lower()

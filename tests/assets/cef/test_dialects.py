@@ -1,0 +1,340 @@
+"""CSV files as people have them: recognized and read exactly, cell by cell, or refused with what would settle it."""
+
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterator, Sequence
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from assets.cef.ingestion import ingest
+from assets.cef.profile import profile
+from assets.cef.readers import open_every_column
+from assets.cef.text_files import list_characters
+from assets.cef.validation import SourceError
+from assets.release.dataset import DatasetDeclaration, Reader
+from assets.release.dialect import ENCODINGS, UTF_8, UTF_16, Dialect
+from resources.statements import SQL, Table, Zone
+from resources.warehouse import Session, Warehouse
+from tests.depth import examples
+
+EVERYTHING = SQL("tests/source", "FROM ({{ relation }})")
+KEY = bytes(32)
+
+COLUMNS = {
+    "id": {"type": "integer", "role": "key"},
+    "région": {"type": "string", "role": "geography", "pattern": "(?s).*"},
+    "income": {"type": "decimal", "nullable": True, "null": ["NA"]},
+    "born": {"type": "date", "nullable": True, "null": ["99.99.9999"]},
+}
+Row = tuple[int, str, Decimal | None, date | None]
+
+REGIONS = ["Zürich", "Genève", "Île-de-France", 'a "b"', "it's", "x;y,z|\tw", "two\nlines", "C:\\temp\\", " ", "Nord"]
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(REGIONS),
+        st.none() | st.decimals(-1000, 10**9, places=2),
+        st.none() | st.dates(date(1900, 1, 1), date(2030, 12, 31)),
+    ),
+    min_size=1,
+    max_size=5,
+).map(lambda rows: [(number, *row) for number, row in enumerate(rows)])
+DIALECTS = st.builds(
+    Dialect,
+    separator=st.sampled_from([",", ";", "tab", "|"]),
+    encoding=st.sampled_from(["utf-8", "windows-1252", "iso-8859-15", "utf-16", "utf-16-le", "utf-16-be", "cp850"]),
+    quote=st.sampled_from(['"', "'"]),
+    escape=st.sampled_from(["doubled", "backslash"]),
+    compression=st.sampled_from(["none", "gzip", "zstd"]),
+    decimal=st.sampled_from([".", ","]),
+    dates=st.sampled_from(["YYYY-MM-DD", "DD.MM.YYYY", "DD/MM/YYYY", "MM/DD/YYYY", "YYYY/MM/DD"]),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("dialects")
+
+
+@pytest.fixture(scope="module")
+def warehouse(folder: Path) -> Warehouse:
+    return Warehouse(folder=str(folder / "warehouse"))
+
+
+@pytest.fixture(scope="module")
+def session(warehouse: Warehouse) -> Iterator[Session]:
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        yield session
+
+
+def write(path: Path, rows: Sequence[Row], dialect: Dialect, line_end: str = "\n", mark: str = "") -> Path:
+    """Rows as Python writes them in a dialect, with a header; `mark` is a byte-order mark."""
+    text = io.StringIO()
+    writer = csv.writer(
+        text,
+        delimiter=dialect.delimiter,
+        quotechar=dialect.quote,
+        quoting=csv.QUOTE_NONNUMERIC,
+        doublequote=dialect.escape == "doubled",
+        escapechar=dialect.escape_character or None,
+        lineterminator=line_end,
+    )
+    form = re.sub("DD|MM|YYYY", lambda part: {"DD": "%d", "MM": "%m", "YYYY": "%Y"}[part[0]], dialect.dates)
+    writer.writerow(COLUMNS)
+    for number, region, income, born in rows:
+        amount = "NA" if income is None else str(income).replace(".", dialect.decimal)
+        writer.writerow([number, region, amount, "" if born is None else born.strftime(form)])
+    content = (mark + text.getvalue()).encode(dialect.encoding)
+    if dialect.compression != "none":
+        content = pa.compress(content, codec=dialect.compression, asbytes=True)
+    path.write_bytes(content)
+    return path
+
+
+def declare(path: Path, fields: dict[str, Any]) -> DatasetDeclaration:
+    units = {"path": str(path), "columns": COLUMNS, **({"csv": fields} if fields else {})}
+    return DatasetDeclaration.model_validate(
+        {"name": "town", "title": "A town", "reader": "csv", "cap": 1, "units": units}
+    )
+
+
+def read(session: Session, declaration: DatasetDeclaration) -> list[Row]:
+    ingest(session, declaration, Path("/"), KEY)
+    table = Table(Zone.CONFIDENTIAL, "town", "units")
+    return sorted(session.rows("cef/records", columns=list(COLUMNS), table=table))
+
+
+def recognize(session: Session, path: Path, **given: str) -> dict[str, str]:
+    return dict(profile(session, Reader.CSV, path, given=given).csv)
+
+
+MIXED: list[Row] = [
+    (0, "Genève", Decimal("1.5"), date(2020, 12, 31)),
+    (1, "Zürich", Decimal("1234.25"), date(1999, 2, 1)),
+    (2, 'x;y, "z"', None, None),
+]
+
+
+@settings(max_examples=examples(75), deadline=None)
+@given(rows=ROWS, dialect=DIALECTS, line_end=st.sampled_from(["\n", "\r\n"]), marked=st.booleans())
+@example(rows=MIXED, dialect=Dialect(separator=";", encoding="windows-1252", decimal=","), line_end="\n", marked=False)
+def test_a_file_is_read_cell_by_cell_as_it_was_written_in_whatever_dialect(
+    session: Session, folder: Path, rows: list[Row], dialect: Dialect, line_end: str, marked: bool
+) -> None:
+    """Told apart from: any character, digit, day or blank that is read differently, or a dialect that is guessed."""
+    mark = "\ufeff" if marked and dialect.encoding in (UTF_8, *UTF_16[1:]) else ""
+    path = write(folder / "grid.csv", rows, dialect, line_end, mark)
+    assert read(session, declare(path, dialect.unusual)) == rows
+    given: dict[str, str] = {}
+    while True:
+        try:
+            found = recognize(session, path, **given)
+            break
+        except SourceError as error:
+            # What the bytes leave open is settled by options, which are fields of the dialect.
+            refusal = str(error)
+        (field, *_) = re.findall(r"--csv (\w+)=", refusal)
+        assert field not in given, refusal
+        given[field] = getattr(dialect, field)
+    # What no value shows need not be declared.
+    notation = {"decimal": dialect.decimal, "dates": dialect.dates}
+    assert read(session, declare(path, notation | found)) == rows
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS.values())
+def test_every_character_of_an_encoding_is_read_as_it_is(session: Session, folder: Path, encoding: str) -> None:
+    if encoding in (UTF_8, *UTF_16):
+        characters = "".join(map(chr, (*range(0x20, 0x7F), *range(0xA0, 0xD800, 7), 0xFEFF, 0xFFFD, 0x1F642)))
+    else:
+        characters = "".join(each for each in list_characters(encoding)[32:] if each not in "\x7f\ufffe")
+        assert characters.encode(encoding).decode(encoding) == characters
+    rows = ["".join(part) for part in re.findall(".{1,64}", characters.replace('"', ""))]
+    path = folder / "characters.csv"
+    path.write_bytes("\n".join(["n;text", *(f'{n};"{row}"' for n, row in enumerate(rows))]).encode(encoding))
+    source, _ = open_every_column(Reader.CSV, path, dialect=Dialect(separator=";", encoding=encoding))
+    source.stage(session)
+    assert session.arrow(EVERYTHING, source.values, relation=source.relation)["text"].to_pylist() == rows
+
+
+def test_recognized_dialects_are_declared_where_they_differ_from_the_default(session: Session, folder: Path) -> None:
+    dialect = Dialect(
+        separator=";", encoding="windows-1252", decimal=",", dates="DD.MM.YYYY", compression="gzip", escape="backslash"
+    )
+    path = write(folder / "unusual.csv.gz", MIXED, dialect)
+    assert recognize(session, path) == dialect.unusual
+    assert recognize(session, write(folder / "usual.csv", MIXED, Dialect())) == {}
+    several = folder / "members.csv.gz"
+    several.write_bytes(gzip.compress(b"id;a\n1;x\n") + gzip.compress(b"2;y\n"))
+    assert profile(session, Reader.CSV, several).columns[0].records == 2
+
+
+def test_another_reading_of_the_same_people_has_their_sketch_and_content(session: Session, folder: Path) -> None:
+    """Told apart from: a sketch of the texts as they are written, which would open a second cap."""
+    rows = [(n, REGIONS[n % 3], Decimal(n) / 4, date(1950, 1 + n % 12, 1 + n % 28)) for n in range(200)]
+    plain = write(folder / "plain.csv", rows, Dialect())
+    dialect = Dialect(separator=";", encoding="iso-8859-1", decimal=",", dates="DD.MM.YYYY", compression="zstd")
+    again = write(folder / "again.csv.zst", rows, dialect)
+    one, other = (
+        ingest(session, declare(path, fields), Path("/"), KEY)
+        for path, fields in ((plain, {}), (again, dialect.unusual))
+    )
+    assert (one.sketch, one.content) == (other.sketch, other.content)
+
+
+TABLE = "id;région;income;born\n1;Nord;1,5;31.12.2020\n2;Süd;2;01.02.1999\n"
+SECRETS = "1,5", "31.12", "Nord", "Süd"
+NUMBERS, GERMAN = {"decimal": ","}, {"decimal": ",", "dates": "DD.MM.YYYY"}
+NOT_DECIMAL, NOT_DATE = "column income: not of type decimal: ", "column born: not of type date: "
+
+
+@pytest.mark.parametrize(
+    ("content", "declared", "finding"),
+    [
+        (TABLE, {"separator": ","}, "is separated by semicolons, which `csv: {separator: ';'}` declares"),
+        (TABLE.replace(";", "\t"), {}, "is separated by tabs, which `csv: {separator: tab}` declares"),
+        (TABLE.encode("cp1252"), {}, "is in windows-1252, which `csv: {encoding: windows-1252}` declares"),
+        (TABLE.encode("utf-16"), {}, "is in utf-16, which `csv: {encoding: utf-16}` declares"),
+        (TABLE, {"encoding": "cp1252"}, "is in utf-8, which `csv: {encoding: utf-8}` declares"),
+        (TABLE.encode("utf-16-le"), {"encoding": "utf-16"}, "is in utf-16-le, which `csv: {encoding: utf-16-le}` d"),
+        (gzip.compress(TABLE.encode()), {}, "is compressed by gzip, which `csv: {compression: gzip}` declares"),
+        (TABLE, {"compression": "zstd"}, "is not compressed, which `csv: {compression: none}` declares"),
+        (gzip.compress(TABLE.encode())[:-6], {"compression": "gzip"}, "cut off or damaged: not a whole file of gzip"),
+        (b"PK\x03\x04" + TABLE.encode(), {}, "is a zip archive, as Excel's workbooks are; export the table as CSV"),
+        (TABLE, {}, f"{NOT_DECIMAL}decimal commas, which `csv: {{decimal: ','}}` declares: 1 row"),
+        (TABLE.replace(",", "."), NUMBERS, f"{NOT_DECIMAL}decimal points, although `csv: {{decimal: ','}}`"),
+        (TABLE.replace("1,", "1\u202f000,"), NUMBERS, f"{NOT_DECIMAL}spaces or apostrophes between thousands, "),
+        (TABLE, NUMBERS, f"{NOT_DATE}written in another order, which `csv: {{dates: …}}` declares as in DD"),
+        (TABLE.replace(".2020", ".20"), GERMAN, f"{NOT_DATE}years of two digits, which do not tell the century: 1"),
+        (TABLE.replace("31.12", "31.11"), GERMAN, "column born: not of type date: 1 row"),
+        (TABLE.replace("31.12.2020", "2020-12-31"), GERMAN, "column born: not of type date: 1 row"),
+        (TABLE.replace("N", "\x85").encode("latin1"), {"encoding": "latin1"}, "column région: not in iso-8859-1: 1"),
+        (TABLE.replace("Nord", '"N\\d"'), {"escape": "backslash"}, "column région: backslash that is not inside quo"),
+        (TABLE.replace("\n", "\r"), {}, "is written with carriage returns alone at the ends of lines"),
+        (TABLE.replace("2020\n", "2020\r\n"), {}, "line end that differs from the header's: 1 row"),
+        (TABLE + "3;West;2;01.01.2000;\n", {}, "more fields than the header: 1 row"),
+        ("# made in 2020\n" + TABLE, {}, "is not a table from its first line on, which begins with #; delete it"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_as_declared_is_refused_with_how_it_is(
+    session: Session, folder: Path, content: str | bytes, declared: dict[str, Any], finding: str
+) -> None:
+    path = folder / "other.csv"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(SourceError) as refusal:
+        read(session, declare(path, {"separator": ";"} | declared))
+    assert f"other.csv: {finding}" in str(refusal.value)
+    assert not any(secret in str(refusal.value) for secret in SECRETS)
+
+
+@pytest.mark.parametrize(
+    ("content", "rule", "given", "found"),
+    [
+        (
+            "id;born\n1;3/4/2020\n2;5/6/2020\n",
+            "column born: the day or the month may come first in its dates, as no number is above 12. Say which with "
+            "--csv dates=DD/MM/YYYY or --csv dates=MM/DD/YYYY",
+            {"dates": "MM/DD/YYYY"},
+            {"separator": ";", "dates": "MM/DD/YYYY"},
+        ),
+        (
+            "id;a\n1;1,234\n2;5\n",
+            "column a: its commas may be decimal marks, or mark thousands or parts of a code. Say which with "
+            "--csv decimal=, or --csv decimal=.",
+            {"decimal": ","},
+            {"separator": ";", "decimal": ","},
+        ),
+        ("id;a\n1;1.234\n", "column a: its points may be decimal marks, or", {"decimal": "."}, {"separator": ";"}),
+        ('id,a\n1,"2,5"\n2,3\n', "column a: its commas may be decimal marks", {"decimal": ","}, {"decimal": ","}),
+        (
+            "id;a;b\n1;1,5;2.5\n",
+            "column a: it has decimal commas, and column b has decimal points. Say which",
+            {"decimal": ","},
+            {"separator": ";", "decimal": ","},
+        ),
+        (
+            "a;b,c\n1;2,3\n",
+            "separated by commas or semicolons, with as many fields in every row. Say which with --csv separator=',' "
+            "or --csv separator=';'",
+            {"separator": ";", "decimal": ","},
+            {"separator": ";", "decimal": ","},
+        ),
+        (
+            "id;name\n1;Isère\n".encode("latin-1"),
+            "not in UTF-8, and two readings are possible: line 2, field 2, column name, where byte E8 is è in "
+            "windows-1252 and č in windows-1250. Say which with --csv encoding=windows-1252 or",
+            {"encoding": "latin1"},
+            {"separator": ";", "encoding": "iso-8859-1"},
+        ),
+        (
+            "id;name\n1;東京\n".encode("shift-jis"),
+            "not in UTF-8, and in no encoding that can be told from its letters: line 2, field 2, column name. Name it",
+            {"encoding": "cp437"},
+            {"separator": ";", "encoding": "cp437"},
+        ),
+        ("sep=;\nid;a\n1;2\n", "is not a table from its first line on, which begins with sep=; delete it", None, {}),
+        (gzip.compress(gzip.compress(b"id;a\n1;2\n")), "is compressed twice; unpack it once", None, {}),
+        (gzip.compress(b"PAR1"), "is a Parquet file; name it .parquet", None, {}),
+        ("id,income\n1,2,5\n2,3,5\n", "more fields than the header: 2 rows", None, {}),
+    ],
+)
+def test_what_the_bytes_leave_open_is_refused_with_what_settles_it(
+    session: Session, folder: Path, content: str | bytes, rule: str, given: dict[str, str] | None, found: dict[str, str]
+) -> None:
+    path = folder / "open.csv"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(SourceError) as refusal:
+        recognize(session, path)
+    assert f"open.csv: {rule}" in str(refusal.value)
+    if given is not None:
+        assert recognize(session, path, **given) == found
+
+
+def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: Session, folder: Path) -> None:
+    values = {
+        "spaced": ("1\u00a0000", "12\u202f345"), "swiss": ("1'000", "2"), "grouped": ("1.234.567,5", "1"),
+        "short": ("31.12.20", "1.2.99"), "named": ("3 March 2020", "12-Jan-99"),
+        "timed": ("2020-01-01 12:30", "2020-01-02T01:02"),
+        "mixed": ("1,5", "1.25"), "sure": ("0,5", "2,25"), "day": ("31/12/2020", "1/2/2020"), "none": ("NA", "0,5"),
+    }  # fmt: skip
+    path = folder / "looks.csv"
+    path.write_text("\n".join(map(";".join, (values, *zip(*values.values(), strict=True)))) + "\n", encoding="utf-8")
+    found = profile(session, Reader.CSV, path)
+    assert found.csv == {"separator": ";", "decimal": ",", "dates": "DD/MM/YYYY"}
+    assert {column.name: column.type.value for column in found.columns if column.name in ("sure", "day")} == {
+        "sure": "decimal",
+        "day": "date",
+    }
+    assert {name: reason.partition(";")[0] for name, reason in found.reasons.items()} == {
+        "spaced": "2 numbers may have spaces or apostrophes between thousands",
+        "swiss": "1 numbers may have spaces or apostrophes between thousands",
+        "grouped": "1 numbers may have points or commas between thousands",
+        "short": "its years have two digits, which do not tell the century",
+        "named": "it has dates with the names of months",
+        "timed": "its dates have times of the day",
+        "mixed": "it has decimal commas in 1 rows and decimal points in 1",
+    }
+
+
+def test_columns_without_a_name_are_left_out_and_said(session: Session, folder: Path) -> None:
+    path = folder / "from_r.csv"
+    path.write_text('"","id","g"\n"1",1,"a"\n"2",2,"b"\n', encoding="utf-8")
+    found = profile(session, Reader.CSV, path)
+    assert [column.name for column in found.columns] == ["id", "g"]
+    assert found.unfit[""].startswith("it has no name")
+
+
+def test_integers_that_duckdb_cannot_decode_are_refused_with_their_encoding(session: Session, folder: Path) -> None:
+    path = folder / "split.parquet"
+    encodings = {"id": "BYTE_STREAM_SPLIT", "g": "PLAIN"}
+    pq.write_table(pa.table({"id": [1], "g": ["a"]}), path, use_dictionary=False, column_encoding=encodings)
+    with pytest.raises(SourceError, match="column id: stored in the encoding BYTE_STREAM_SPLIT, which DuckDB reads of"):
+        profile(session, Reader.PARQUET, path)

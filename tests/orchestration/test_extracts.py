@@ -1,0 +1,161 @@
+"""Extracts from the codebook to the published table, and what `stirred new dataset` proposes and refuses."""
+
+import csv
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyreadstat
+import pytest
+import yaml
+from dagster.components.testing import create_defs_folder_sandbox
+
+from assets.cef.ingestion import ingest
+from assets.cef.profile import profile
+from assets.cef.validation import SourceError
+from assets.release.dataset import DatasetDeclaration, Reader
+from orchestration.checking import declaration_problems
+from orchestration.extract import find_files, select_columns
+from orchestration.proposal import Proposal, propose_dataset
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+from tests.assets.cef.extracts import write_codebook, write_lines, write_record
+from tests.assets.cef.test_extracts import HIERARCHICAL, RECTANGULAR, make_records
+from tests.deployments import deploy
+from tests.table_builder_deployments import hypercubes
+
+
+def propose(root: Path, given: Path, **options: Any) -> Proposal:
+    files, profiles = find_files(given), []
+    with Warehouse(folder=str(root / "proposing")).session() as session:
+        for file in files:
+            contents = profile(session, file.reader, file.path, file.described, file.variables)
+            fields = {"codebook": str(file.codebook)} if file.codebook else {}
+            fields |= {"record_type": file.record_type} if file.record_type else {}
+            profiles.append((file.path, select_columns(file, replace(contents, fields=fields))))
+    return propose_dataset("village", files[0].reader, *profiles, **options)
+
+
+def write_hierarchical(root: Path, records: list[dict[str, str]]) -> Path:
+    lines = []
+    for number, each in enumerate(records):
+        for kind in ("H", "P") if number % 3 == 0 else ("P",):
+            of_kind = [variable for variable in HIERARCHICAL if kind in variable.types]
+            lines.append(write_record(of_kind, {**each, "RECTYPE": kind}))
+    write_lines(root / "cps_00007.dat.gz", lines)
+    return write_codebook(root / "cps_00007.xml", HIERARCHICAL, hierarchical=True)
+
+
+def test_a_hierarchical_extract_becomes_a_table_with_the_labels_of_its_codebook(tmp_path: Path) -> None:
+    """From `new dataset` over `check` and `launch` to the table. Wrong program: one that loses labels or records."""
+    records = make_records(360, random.Random(5))
+    proposal = propose(tmp_path, write_hierarchical(tmp_path, records), key="household", record_name="household")
+    with create_defs_folder_sandbox() as sandbox:
+        (sandbox.defs_folder_path / "village").mkdir()
+        (sandbox.defs_folder_path / "village" / "defs.yaml").write_text(proposal.text)
+        with sandbox.build_component_tree() as tree:
+            assert declaration_problems(tree, tmp_path) == []
+    declared = DatasetDeclaration.model_validate(
+        yaml.safe_load(proposal.text)["attributes"] | {"charging": "automatic"}
+    )
+    columns = {**declared.units.columns, **(declared.persons.columns if declared.persons else {})}
+    assert columns["STATEFIP"].labels == {"01": "Alabama", "02": "Alaska", "06": "California"}
+    assert (columns["INCTOT"].type, columns["INCTOT"].null) == ("integer", ("9999999",))
+    assert (columns["HHWT"].title, columns["AGE"].type) == ("Household weight", "integer")
+    assert "9999999" in "".join(proposal.warnings)
+    assert "N/A" in "".join(proposal.warnings)
+    cube = {"name": "sexes", "of": "persons", "variables": ["STATEFIP", "SEX"], "epsilon": 4}
+    deployment = deploy(tmp_path, declared, *hypercubes("village", cube))
+    assert deployment.run().success
+    published = tmp_path / "published" / "village" / "tables_sexes"
+    with (published / "hypercube.csv").open(newline="") as file:
+        cells = [row for row in csv.DictReader(file) if row["STATEFIP"] and row["SEX"]]
+    true = [(records[number // 3 * 3]["STATEFIP"], each["SEX"]) for number, each in enumerate(records)]
+    assert len(cells) == 9
+    for row in cells:
+        # With noise of scale 1/2, a count is off by 16 with a probability below 1e-13.
+        assert abs(int(row["measured"]) - true.count((row["STATEFIP"], row["SEX"]))) < 16
+    assert "California" in (published / "categories.csv").read_text()
+    assert "State (FIPS code)" in (published / "datapackage.json").read_text()
+
+
+def test_a_proposal_takes_what_the_codebook_says(tmp_path: Path) -> None:
+    records = make_records(300, random.Random(6))
+    codebook = write_codebook(tmp_path / "usa_00012.xml", RECTANGULAR)
+    write_lines(tmp_path / "usa_00012.dat", [write_record(RECTANGULAR, each) for each in records])
+    from_text = propose(tmp_path, codebook)
+    assert propose(tmp_path, tmp_path / "usa_00012.dat").text == from_text.text
+    assert 'values: {1: "Male", 2: "Female", 9: "Missing/blank"}, title: "Sex"' in from_text.text
+    declared = DatasetDeclaration.model_validate(yaml.safe_load(from_text.text)["attributes"])
+    with Warehouse(folder=str(tmp_path / "warehouse")).session(writes=Zone.CONFIDENTIAL) as session:
+        ingest(session, declared, tmp_path, b"key")
+        assert [session.count(table) for table in declared.cef_tables()] == [100, 300]
+    assert set(declared.units.variables) >= {"STATEFIP", "GQ", "HHWT"}
+    assert set(declared.persons.variables if declared.persons else {}) >= {"SEX", "AGE", "INCTOT", "PERWT"}
+    (tmp_path / "usa_00012.dat").unlink()
+    with (tmp_path / "usa_00012.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(records[0]))
+        writer.writeheader()
+        writer.writerows(
+            {**each, "STATEFIP": each["STATEFIP"].lstrip("0"), "SERIAL": each["SERIAL"].lstrip("0") or "0"}
+            for each in records
+        )
+    from_csv = propose(tmp_path, codebook)
+    assert "reader: csv" in from_csv.text
+    assert 'values: {"1": "Alabama", "2": "Alaska", "6": "California"}' in from_csv.text, "as the file has the codes"
+
+
+def test_a_proposal_takes_labels_and_missing_values_of_statistical_packages(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"sex": [1.0, 2.0] * 60, "income": [*map(float, range(100, 218)), 98.0, 99.0]})
+    labels = {"sex": {1: "Men", 2: "Women"}, "income": {98: "Refused"}}
+    pyreadstat.write_sav(
+        frame,
+        str(tmp_path / "a.sav"),
+        column_labels={"sex": "Sex of the person"},
+        variable_value_labels=labels,
+        missing_ranges={"income": [{"lo": 90, "hi": 99}]},
+    )
+    proposal = propose(tmp_path, tmp_path / "a.sav")
+    columns = DatasetDeclaration.model_validate(yaml.safe_load(proposal.text)["attributes"]).units.columns
+    assert (columns["sex"].title, columns["sex"].labels) == ("Sex of the person", {1: "Men", 2: "Women"})
+    assert (columns["income"].null, columns["income"].minimum, columns["income"].maximum) == (("98", "99"), 100, 300)
+    assert '"98" (Refused)' in "".join(proposal.warnings)
+
+
+@pytest.mark.parametrize(
+    ("files", "given", "error"),
+    [
+        ((), "usa_1.xml", "usa_1.xml: there is no data file usa_1.dat.gz, .dat, .csv or the like beside it"),
+        (
+            ("usa_1.csv", "usa_1.dat.gz"),
+            "usa_1.xml",
+            "usa_1.xml: more than one data file beside it: usa_1.csv, usa_1.dat.gz; name one of them instead",
+        ),
+        (("usa_2.dat",), "usa_2.dat", "usa_2.dat: fixed-width text needs its codebook: there is no usa_2.xml"),
+        (("usa_3.dat", "usa_3.xml"), "usa_3.dat", "usa_3.xml: describes another extract than usa_3.dat"),
+        (("usa.doc",), "usa.doc", "usa.doc: none of the suffixes .xml, .dat, .csv, "),
+    ],
+)
+def test_files_that_do_not_belong_together_are_refused(
+    tmp_path: Path, files: tuple[str, ...], given: str, error: str
+) -> None:
+    write_codebook(tmp_path / "usa_1.xml", RECTANGULAR)
+    for name in files:
+        if name.endswith(".xml"):
+            write_codebook(tmp_path / name, RECTANGULAR, data_file="usa_9.dat")
+        else:
+            (tmp_path / name).write_text("1\n")
+    with pytest.raises(SourceError) as refused:
+        find_files(tmp_path / given)
+    assert str(refused.value).startswith(error)
+
+
+def test_the_reader_of_a_declaration_fits_its_files() -> None:
+    table = {"path": "a.dat", "columns": {"a": {"type": "boolean"}}}
+    for reader, changes in ((Reader.DDI, {}), (Reader.CSV, {"codebook": "a.xml"})):
+        with pytest.raises(ValueError, match="codebook: it is required with reader ddi, and other readers take none"):
+            DatasetDeclaration.model_validate(
+                {"name": "s", "title": "S", "reader": reader, "cap": 1, "units": {**table, **changes}}
+            )
