@@ -30,6 +30,7 @@ MEASUREMENTS: Mapping[str, Callable[[], list[Result]]] = {
     "nation": nation.measure,
     "release_job": commands.measure_release,
     "cef_validation": ingestion.measure_validation,
+    "extracts": ingestion.measure_extracts,
     "survey_generation": ingestion.measure_survey,
     "cell_keys": table_builder.measure_cell_keys,
     "hypercubes": table_builder.measure_hypercubes,

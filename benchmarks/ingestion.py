@@ -1,14 +1,17 @@
-"""The CEF: validation of ten million rows, and a synthetic survey of a million persons over four waves, against limits.
+"""The CEF: validation of ten million rows, extracts of a million rows against the same CSV file, and a synthetic survey
+of a million persons over four waves, against limits.
 
 Rows are read from a CSV file and each is checked by pandera. The survey is also compared with a census of as many
 persons, from the parameters on. Every measurement ends with the validated tables of the CEF and their data version.
 """
 
+import gzip
+import shutil
 from pathlib import Path
 
 from assets.cef.ingestion import ingest
 from assets.cef.survey import SurveyParameters, synthetic_survey
-from assets.release.dataset import DatasetDeclaration
+from assets.release.dataset import DatasetDeclaration, Reader
 from benchmarks.harness import Result, Run, declare_census, declare_dataset, limit_costs, run_step, temporary_home
 from resources.statements import SQL, Zone, quote_literal
 from resources.warehouse import Warehouse
@@ -17,6 +20,31 @@ ROWS = 10_000_000
 STATES = ["01", "06", "36"]
 PERSONS = 1_000_000
 """The survey and the census have at least as many persons."""
+
+EXTRACTED = 1_000_000
+_WIDTHS = {"serial": 8, "state": 3, "block_group": 12, "size": 1, "tenure": 1, "age": 2}
+"""The columns of an extract with their widths in bytes."""
+
+_EXTRACTS = {"units.csv": "csv", "units.dat": "ddi", "units.dat.gz": "ddi", "units.dta": "stata", "units.sav": "spss"}
+"""The files of the same records, with their readers."""
+
+_INTEGER = {"type": "integer", "minimum": 1, "maximum": 100}
+_COLUMNS = {
+    "state": {"type": "string", "role": "geography", "values": [f"S{number:02}" for number in range(10)]},
+    "block_group": {"type": "string", "role": "geography", "pattern": "S?[0-9]+"},
+    "size": _INTEGER,
+    "tenure": {"type": "integer", "values": [1, 2, 3, 4]},
+    "age": _INTEGER,
+}
+
+_CODEBOOK = (
+    '<codeBook xmlns="ddi:codebook:2_5"><stdyDscr><citation><serStmt><serName abbr="usa"/><serInfo/></serStmt>'
+    "</citation><dataAccs><useStmt><citReq/><conditions/></useStmt></dataAccs></stdyDscr><fileDscr><fileTxt>"
+    '<fileName>units.dat</fileName><fileCont/><fileStrc type="rectangular"/><fileType charset="ISO-8859-1"/><format/>'
+    "<filePlac/></fileTxt></fileDscr><dataDscr>{variables}</dataDscr></codeBook>"
+)
+
+_CHOSEN = SQL("benchmarks/chosen", "SELECT {{ columns | ids }} FROM {{ rows }}")
 
 _WRITE_CSV = SQL("benchmarks/write_csv", "COPY {{ rows }} TO {{ path }} (FORMAT csv, HEADER true)")
 
@@ -27,6 +55,17 @@ def measure_validation() -> list[Result]:
         run_step(write_source, home)
         run = run_step(validate, home)
     return limit_costs(f"CEF of {ROWS:,} rows from CSV", run.seconds, 60.0, run.peak, 2.0)
+
+
+def measure_extracts() -> list[Result]:
+    """Time of the process that reads, validates and writes an extract, against the same records in a CSV file."""
+    with temporary_home() as home:
+        run_step(write_extracts, home)
+        seconds = {kind: run_step(validate_extract, home, kind).seconds for kind in _EXTRACTS}
+    return [
+        Result(f"CEF of {EXTRACTED:,} rows from {kind} / from CSV (s)", seconds[kind], seconds["units.csv"], 4.0)
+        for kind in list(_EXTRACTS)[1:]
+    ]
 
 
 def measure_survey() -> list[Result]:
@@ -54,15 +93,40 @@ def write_source(home: str) -> None:
 
 
 def validate(home: str) -> None:
-    integer = {"type": "integer", "minimum": 1, "maximum": 100}
-    columns = {
-        "state": {"type": "string", "role": "geography", "values": [f"S{number:02}" for number in range(10)]},
-        "block_group": {"type": "string", "role": "geography", "pattern": "S?[0-9]+"},
-        "size": integer,
-        "tenure": {"type": "integer", "values": [1, 2, 3, 4]},
-        "age": integer,
-    }
-    _ingest(home, declare_dataset(columns))
+    _ingest(home, declare_dataset(_COLUMNS))
+
+
+def write_extracts(home: str) -> None:
+    """The same records as CSV, as fixed-width text with a codebook, plain and in gzip, and as files of packages."""
+    import pyreadstat
+
+    folder = Path(home)
+    with Warehouse(folder=home).session(writes=Zone.PUBLIC, folder=folder) as session:
+        rows = session.stage("rows", "benchmarks/households", {"households": EXTRACTED})
+        chosen = session.stage("chosen", _CHOSEN, columns=list(_WIDTHS), rows=rows)
+        session.run(_WRITE_CSV, rows=chosen, path=quote_literal(folder / "units.csv"))
+        session.run("benchmarks/write_lines", rows=chosen, widths=_WIDTHS, path=quote_literal(folder / "units.dat"))
+        table = session.arrow("warehouse/all", source=chosen).to_pandas()
+    with (folder / "units.dat").open("rb") as lines, gzip.open(folder / "units.dat.gz", "wb", 6) as compressed:
+        shutil.copyfileobj(lines, compressed)
+    pyreadstat.write_dta(table, str(folder / "units.dta"))
+    pyreadstat.write_sav(table, str(folder / "units.sav"))
+    variables, start = [], 0
+    for name, width in _WIDTHS.items():
+        kind = "character" if name in ("state", "block_group") else "numeric"
+        variables.append(
+            f'<var ID="{name}" intrvl="contin" name="{name}"><location StartPos="{start + 1}" EndPos="{start + width}" '
+            f'width="{width}"/><labl>{name}</labl><txt/><concept/><varFormat type="{kind}"/></var>'
+        )
+        start += width
+    (folder / "units.xml").write_text(_CODEBOOK.format(variables="".join(variables)))
+
+
+def validate_extract(home: str, path: str) -> None:
+    codebook = {"codebook": "units.xml"} if _EXTRACTS[path] == "ddi" else {}
+    declared = declare_dataset(_COLUMNS)
+    units = declared.units.model_copy(update={"path": path, **codebook})
+    _ingest(home, declared.model_copy(update={"reader": Reader(_EXTRACTS[path]), "units": units}))
 
 
 def generate(home: str, kind: str) -> int:

@@ -71,9 +71,11 @@ def form(
     state = np.zeros(1, dtype=STATE)
     offenders = np.zeros((len(Rule), width + 1), dtype=np.int64)
     # No byte has the code -1.
-    codes = [ord(character) if character else -1 for character in (separator, quote, escape)]
+    # No byte has the code -1.
+    codes = tuple(ord(character) if character else -1 for character in (quote, escape))
+    others = None if codes == (ord('"'), -1) else codes
     for block in blocks:
-        read(block, state[0], offenders, width, longest, *codes)
+        read(block, state[0], offenders, width, longest, ord(separator), others)
     finish(state[0], offenders, width, longest)
     by_rule = {
         (Rule(rule), None if column == width else int(column)): int(offenders[rule, column])

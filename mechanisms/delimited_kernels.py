@@ -5,11 +5,12 @@ from numba import njit
 
 from mechanisms.delimited import Rule
 
-_LF, _CR = b"\n\r"
-_START, _PLAIN, _CLOSED, _QUOTED, _ESCAPED = range(5)
-"""The automaton's places: at the start of a field, in an unquoted one, after a quote inside quotes, inside quotes, and
+_QUOTE, _LF, _CR = b'"\n\r'
+_NONE = -1
+_START, _PLAIN, _QUOTED, _CLOSED, _ESCAPED = range(5)
+"""The automaton's places: at the start of a field, in an unquoted one, inside quotes, after a quote inside quotes, and
 after an escape there."""
-_BY_COLUMN = int(Rule.STRAY_ESCAPE) + 1
+_BY_COLUMN = int(Rule.STRAY_RETURN) + 1
 _LINE_FEED, _BOTH = 1, 2
 
 STATE = np.dtype(
@@ -24,8 +25,12 @@ a field contained a line break, and how many bytes of a character are awaited, b
 
 
 @njit(cache=True, nogil=True)
-def read(block, state, offenders, width, longest, separator, quote, escape):  # type: ignore[no-untyped-def]
-    """Continue with a block of bytes. Offenders have the shape (rules, width + 1), the last column for whole rows."""
+def read(block, state, offenders, width, longest, separator, others):  # type: ignore[no-untyped-def]
+    """Continue with a block of bytes. Offenders have the shape (rules, width + 1), the last column for whole rows.
+
+    `others` are the codes of quote and escape, or None for those of RFC 4180, which are then compiled as constants.
+    """
+    quote, escape = (_QUOTE, _NONE) if others is None else others
     place, after_return, length = state.place, state.after_return, state.length
     awaited, lowest, highest = state.awaited, state.lowest, state.highest
     for byte in block:
@@ -40,17 +45,17 @@ def read(block, state, offenders, width, longest, separator, quote, escape):  # 
             if awaited < 0:
                 state.flags |= 1 << Rule.NOT_UTF8
                 awaited = 0
-        if place >= _QUOTED:
-            if byte in (_LF, _CR):
-                state.breaks = 1
-            if place == _ESCAPED:
-                if byte not in (quote, escape):
-                    state.flags |= 1 << Rule.STRAY_ESCAPE
-                place = _QUOTED
-            elif byte == quote:
+        if place == _QUOTED:
+            if byte == quote:
                 place = _CLOSED
+            elif byte in (_LF, _CR):
+                state.breaks = 1
             elif byte == escape:
                 place = _ESCAPED
+        elif escape >= 0 and place == _ESCAPED:
+            if byte not in (quote, escape):
+                _count_escape(state, offenders, width)
+            place = _QUOTED
         elif byte == _LF:
             state.length = length - 1 - after_return
             _end_field(state, offenders, width)
@@ -78,7 +83,7 @@ def read(block, state, offenders, width, longest, separator, quote, escape):  # 
                 if place == _CLOSED:
                     state.flags |= 1 << Rule.TEXT_AFTER_QUOTE
                 if byte == escape:
-                    state.flags |= 1 << Rule.STRAY_ESCAPE
+                    _count_escape(state, offenders, width)
                 place = _PLAIN
     state.place, state.after_return, state.length = place, after_return, length
     state.awaited, state.lowest, state.highest = awaited, lowest, highest
@@ -96,6 +101,14 @@ def _awaited(byte):  # type: ignore[no-untyped-def]
     if 0xF0 <= byte <= 0xF4:
         return 3, 0x90 if byte == 0xF0 else 0x80, 0x8F if byte == 0xF4 else 0xBF
     return -1, 0x80, 0xBF
+
+
+@njit(cache=True, nogil=True)
+def _count_escape(state, offenders, width):  # type: ignore[no-untyped-def]
+    """Count the first stray escape of a field at once: with one rule more, `_end_field` takes a tenth longer."""
+    if state.field < width and not state.flags >> Rule.STRAY_ESCAPE & 1:
+        offenders[Rule.STRAY_ESCAPE, state.field] += 1
+    state.flags |= 1 << Rule.STRAY_ESCAPE
 
 
 @njit(cache=True, nogil=True)
@@ -129,7 +142,7 @@ def _end_row(place, line_end, state, offenders, width, longest):  # type: ignore
 def finish(state, offenders, width, longest):  # type: ignore[no-untyped-def]
     if state.length == 0:
         return
-    if state.place >= _QUOTED:
+    if state.place in (_QUOTED, _ESCAPED):
         # The rest of the text is in this field, so that nothing else can be said about it.
         offenders[Rule.UNCLOSED_QUOTE, width] += 1
         state.rows += 1

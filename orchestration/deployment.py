@@ -9,10 +9,9 @@ import dagster as dg
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from assets.ledger.population import group_populations
-from assets.ledger.view import list_budget_records
+from assets.ledger.view import format_charge, list_budget_records
 from assets.publication.signature import CERTIFICATE, public_key, signed_identity
 from assets.release.dataset import DatasetDeclaration
-from mechanisms.accounting.losses import format_loss
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
 from orchestration.declarations import component_tree, load_declarations
 from orchestration.environment import deployment_folders, deployment_resources
@@ -78,9 +77,7 @@ class Deployment:
                     "release": name,
                     "title": component.declaration.title,
                     "editions": sum(entry.kind == SETTLE for entry in own),
-                    "charges": [
-                        format_loss(entry.parse_specification().charge) for entry in own if entry.kind == RESERVE
-                    ],
+                    "charges": [format_charge(entry) for entry in own if entry.kind == RESERVE],
                     "published": self._is_published(dataset, release, own),
                     "last_run": last.dagster_run.status.value.lower() if last else None,
                     "last_run_at": last.create_timestamp.isoformat(timespec="seconds") if last else None,

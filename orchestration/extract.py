@@ -45,7 +45,13 @@ def find_files(given: Path) -> Sequence[DeclaredFile]:
     path, codebook = given, given.with_name(f"{_find_stem(given)}.xml")
     if given.suffix == ".xml":
         codebook, path = given, _find_data(given, read_codebook(given))
-    book = read_codebook(codebook) if codebook.is_file() else None
+    try:
+        book = read_codebook(codebook) if codebook.is_file() else None
+    except SourceError:
+        # Beside a file that needs no codebook, it may be any XML.
+        if given == codebook or _find_suffix(path) == ".dat":
+            raise
+        book = None
     if book is not None and book.data_file.split(".")[0] != _find_stem(path):
         raise SourceError([Finding(codebook.name, f"describes another extract than {path.name}")])
     if _find_suffix(path) != ".dat":
@@ -92,8 +98,12 @@ def _find_data(codebook: Path, book: Codebook) -> Path:
 
 
 def _find_stem(path: Path) -> str:
-    return path.name.split(".")[0]
+    return _without_compression(path).stem
 
 
 def _find_suffix(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix in _COMPRESSED else path).suffix.lower()
+    return _without_compression(path).suffix.lower()
+
+
+def _without_compression(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix in _COMPRESSED else path

@@ -183,7 +183,7 @@ def _find_problem(method: Method[Any, Any, Any], plan: Plan) -> str:
         release.require_allowed()
     except DeclarationError as error:
         return str(error)
-    if loss is None or isinstance(loss, InfiniteLoss):
+    if loss is None or release.dataset.cap is None or isinstance(loss, InfiniteLoss):
         return ""
     cap, price = release.dataset.cap, f"release {release.dataset.name}/{release.name}: a charge of {format_loss(loss)}"
     try:

@@ -29,6 +29,13 @@ WITHDRAW = "withdraw"
 DIFFERENT_PEOPLE = "different_people"
 """The part of an authorization that says why records that resemble others are about different people."""
 
+PUBLIC_BECAUSE = "public_because"
+"""The part of an authorization that says why records are public, so that draws from them are not charged."""
+
+
+NOT_CHARGED = "public data, no budget charged"
+"""The words of every page about a draw from public data."""
+
 
 @dataclass(frozen=True)
 class Details:
@@ -39,9 +46,11 @@ class Details:
         contents: keyed versions of its CEF and of each source file.
         draw: its mechanism, the mechanism's version, parameters, and versions of inputs.
         authorization: who authorized the charge (`by`), the run that made it (`run`), and, if the records resemble
-            those of another population, why they are about different people (`different_people`).
+            those of another population, why they are about different people (`different_people`), or why they are
+            public (`public_because`).
         sketch: the name of the sketch of its records (`Custody.keep_sketch`); "" if they are built in, and in entries
             of earlier versions.
+        public: where the records were published before, if the draw is not charged because of that; "" otherwise.
     """
 
     population: str
@@ -49,11 +58,13 @@ class Details:
     draw: Mapping[str, Any] = field(default_factory=dict)
     authorization: Mapping[str, str] = field(default_factory=dict)
     sketch: str = ""
+    public: str = ""
 
     def as_text(self) -> str:
         fields = asdict(self) | {"contents": list(self.contents)}
-        if not self.sketch:
-            del fields["sketch"]
+        for name in ("sketch", "public"):
+            if not fields[name]:
+                del fields[name]
         return canonicalize(fields).decode()
 
 
@@ -98,6 +109,7 @@ class Entry:
             fields.get("draw", {}),
             fields.get("authorization", {}),
             fields.get("sketch", ""),
+            fields.get("public", ""),
         )
 
     def parse_specification(self) -> Specification:

@@ -31,7 +31,7 @@ from mechanisms.accounting.specification import Specification
 from mechanisms.people import SHARE, compute_overlap, from_bytes
 from mechanisms.refusal import RefusedError
 from resources import chain
-from resources.chain import DIFFERENT_PEOPLE, GENESIS, RESERVE, SETTLE, WITHDRAW, Anchor, Details, Entry
+from resources.chain import DIFFERENT_PEOPLE, GENESIS, PUBLIC_BECAUSE, RESERVE, SETTLE, WITHDRAW, Anchor, Details, Entry
 from resources.custody import Custody, CustodyMode
 from resources.keyfiles import CustodyError
 from resources.ledger_storage import FileLedger, OpenLedger, open_file
@@ -67,7 +67,8 @@ class CapExceeded(LedgerError):  # noqa: N818 - the domain's term for this refus
 
 
 class PopulationError(LedgerError):
-    """A dataset, or its content, was charged to another population; nothing was charged."""
+    """A dataset, or its content, was charged to another population, or is declared public and was charged to any;
+    nothing was charged."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,9 @@ class Reading:
         unbounded_releases: bool = False,
     ) -> None:
         """Refuse a new charge as `Ledger.reserve` does, with the same errors."""
+        if details.public:
+            self.require_never_charged(dataset, details)
+            return
         self._require_one_population(dataset, details)
         if isinstance(specification.charge, InfiniteLoss):
             if not unbounded_releases:
@@ -172,6 +176,28 @@ class Reading:
         reservations = _list_reservations(self.require_intact()[:through], population)
         return [entry.parse_specification().charge for entry in reservations]
 
+    def find_public_words(self, dataset: str, details: Details) -> str:
+        """Why these records, from the same source, are public, as an earlier draw was authorized; "" if none was."""
+        for entry in self.require_intact():
+            known = entry.parse_details()
+            if (entry.kind, entry.dataset, known.public) == (RESERVE, dataset, details.public):
+                words = known.authorization.get(PUBLIC_BECAUSE, "")
+                if words and not set(known.contents).isdisjoint(details.contents):
+                    return words
+        return ""
+
+    def require_never_charged(self, dataset: str, details: Details) -> None:
+        """Raise PopulationError if a dataset that is declared public was ever charged, or records of the same content:
+        what was charged is confidential."""
+        for entry in self.require_intact():
+            if entry.kind != RESERVE or (known := entry.parse_details()).public:
+                continue
+            if entry.dataset == dataset or not set(known.contents).isdisjoint(details.contents):
+                raise PopulationError(
+                    f"dataset {dataset} is declared public, but its records are confidential: they were charged as "
+                    f"dataset {entry.dataset} to population {known.population} in entry {entry.sequence}"
+                )
+
     def _require_one_population(self, dataset: str, details: Details) -> None:
         for entry in self.require_intact():
             if entry.kind != RESERVE or (known := entry.parse_details()).population == details.population:
@@ -183,9 +209,8 @@ class Reading:
                 )
             if not set(known.contents).isdisjoint(details.contents):
                 raise PopulationError(
-                    f"dataset {dataset} has the same content as dataset {entry.dataset}, which was charged to "
-                    f"population {known.population} in entry {entry.sequence}; declare population: {known.population} "
-                    f"for {dataset}, so that one cap bounds the loss of the people they share"
+                    f"dataset {dataset} has the same content as dataset {entry.dataset}, {_describe_charge(entry)}; "
+                    f"{_advise(dataset, entry)}"
                 )
 
 
@@ -235,7 +260,9 @@ class Ledger(ConfigurableResource):
             CapExceeded: if the charge does not fit under the cap, cannot be stated in the cap's output premetric, or is
                 infinite and not allowed.
             PopulationError: if the dataset was charged to another population, or its content, or records that resemble
-                its own and of which the authorization does not say in words that they are about different people.
+                its own and of which the authorization does not say in words that they are about different people. If
+                it is public: if it was ever charged, or its content, or records that resemble its own, or no
+                authorization says in words why it is public.
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms or was withdrawn.
             CustodyError: if a key file is malformed or exposed.
         """
@@ -245,8 +272,12 @@ class Ledger(ConfigurableResource):
             if reservation is None:
                 reading.require_chargeable(dataset, release, specification, cap, details, unbounded_releases)
                 resemblance = self.find_resemblance(reading, dataset, details)
-                if resemblance and not details.authorization.get(DIFFERENT_PEOPLE):
+                if resemblance and (details.public or not details.authorization.get(DIFFERENT_PEOPLE)):
                     raise PopulationError(resemblance)
+                if details.public and not (
+                    details.authorization.get(PUBLIC_BECAUSE) or reading.find_public_words(dataset, details)
+                ):
+                    raise PopulationError(f"nobody has said in words why dataset {dataset} is public")
                 commitment = self.custody.commit(draw_id, mode)
                 new = chain.make_reservation(
                     reading.entries, dataset, release, draw_id, specification, commitment, details
@@ -254,6 +285,8 @@ class Ledger(ConfigurableResource):
                 self._append(open_ledger, new)
                 return new
             reading.refuse_withdrawn(draw_id)
+            if details.public:
+                reading.require_never_charged(dataset, details)
             terms = {"dataset": dataset, "release": release}
             differing = [term for term, asked in terms.items() if getattr(reservation, term) != asked]
             if not reservation.parse_specification().protects_like(specification):
@@ -275,7 +308,9 @@ class Ledger(ConfigurableResource):
         others = {}
         for entry in reading.require_intact():
             known = entry.parse_details() if entry.kind == RESERVE else None
-            if known and known.sketch and known.population != details.population:
+            if known is None or not known.sketch:
+                continue
+            if not known.public if details.public else known.population != details.population:
                 others[known.population, known.sketch] = entry
         if not details.sketch:
             return ""
@@ -283,19 +318,20 @@ class Ledger(ConfigurableResource):
         if kept is None:
             raise LedgerError(f"the sketch of dataset {dataset} is missing in the custody; materialize its cef again")
         own, found, missing = from_bytes(kept), [], []
-        for (population, name), entry in others.items():
-            charged = f"dataset {entry.dataset}, which was charged to population {population} in entry {entry.sequence}"
+        of_population = "declared public" if details.public else f"of population {details.population}"
+        for (_, name), entry in others.items():
+            charged = f"dataset {entry.dataset}, {_describe_charge(entry)}"
             sketch = self.custody.open_sketch(name)
             if sketch is None:
                 missing.append(
-                    f"dataset {dataset} of population {details.population} cannot be compared with {charged}: the "
+                    f"dataset {dataset} {of_population} cannot be compared with {charged}: the "
                     "sketch of its records is missing in the custody; restore it from a back-up"
                 )
             elif compute_overlap(own, from_bytes(sketch)) >= SHARE:
                 found.append(
-                    f"dataset {dataset} of population {details.population} seems to be about the same people as "
-                    f"{charged}: {SHARE:.0%} of the smaller one or more are in both; declare population: {population} "
-                    f"for {dataset}, so that one cap bounds the loss of the people they share"
+                    f"dataset {dataset} {of_population} seems to be about the same people as {charged}: "
+                    f"{SHARE:.0%} of the smaller one or more are in both; "
+                    + ("what was ever charged is confidential" if details.public else _advise(dataset, entry))
                 )
         return "; ".join([*found, *missing])
 
@@ -523,6 +559,20 @@ class Ledger(ConfigurableResource):
         if anchor is None or anchor.on_server == on_server:
             return anchor, ()
         return None, (_MOVED if anchor.on_server else _NOT_MOVED,)
+
+
+def _describe_charge(entry: Entry) -> str:
+    details = entry.parse_details()
+    if details.public:
+        return f"which was drawn from as public data in entry {entry.sequence}"
+    return f"which was charged to population {details.population} in entry {entry.sequence}"
+
+
+def _advise(dataset: str, charged: Entry) -> str:
+    population = charged.parse_details().population
+    if charged.parse_details().public:
+        return f"if these records are confidential, declare {population} so too, with the same population and cap"
+    return f"declare population: {population} for {dataset}, so that one cap bounds the loss of the people they share"
 
 
 def _make_anchor(entries: Sequence[Entry]) -> Anchor:

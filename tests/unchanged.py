@@ -33,6 +33,7 @@ LEFT_OUT = {
     "certificate.html",
     "certificate.schema.json",
     "datapackage.json",
+    "dcat.jsonld",
     "SHA256SUMS",
     "SHA256SUMS.sig",
     "index.html",

@@ -123,7 +123,9 @@ def _check_result(findings: Sequence[Finding], counts: Mapping[str, int]) -> dg.
 
 def describe(declaration: DatasetDeclaration) -> str:
     origin = (
-        "**Synthetic**: these records are generated or public; experiments may draw on them."
+        f"**Public data, no budget charged**: {escape_markdown(declaration.source)}. No page shows its values."
+        if declaration.public
+        else "**Synthetic**: these records are generated or public; experiments may draw on them."
         if declaration.synthetic
         else "**Confidential**: these records are about real people; this page shows none of their values."
     )

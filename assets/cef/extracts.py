@@ -7,7 +7,6 @@ package is read by the reader of that format; its codebook only describes the co
 
 import gzip
 import re
-import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,9 +122,7 @@ def read_codebook(path: Path) -> Codebook:
     try:
         root = ElementTree.parse(path).getroot()
         namespace = (re.match(r"\{(.*)\}", root.tag) or ["", ""])[1]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ddi = Ddi.read(root, namespace)
+        ddi = Ddi.read(root, namespace)
     except (ElementTree.ParseError, OSError, AttributeError, KeyError, ValueError, NotImplementedError):
         raise SourceError([Finding(path.name, "not a readable DDI codebook of an IPUMS extract")]) from None
     described = ddi.file_description
@@ -163,10 +160,12 @@ def read_codebook(path: Path) -> Codebook:
         path.name, described.filename, described.encoding, fields, described.rectype_idvar, described.rectype_keyvar
     )
     findings += _find_overlaps(book)
-    if not fields or (several and (book.type_field not in fields or len(book.record_types) < 2)):
-        findings.append(
-            Finding(path.name, "describes no variables" if not fields else "names no variable of record types")
-        )
+    if not fields:
+        findings.append(Finding(path.name, "describes no variables"))
+    if several and (
+        book.type_field not in fields or any(len(kind) > fields[book.type_field].width for kind in book.record_types)
+    ):
+        findings.append(Finding(path.name, "names no variable that has the types of its records"))
     if findings:
         raise SourceError(findings)
     return book
@@ -246,7 +245,7 @@ def _count_records(path: Path, book: Codebook) -> Counter[str]:
     widths = {kind: max(field.end for field in _select(book, kind).values()) for kind in book.record_types}
     longest = max(widths.values())
     of_type = book.fields[book.type_field] if book.type_field else None
-    wide = book.charset not in ("utf-8", "utf8")
+    of_bytes = book.charset not in ("utf-8", "utf8")
     records: Counter[str] = Counter()
     offenders: Counter[str] = Counter()
     returns: bool | None = None
@@ -263,10 +262,10 @@ def _count_records(path: Path, book: Codebook) -> Counter[str]:
         offenders["control character"] += _count_lines(control, ends)
         if lines.max() > 0x7E:
             # In UTF-8, a position would be one of a byte or of a letter.
-            foreign = (lines > 0x7E) & (lines < 0xA0) if wide else lines > 0x7E
+            foreign = (lines > 0x7E) & (lines < 0xA0) if of_bytes else lines > 0x7E
             rule = (
                 "ISO-8859-1, which fixed-width text is read in"
-                if wide
+                if of_bytes
                 else "ASCII, which fixed-width text in UTF-8 needs"
             )
             offenders[f"byte that is no letter of {rule}"] += _count_lines(foreign, ends)

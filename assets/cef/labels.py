@@ -3,12 +3,11 @@
 `extracts` and `statistical` read it from their files. `profile` describes what a file contains.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from assets.cef.extracts import Field, Variable
-from assets.cef.readers import Source
 from resources.statements import SQL, Fragment, quote_literal, render
 from resources.warehouse import Session
 
@@ -20,7 +19,7 @@ MOST_LABELED = 1000
 
 _DIFFERENT = SQL(
     "cef/different_codes",
-    "SELECT DISTINCT {{ name | id }} FROM ({{ relation }}) WHERE {{ name | id }} IS NOT NULL LIMIT $most",
+    "SELECT DISTINCT {{ name | id }} FROM {{ relation }} WHERE {{ name | id }} IS NOT NULL LIMIT $most",
 )
 
 
@@ -60,21 +59,26 @@ class Known:
 
 
 def find_known(
-    session: Session, source: Source, variables: Mapping[str, Variable], names_code: Callable[[str], bool]
+    session: Session,
+    relation: Fragment,
+    columns: Sequence[str],
+    variables: Mapping[str, Variable],
+    names_code: Callable[[str], bool],
 ) -> Known:
-    """
+    """What is known about the columns of a table of texts, which is read several times.
+
     Args:
         names_code: whether a column's name says that it has codes, and no numbers.
     """
     missing: dict[str, dict[str, int]] = {}
     labeled, filled_up = set(), []
     if not variables:
-        return Known(source.relation, {}, {}, frozenset())
-    for name in source.columns:
+        return Known(relation, {}, {}, frozenset())
+    for name in columns:
         variable = variables.get(name, Variable())
-        bound: dict[str, Any] = {**source.values, "most": MOST_LABELED + 1}
+        bound: dict[str, Any] = {"most": MOST_LABELED + 1}
         if variable.codes:
-            codes = session.rows(_DIFFERENT, bound, relation=source.relation, name=name)
+            codes = session.rows(_DIFFERENT, bound, relation=relation, name=name)
             if len(codes) <= MOST_LABELED and label_codes(variable, (code for (code,) in codes)):
                 labeled.add(name)
                 continue
@@ -84,12 +88,12 @@ def find_known(
         for number, pair in enumerate(ranges):
             bound |= dict(zip((f"low_{number}", f"high_{number}"), map(_find_number, pair), strict=True))
         bound["texts"] = [low for low, _ in variable.missing]
-        if found := session.rows("cef/missing_codes", bound, relation=source.relation, name=name, ranges=len(ranges)):
+        if found := session.rows("cef/missing_codes", bound, relation=relation, name=name, ranges=len(ranges)):
             missing[name] = dict(found)
     listed = {
         name: Fragment(f"[{', '.join(quote_literal(code).text for code in codes)}]") for name, codes in missing.items()
     }
-    names = {"relation": source.relation, "columns": list(source.columns), "missing": listed, "filled_up": filled_up}
+    names = {"relation": relation, "columns": columns, "missing": listed, "filled_up": filled_up}
     return Known(Fragment(render("cef/without_missing", names)), variables, missing, frozenset(labeled))
 
 

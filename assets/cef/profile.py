@@ -202,11 +202,13 @@ def profile(
     source, unfit = open_every_column(reader, path, file, dialect)
     notation = Notation(dialect)
     source.stage(session)
-    known = find_known(session, source, variables or {}, _names_place)
     kinds = [*(kind.value for kind in ColumnType), _ROUNDED]
     try:
         # Everything below is asked of the texts that were read once.
-        relation = session.stage("profiled", _WHOLE, source.values, relation=known.relation)
+        relation = session.stage("read", _WHOLE, source.values, relation=source.relation)
+        known = find_known(session, relation, list(source.columns), variables or {}, _names_place)
+        if known.relation != relation:
+            relation = session.stage("profiled", _WHOLE, relation=known.relation)
         if reader is Reader.CSV:
             notation = find_notation(session, source, relation, given or {})
         if notation.types:

@@ -191,7 +191,9 @@ def open_file(path: Path) -> StatisticalFile:
     """Read what a file tells about its variables. Raises SourceError if it is not readable, or its suffix not known."""
     if path.suffix.lower() not in FILES:
         raise SourceError([Finding(path.name, f"none of the suffixes {', '.join(FILES)}")])
-    _, metadata = _read(path, metadataonly=True)
+    catalog = path.with_suffix(".sas7bcat")
+    with_labels = {"catalog_file": str(catalog)} if path.suffix.lower() == ".sas7bdat" and catalog.is_file() else {}
+    _, metadata = _read(path, metadataonly=True, **with_labels)
     if not metadata.column_names:
         raise SourceError([Finding(path.name, "describes no variables")])
     variables, kinds = {}, {}
@@ -199,11 +201,12 @@ def open_file(path: Path) -> StatisticalFile:
         stored, shown = metadata.readstat_variable_types[name], metadata.original_variable_types[name] or ""
         is_text = stored.startswith("string")
         codes = {
-            write_code(code, is_text): str(text) for code, text in metadata.variable_value_labels.get(name, {}).items()
+            write_code(code, is_text): " ".join(str(text).split())
+            for code, text in metadata.variable_value_labels.get(name, {}).items()
         }
         ranges = metadata.missing_ranges.get(name, ())
         missing = [(write_code(given["lo"], is_text), write_code(given["hi"], is_text)) for given in ranges]
-        variables[name] = Variable(label or "", codes, missing)
+        variables[name] = Variable(" ".join((label or "").split()), codes, missing)
         if ranges and path.suffix.lower() == ".por":
             kinds[name] = (
                 "numbers of which some are declared as missing, which pyreadstat does not tell apart; save it as .sav"

@@ -17,7 +17,17 @@ from assets.release.method import CHARGE, Method
 from assets.release.release import Release
 from assets.texts import show_line
 from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
-from resources.chain import DIFFERENT_PEOPLE, RESERVE, WITHDRAW, Details, Entry, canonicalize, find
+from resources.chain import (
+    DIFFERENT_PEOPLE,
+    NOT_CHARGED,
+    PUBLIC_BECAUSE,
+    RESERVE,
+    WITHDRAW,
+    Details,
+    Entry,
+    canonicalize,
+    find,
+)
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, PopulationError, Reading, remaining
 from resources.statements import Zone
@@ -28,6 +38,7 @@ AUTHORIZED_BY_COMMAND = "command that authorizes it"
 
 NOBODY = "<your name>"
 NO_REASON = "<why these are different people>"
+NOT_PUBLIC_YET = "<why these records are public>"
 
 _LONGEST = 80
 """The most letters of a parameter's value in a sentence."""
@@ -44,6 +55,7 @@ class Assessment:
         budget: what the population has been charged, and what remains, before and after a new charge, as a sentence.
         refusal: why the ledger would refuse the charge, or ""; that of a draw that was charged, if it was withdrawn.
         resemblance: why it would refuse it unless the authorization says that these are different people, or "".
+        unsaid: why it would refuse it unless the authorization says why the records are public, or "".
     """
 
     release: Release
@@ -54,6 +66,7 @@ class Assessment:
     budget: str
     refusal: str
     resemblance: str = ""
+    unsaid: str = ""
 
     @property
     def loss(self) -> Loss:
@@ -68,6 +81,13 @@ class Assessment:
     def draw_name(self) -> str:
         return self.draw.draw_id[:SHORT]
 
+    @property
+    def reason_wanted(self) -> tuple[str, str]:
+        """The field of an authorization that must give a reason, and the words in its place; empty if there is none."""
+        if self.unsaid:
+            return PUBLIC_BECAUSE, NOT_PUBLIC_YET
+        return (DIFFERENT_PEOPLE, NO_REASON) if self.resemblance else ("", "")
+
     def allows(self, authorized_loss: str) -> bool:
         """Whether a text names exactly the loss to be charged: as stated, with or without its symbol, or exactly."""
         given = "".join(authorized_loss.split())
@@ -79,13 +99,14 @@ class Assessment:
     @property
     def command(self) -> str:
         name = f"{self.release.dataset.name}/{self.release.name}"
-        words = f' --different-people "{NO_REASON}"' if self.resemblance else ""
+        field, reason = self.reason_wanted
+        words = f' --{field.replace("_", "-")} "{reason}"' if field else ""
         return f'stirred launch {name} --authorize "{self.price}" --draw {self.draw_name} --by "{NOBODY}"{words}'
 
     def how_to_authorize(self) -> str:
         fields = {"authorized_loss": self.price, "authorized_draw": self.draw_name, "authorized_by": NOBODY}
-        if self.resemblance:
-            fields[DIFFERENT_PEOPLE] = NO_REASON
+        field, reason = self.reason_wanted
+        fields |= {field: reason} if field else {}
         lines = [f'      {name}: "{value}"' for name, value in fields.items()]
         return "\n".join(["ops:", f"  {'__'.join(self.release.key(CHARGE).path)}:", "    config:", *lines])
 
@@ -110,19 +131,27 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         draw = method.describe(session, custody)
         contents = read_contents(session, custody, release.dataset)
         sketch = read_sketch_name(session, custody, release.dataset)
-    details = Details(release.dataset.population, contents, draw.made_of, sketch=sketch)
+    dataset = release.dataset
+    source = dataset.source if dataset.public else ""
+    details = Details(dataset.population, contents, draw.made_of, sketch=sketch, public=source)
     reading = ledger.read()
-    entry, refusal, resemblance, dataset = reading.find_reservation(draw.draw_id), "", "", release.dataset
+    entry, refusal, resemblance, unsaid = reading.find_reservation(draw.draw_id), "", "", ""
     if entry is None and not sketch and not dataset.reader.built_in:
         raise StaleInputError(
             f"{dataset.name}: the records were read by an earlier version of Stirred, which cannot tell whether they "
             f"were charged to another population; materialize {CEF} again. Nothing was drawn, and nothing was charged."
         )
     try:
+        if dataset.public:
+            reading.require_never_charged(dataset.name, details)
         if entry is None:
             unbounded = dataset.allows_unbounded_releases
             reading.require_chargeable(dataset.name, release.name, draw.specification, dataset.cap, details, unbounded)
             resemblance = ledger.find_resemblance(reading, dataset.name, details)
+            if dataset.public:
+                refusal, resemblance = resemblance, ""
+                if not reading.find_public_words(dataset.name, details):
+                    unsaid = f"the records are declared public, from {show_line(source)}, and nobody has said why"
     except (CapExceeded, PopulationError) as error:
         refusal = str(error)
     if entry and (withdrawn := reading.find_withdrawal(draw.draw_id)):
@@ -133,7 +162,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     charge = None if entry or refusal else draw.specification.charge
     budget = _describe_budget(dataset, reading, charge)
     reason = explain_why_new(release, details, reading.entries)
-    return Assessment(release, draw, details, entry, reason, budget, refusal, resemblance)
+    return Assessment(release, draw, details, entry, reason, budget, refusal, resemblance, unsaid)
 
 
 def predict_budget(dataset: DatasetDeclaration, release: str, loss: Loss | None, reading: Reading) -> tuple[str, str]:
@@ -148,6 +177,8 @@ def predict_budget(dataset: DatasetDeclaration, release: str, loss: Loss | None,
         "".
     """
     refusal = ""
+    if dataset.cap is None:
+        return _describe_budget(dataset, reading, loss), refusal
     if isinstance(loss, InfiniteLoss):
         if not dataset.allows_unbounded_releases:
             refusal = f"a charge of {format_loss(loss)} fits under no cap, and dataset {dataset.name} does not allow it"
@@ -160,6 +191,8 @@ def predict_budget(dataset: DatasetDeclaration, release: str, loss: Loss | None,
 
 
 def _describe_budget(dataset: DatasetDeclaration, reading: Reading, charge: Loss | None) -> str:
+    if dataset.cap is None:
+        return f"{NOT_CHARGED[:1].upper()}{NOT_CHARGED[1:]}: {show_line(dataset.source)}."
     population, cap, budget = dataset.population, dataset.cap, find_budget(dataset, reading)
     if budget.total is None:
         return f"What population {population} has been charged cannot be counted under the cap: {budget.problem}."

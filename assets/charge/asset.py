@@ -13,7 +13,14 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
-from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NO_REASON, NOBODY, Assessment, assess
+from assets.charge.assessment import (
+    AUTHORIZED_BY_COMMAND,
+    NO_REASON,
+    NOBODY,
+    NOT_PUBLIC_YET,
+    Assessment,
+    assess,
+)
 from assets.conventions import DRAW_ID, KEYED, StageKind, group_digits, preview, shorten_digest, table_schema
 from assets.ledger.comparison import NOT_RECORDED
 from assets.ledger.view import AUTOMATIC, AUTOMATICALLY
@@ -28,9 +35,9 @@ from assets.texts import find_unfit_name, find_unseen, show_line
 from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.losses import format_loss, format_number
 from mechanisms.accounting.rounding import LINE_DECIMALS
-from resources.chain import DIFFERENT_PEOPLE, Details, Entry
+from resources.chain import NOT_CHARGED, PUBLIC_BECAUSE, Details, Entry
 from resources.custody import Custody
-from resources.ledger import Ledger, remaining
+from resources.ledger import Ledger, Reading, remaining
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
@@ -59,6 +66,9 @@ class Authorization(dg.Config):
         "",
         description="Why these are different people, if the records resemble those of another population: one line.",
     )
+    public_because: str = Field(
+        "", description="Why the records of a public dataset are public, at its first draw: one line."
+    )
 
 
 def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
@@ -69,7 +79,7 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         release,
         CHARGE,
         StageKind.CHARGE,
-        PROSE("charge", method=method, dataset=release.dataset, cap=format_loss(release.dataset.cap)),
+        PROSE("charge", method=method, dataset=release.dataset, cap=_format_cap(release)),
         [CEF, *method.charge_follows],
         kinds={"duckdb", "ledger"},
         code_version="2",
@@ -92,15 +102,11 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
             create_tables(session, {table: charge_recipe(session, facts)})
             schema = table_schema(session.columns(table), {name: words for name, (_, words) in facts.items()})
         parts = [(line.label, format_number(line.loss, LINE_DECIMALS)) for line in draw.specification.lines]
-        now = ledger.read()
-        charged = now.compose(release.dataset.population, release.dataset.cap)
-        warning = warn_of_infinite(now.count_infinite(release.dataset.population))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
                 "loss": format_loss(entry.parse_specification().charge),
-                "charged so far": f"{format_loss(charged)}. {warning}" if warning else format_loss(charged),
-                "left of the cap": f"{remaining(charged, release.dataset.cap)} of {format_loss(release.dataset.cap)}",
+                **_budget_facts(release, ledger.read(), entry),
                 "authorized by": show_line(entry.parse_details().authorization.get("by", NOT_RECORDED)),
                 "draw": shorten_digest(draw.draw_id),
                 "population": entry.parse_details().population,
@@ -138,6 +144,22 @@ def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
     return preflight
 
 
+def _format_cap(release: Release) -> str:
+    return NOT_CHARGED if release.dataset.cap is None else format_loss(release.dataset.cap)
+
+
+def _budget_facts(release: Release, reading: Reading, entry: Entry) -> dict[str, str]:
+    population, cap, details = release.dataset.population, release.dataset.cap, entry.parse_details()
+    if cap is None:
+        words = details.authorization.get(PUBLIC_BECAUSE) or reading.find_public_words(entry.dataset, details)
+        return {"charged": NOT_CHARGED, "source": show_line(details.public), "public because": show_line(words)}
+    charged, warning = reading.compose(population, cap), warn_of_infinite(reading.count_infinite(population))
+    return {
+        "charged so far": f"{format_loss(charged)}. {warning}" if warning else format_loss(charged),
+        "left of the cap": f"{remaining(charged, cap)} of {format_loss(cap)}",
+    }
+
+
 def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
     facts: dict[str, Any] = {"budget": assessment.budget, DRAW_ID: group_digits(assessment.draw.draw_id)}
     entry = assessment.entry
@@ -146,8 +168,10 @@ def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
     facts = {"price": assessment.price, "price, exactly": str(assessment.loss), "why new": assessment.reason, **facts}
     if assessment.refusal:
         return {"decision": f"The ledger would refuse it: {assessment.refusal}.", **facts}
-    if assessment.resemblance:
-        facts["resemblance"] = assessment.resemblance
+    if concern := assessment.resemblance or assessment.unsaid:
+        facts["resemblance" if assessment.resemblance else "public"] = concern
+    elif assessment.release.dataset.public:
+        return {"decision": f"Running it draws with {assessment.price}: {NOT_CHARGED}.", **facts}
     elif not assessment.release.dataset.asks:
         return {"decision": f"Running it charges {assessment.price} automatically.", **facts}
     return {
@@ -170,7 +194,7 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
     name = f"{release.dataset.name}/{release.name}"
     if assessment.entry is not None and not assessment.refusal:
         return
-    problem = ""
+    problem, (field, reason) = "", assessment.reason_wanted
     if assessment.refusal:
         problem = f"The ledger refuses it: {assessment.refusal}."
     elif given.authorized_loss and not assessment.allows(given.authorized_loss):
@@ -181,18 +205,22 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         problem = "The authorization does not say who gives it: authorized_by holds no name."
     elif given.authorized_loss and (unfit := find_unfit_name(given.authorized_by)):
         problem = f"authorized_by {unfit}."
-    elif (release.dataset.asks or assessment.resemblance) and not given.authorized_loss:
+    elif (release.dataset.asks or field) and not given.authorized_loss:
         problem = "Nobody has authorized it."
-    elif assessment.resemblance and not _is_reason(given.different_people):
+    elif field and not _is_reason(getattr(given, field)):
         problem = (
-            f"The authorization does not say why these are different people: different_people is one line of up to "
-            f"{_LONGEST_REASON} characters with {_FEWEST_LETTERS} letters or more."
+            f"The authorization does not say {reason[1:-1]}: {field} is one line of up to {_LONGEST_REASON} characters "
+            f"with {_FEWEST_LETTERS} letters or more."
         )
     if not problem:
         return
+    charge = f"would charge {assessment.price} to population {assessment.details.population}"
+    if assessment.details.public:
+        charge = f"would draw with {assessment.price} from public data, which is not charged"
     parts = [
-        f"Release {name} would charge {assessment.price} to population {assessment.details.population}. {problem}",
+        f"Release {name} {charge}. {problem}",
         *([f"Nobody is counted twice: {assessment.resemblance}."] if assessment.resemblance else []),
+        *([f"Nothing confidential is drawn without a charge: {assessment.unsaid}."] if assessment.unsaid else []),
         f"Why this is a new draw: {assessment.reason}",
         assessment.budget,
         "Nothing was drawn, and nothing was charged. What was published before stays as it is.",
@@ -213,13 +241,17 @@ def _is_reason(words: str) -> bool:
     words = words.strip()
     letters = sum(map(str.isalpha, words))
     return (
-        not find_unseen(words) and len(words) <= _LONGEST_REASON and letters >= _FEWEST_LETTERS and words != NO_REASON
+        not find_unseen(words)
+        and len(words) <= _LONGEST_REASON
+        and letters >= _FEWEST_LETTERS
+        and words not in (NO_REASON, NOT_PUBLIC_YET)
     )
 
 
 def charge_draw(assessment: Assessment, given: Authorization, run_id: str, ledger: Ledger) -> Entry:
     by = given.authorized_by.strip() if given.authorized_loss else AUTOMATIC
-    reason = {DIFFERENT_PEOPLE: given.different_people.strip()} if assessment.resemblance else {}
+    field, _ = assessment.reason_wanted
+    reason = {field: getattr(given, field).strip()} if field else {}
     details = replace(assessment.details, authorization={"by": by, "run": run_id, **reason})
     return reserve(assessment.release, assessment.draw, ledger, details)
 
@@ -233,7 +265,7 @@ def reserve(release: Release, draw: Draw[Inputs], ledger: Ledger, details: Detai
         draw.specification,
         release.custody,
         release.dataset.cap,
-        details or Details(release.dataset.population, (), draw.made_of),
+        details or Details(release.dataset.population, (), draw.made_of, public=release.dataset.source),
         release.dataset.allows_unbounded_releases,
     )
 

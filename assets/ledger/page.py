@@ -91,10 +91,17 @@ def describe_ledger(
     rows = view.list_charge_rows(budgets.values(), replays, LATEST)[::-1]
     latest = f" (latest {LATEST} of {len(charges)})" if len(charges) > len(rows) else ""
     warnings = [show_line(f"{name}: {budget.warning}") for name, budget in budgets.items() if budget.warning]
+    public = [
+        f"{entry['release']}, entry {entry['entry']}: {entry['charged']}, from {entry['public']}, authorized by "
+        f"{entry['authorized_by']}" + (f", public because {because}" if (because := entry["public_because"]) else "")
+        for entry in view.list_entry_records(entries)
+        if entry["public"]
+    ]
     in_full = "\n\n".join(_describe_charge(charges[int(row["entry"])]) for row in rows)
     return {
         "budget": _table(_BUDGET, view.list_budget_rows(budgets.values())),
         **({"without a finite loss": "\n".join(warnings)} if warnings else {}),
+        **({"public data": _list_lines(public)} if public else {}),
         **{f"{name}{latest}": _table(columns, rows) for name, columns in _CHARGES.items()},
         f"in full{latest}": dg.MetadataValue.md(in_full or "There is no entry."),
     }

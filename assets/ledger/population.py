@@ -26,11 +26,12 @@ class Population:
 
     def __post_init__(self) -> None:
         first, *others = self.datasets
+        cap = format_loss(self.cap)
         for other in others:
             if other.cap != first.cap:
                 raise DeclarationError(
                     f"population {self.name}: cap: datasets {first.name} and {other.name} declare different caps "
-                    f"({format_loss(first.cap)} and {format_loss(other.cap)}); the cap belongs to the population"
+                    f"({cap} and {format_loss(other.cap or self.cap)}); the cap belongs to the population"
                 )
             if other.asks != first.asks:
                 raise DeclarationError(
@@ -45,7 +46,9 @@ class Population:
 
     @property
     def cap(self) -> Loss:
-        return self.datasets[0].cap
+        cap = self.datasets[0].cap
+        assert cap is not None, "public datasets are in no population"
+        return cap
 
     @property
     def allows_unbounded_releases(self) -> bool:
@@ -57,7 +60,8 @@ class Population:
 
 
 def group_populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...]:
-    """The populations of a deployment, in the order of their first datasets.
+    """The populations of a deployment, in the order of their first datasets. Public datasets are not charged, and are
+    in none.
 
     Raises:
         DeclarationError: if two datasets of a population declare different caps, or a population has the name of a
@@ -66,8 +70,13 @@ def group_populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Populatio
     datasets = list(datasets)
     members: dict[str, list[DatasetDeclaration]] = {}
     for dataset in datasets:
-        members.setdefault(dataset.population, []).append(dataset)
+        if not dataset.public:
+            members.setdefault(dataset.population, []).append(dataset)
     for dataset in datasets:
+        if dataset.public and dataset.name in members:
+            raise DeclarationError(
+                f"dataset {dataset.name} is public, and no population that another dataset may declare"
+            )
         if dataset.name in members and dataset.population != dataset.name:
             raise DeclarationError(
                 f"dataset {dataset.name} belongs to population {dataset.population}, but another dataset declares "

@@ -25,7 +25,7 @@ from mechanisms.accounting.composition import (
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss, format_number
 from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import DELTA
-from resources.chain import DIFFERENT_PEOPLE, RESERVE, Entry
+from resources.chain import DIFFERENT_PEOPLE, NOT_CHARGED, PUBLIC_BECAUSE, RESERVE, Entry
 from resources.ledger import Reading, of_population, remaining
 
 AUTOMATIC = "the declaration: the dataset is charged automatically"
@@ -124,7 +124,9 @@ def list_budgets(entries: Sequence[Entry], populations: Iterable[Population]) ->
         for population in populations
     }
     for entry in entries:
-        if entry.kind == RESERVE and (name := entry.parse_details().population) not in budgets:
+        # Draws from public data are not charged; they would be if their dataset were declared confidential.
+        details = entry.parse_details()
+        if entry.kind == RESERVE and not details.public and (name := details.population) not in budgets:
             budgets[name] = Budget(name, list_charges(of_population(entries, name)))
     return budgets
 
@@ -149,6 +151,12 @@ def list_budget_records(reading: Reading, populations: Iterable[Population]) -> 
     ]
 
 
+def format_charge(reservation: Entry) -> str:
+    """The loss of a charge, or of a draw from public data, which is not charged."""
+    loss = format_loss(reservation.parse_specification().charge)
+    return f"{loss} ({NOT_CHARGED})" if reservation.parse_details().public else loss
+
+
 def list_entry_records(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     return [
         {
@@ -156,7 +164,9 @@ def list_entry_records(entries: Iterable[Entry]) -> list[dict[str, Any]]:
             "kind": entry.kind,
             "release": f"{entry.dataset}/{entry.release}",
             "population": entry.parse_details().population,
-            "charged": format_loss(entry.parse_specification().charge) if entry.kind == RESERVE else "",
+            "charged": format_charge(entry) if entry.kind == RESERVE else "",
+            "public": entry.parse_details().public,
+            "public_because": entry.parse_details().authorization.get(PUBLIC_BECAUSE, ""),
             "authorized_by": entry.parse_details().authorization.get("by", ""),
             "different_people": entry.parse_details().authorization.get(DIFFERENT_PEOPLE, ""),
             "recorded_at": entry.recorded_at,

@@ -146,7 +146,8 @@ def _describe_product(release: PairSwappingRelease, product: Product) -> Publish
         release.public(product.table),
         (
             *(describe_column(name, variables[name]) for name in product.columns),
-            PublishedColumn("count", "integer", f"Number of {product.of} after swapping"),
+            PublishedColumn("count", "integer", f"Number of {product.of} after swapping", unit=product.of),
         ),
         product.columns,
+        geography=tuple(product.geography),
     )

@@ -6,9 +6,9 @@ from assets.measurement.grid import NOISE_NAMES
 from assets.phsafe.plan import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import NOISE_MARGIN, finished_table, list_measured_files, measured_table
-from assets.release.published import STANDARD_ERROR, PublishedColumn, PublishedTable, error_columns
+from assets.release.published import ESTIMATE, STANDARD_ERROR, PublishedColumn, PublishedTable, error_columns
 from mechanisms.phsafe.estimation import Interval
-from mechanisms.phsafe.runs import ITERATIONS, NATION_ID, SHELL, Shell, list_measured_labels
+from mechanisms.phsafe.runs import FILES, ITERATIONS, NATION_ID, RUN, SHELL, Shell, list_measured_labels
 from mechanisms.states import STATES
 
 _NOT_ADDING_UP = (
@@ -29,6 +29,7 @@ AVERAGES = (
     "standard deviations of them."
 )
 
+_LEVELS = {"STATE": "USA"}
 _REGION_TYPES = {"USA": "The nation: all states of the release", "STATE": "A state or its equivalent"}
 
 
@@ -53,7 +54,8 @@ def published_tables(release: PHSafeRelease) -> list[PublishedTable]:
 
 def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
     number = "decimal" if shell.averages else "integer"
-    unit = "average" if shell.averages else "count"
+    counted = "average" if shell.averages else "count"
+    unit = RUN[shell.cells[0].counted.run].counts
     kind = "" if shell.averages else f"{release.declaration.interval.value.replace('_', '-')} credible "
     return PublishedTable(
         shell.name.lower(),
@@ -64,26 +66,31 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
         finished_table(release, shell.name),
         (
             *_group(release),
-            PublishedColumn("region", "string", "Name of the region"),
-            PublishedColumn("iteration", "string", "Race and ethnicity in words"),
+            PublishedColumn("region", "string", "Name of the region", names="region_id"),
+            PublishedColumn("iteration", "string", "Race and ethnicity in words", names="iteration_code"),
             PublishedColumn(
                 "cell", "integer", "Number of the table's cell", {cell.number: cell.label for cell in shell.cells}
             ),
-            PublishedColumn("label", "string", "Label of the cell"),
+            PublishedColumn("label", "string", "Label of the cell", names="cell"),
             *error_columns(
                 number,
-                f"Estimated {unit}, given the measurements",
+                f"Estimated {counted}, given the measurements",
                 "Always empty: an average of noisy counts has no finite variance"
                 if shell.averages
                 else "Standard deviation of the noise of the count, before only counts from 0 up were admitted",
+                f"average {unit}" if shell.averages else unit,
                 optional=(STANDARD_ERROR,) if shell.averages else (),
             ),
-            PublishedColumn("half_width", "decimal", "Half the width of the 90% interval, (upper − lower)/2")
+            PublishedColumn(
+                "half_width", "decimal", "Half the width of the 90% interval, (upper − lower)/2", error_of=ESTIMATE
+            )
             if shell.averages
-            else PublishedColumn("noise_margin", "decimal", NOISE_MARGIN),
+            else PublishedColumn("noise_margin", "decimal", NOISE_MARGIN, error_of=ESTIMATE),
         ),
         ("region_type", "region_id", "iteration_code", "cell"),
         interval=AVERAGES if shell.averages else COUNTS[release.declaration.interval],
+        geography=("region_type", "region_id"),
+        levels=_LEVELS,
     )
 
 
@@ -111,15 +118,17 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
         (
             *(replace(column, name=column.name.upper()) for column in (region_id, region_type, iteration_code)),
             PublishedColumn(f"{name.upper()}_DATA_CELL", "integer", "Basis cell", list_measured_labels(name)),
-            PublishedColumn("COUNT", "integer", "Noisy count"),
+            PublishedColumn("COUNT", "integer", "Noisy count", unit=RUN[FILES[name].run].counts),
             PublishedColumn(
                 "NOISE_DISTRIBUTION",
                 "string",
                 "Distribution of the noise of one measurement; sums of measurements have sums of such noise",
                 {NOISE_NAMES[release.design.noise]: ""},
             ),
-            PublishedColumn("VARIANCE", "decimal", "Exact variance of the noise, to 18 decimals"),
+            PublishedColumn("VARIANCE", "decimal", "Exact variance of the noise, to 18 decimals", error_of="COUNT"),
         ),
         ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", f"{name.upper()}_DATA_CELL"),
         delimiter="|" if release.declaration.measurement_format == "pipe" else ",",
+        geography=("REGION_TYPE", "REGION_ID"),
+        levels=_LEVELS,
     )

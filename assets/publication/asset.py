@@ -36,7 +36,10 @@ from assets.gates.shared import all_gates
 from assets.ledger.asset import find_cap_problems
 from assets.ledger.view import find_budget
 from assets.publication import record, signature
+from assets.publication.catalog import to_dcat
 from assets.publication.certificate import Certificate, to_html, to_json
+from assets.publication.cube import Heading
+from assets.publication.formats import write_cubes
 from assets.publication.listing import write_listing
 from assets.publication.package import README, DataFile, data_package, list_formulas, readme, write_data_files
 from assets.publication.placement import place_file, place_folder
@@ -48,8 +51,8 @@ from assets.release.release import Release
 from assets.release.stage import release_stage
 from assets.release.statement import Parameter
 from assets.stages import stage_check
-from mechanisms.accounting.losses import format_number
-from resources.chain import DIFFERENT_PEOPLE, RESERVE, WITHDRAW, Entry, find, settled_draws
+from mechanisms.accounting.losses import PureLoss, format_number
+from resources.chain import DIFFERENT_PEOPLE, NOT_CHARGED, RESERVE, WITHDRAW, Entry, find, settled_draws
 from resources.custody import Custody
 from resources.ledger import Ledger, of_population
 from resources.statements import Zone
@@ -81,12 +84,12 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
             find_verdicts(context.run.run_id),
         )
         certificate, sums = publish(release_context)
-        budget = find_budget(release.dataset, ledger.examine())
+        cap, budget = release.dataset.cap, find_budget(release.dataset, ledger.examine())
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
             metadata={
                 "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
-                "left of the cap": f"{budget.left} of {release.dataset.cap.round_up()}",
+                "left of the cap": NOT_CHARGED if cap is None else f"{budget.left} of {cap.round_up()}",
                 "draw": shorten_digest(certificate.randomness.draw_id),
                 "commitment": shorten_digest(certificate.randomness.commitment),
                 "certificate": link(release, "certificate.html"),
@@ -282,11 +285,19 @@ def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519
         ) as folder,
     ):
         files = write_data_files(session, folder, tables)
+        left_out: tuple[str, ...] = ()
         certificate = certify(context, session, passed, files)
-        charged_at = certificate.ledger.recorded_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        charged_at = certificate.ledger.recorded_at.astimezone(UTC)
+        if release.formats:
+            heading = Heading(release, certificate.edition, charged_at)
+            cubes, left_out = write_cubes(session, folder, tables, heading)
+            certificate = certify(context, session, passed, files := (*files, *cubes))
+        created = charged_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        package = data_package(release, tables, files, certificate.edition, created)
         for name, text in (
-            ("datapackage.json", data_package(release, tables, files, certificate.edition, charged_at)),
-            (README, readme(release, tables, files, list_formulas(session, tables))),
+            ("datapackage.json", package),
+            ("dcat.jsonld", to_dcat(package)),
+            (README, readme(release, tables, files, list_formulas(session, tables), left_out)),
             ("certificate.json", to_json(certificate)),
             ("certificate.html", to_html(certificate)),
             (SCHEMA, schema()),
@@ -390,6 +401,7 @@ def certify(
         raise _refusal(context, [f"the draw was withdrawn meanwhile, in ledger entry {withdrawn.sequence}"])
     if problems := find_cap_problems(dataset, reading):
         raise _refusal(context, problems)
+    details = entry.parse_details()
     draws = settled_draws(reading.require_intact(), dataset.name, release.name)
     withdrawals = {other.draw_id: other.sequence for other in reading.entries if other.kind == WITHDRAW}
     charges = [other for other in of_population(reading.entries, dataset.population) if other.kind == RESERVE]
@@ -407,13 +419,14 @@ def certify(
             entry.sequence,
             entry.hash,
             datetime.fromisoformat(entry.recorded_at),
-            reading.compose(dataset.population, dataset.cap, through=entry.sequence),
+            PureLoss() if dataset.cap is None else reading.compose(dataset.population, dataset.cap, entry.sequence),
             charges[-1].sequence,
-            reading.compose(dataset.population, dataset.cap),
+            PureLoss() if dataset.cap is None else reading.compose(dataset.population, dataset.cap),
             dataset.cap,
             dataset.population,
             reading.count_infinite(dataset.population),
-            entry.parse_details().authorization.get(DIFFERENT_PEOPLE, ""),
+            details.authorization.get(DIFFERENT_PEOPLE, ""),
+            reading.find_public_words(dataset.name, details) if dataset.public else "",
         ),
         edition=[other.draw_id for other in draws].index(draw.draw_id) + 1,
         editions=tuple(

@@ -30,7 +30,7 @@ from assets.release.gate import ReleaseContext
 from assets.release.method import Method
 from assets.release.seal import SealError
 from mechanisms.accounting.losses import format_loss
-from resources.chain import SETTLE, WITHDRAW, Entry, finished_draws, settled_draws
+from resources.chain import NOT_CHARGED, SETTLE, WITHDRAW, Entry, finished_draws, settled_draws
 from resources.custody import CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
@@ -278,7 +278,7 @@ def _list_draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> list[di
     """The charged draws, as the ledger has them, and what the audit did to repeat each (`replays`, by draw id)."""
     draws = []
     for charge in list_charges(entries):
-        entry, specification = charge.entry, charge.specification
+        entry, specification, details = charge.entry, charge.specification, charge.entry.parse_details()
         state = "drawn" if charge.settled else "charged, not drawn"
         if charge.withdrawn:
             state = f"withdrawn in entry {charge.withdrawn.sequence}"
@@ -293,9 +293,9 @@ def _list_draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> list[di
                 "release": f"{entry.dataset}/{entry.release}",
                 "edition": charge.edition,
                 "entry": entry.sequence,
-                "charged": format_loss(specification.loss),
+                "charged": f"{format_loss(specification.loss)}{f' ({NOT_CHARGED})' if details.public else ''}",
                 "unit": specification.flavor.unit,
-                "population": entry.parse_details().population,
+                "population": details.population,
                 "recorded_at": entry.recorded_at.replace("T", " ").removesuffix("+00:00"),
                 "authorized_by": charge.authorized_by,
                 "state": state,

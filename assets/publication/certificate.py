@@ -133,7 +133,7 @@ class Certificate:
         publisher, charged = self.publisher, self.ledger.recorded_at.astimezone(UTC).date()
         citation = f"{publisher.authority} ({charged.year}): {self.release.title}. Edition {self.edition}."
         return record.Publisher(
-            **publisher.model_dump(),
+            **publisher.model_dump(exclude={"agency", "formats"}),
             date=charged,
             citation=publisher.authority and f"{citation} Draw {self.randomness.draw_id[:12]}.",
         )

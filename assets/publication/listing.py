@@ -1,4 +1,4 @@
-"""The catalog of all publications: a page, a Data Package Catalog and a DCAT catalog, beside the folders of datasets.
+"""The catalog of all publications: a page, a package of data packages and a DCAT catalog, beside their folders.
 
 Everything in it is read from the publications' own files, so that whoever has the folder can make it again. Links name
 files and are relative: they work in a folder, on a web server and in object storage, which has no pages for folders.
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assets.publication.catalog import CONTEXT, describe_dataset
 from assets.publication.package import README
 from assets.publication.placement import place_files, publications
 from assets.publication.record import format_recorded
@@ -22,7 +23,7 @@ from assets.publication.signature import EDITIONS, file_sha256
 from assets.release.prose import load_template
 from assets.texts import show_line
 
-LISTING, PACKAGE = "index.html", "datapackage.json"
+LISTING, PACKAGE, DCAT = "index.html", "datapackage.json", "dcat.jsonld"
 _CERTIFICATE = "certificate.html"
 
 _OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
@@ -41,7 +42,9 @@ class Listed:
         exact: the statistics that are published exactly.
         tables: by title, the data files of a table.
         links: by words, the other files.
-        population: (name, last charge, total, cap, what is left) when it was published.
+        dcat: the publication as a dataset of DCAT.
+        population: (name, last charge, total, cap, what is left) when it was published; of public data, without a cap,
+            the source in place of what is left.
     """
 
     path: str
@@ -58,6 +61,7 @@ class Listed:
     exact: tuple[str, ...] = ()
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
+    dcat: Mapping[str, Any] = field(default_factory=dict)
     population: tuple[str, int, str, str, str] = ("", 0, "", "", "")
 
 
@@ -87,18 +91,21 @@ def make_listing(published: Path) -> dict[str, bytes]:
         ],
         publishers=sorted({each.publisher for each in listed if each.publisher}),
     )
-    return {LISTING: page.encode(), PACKAGE: _package_catalog(published, listed)}
+    return {LISTING: page.encode(), PACKAGE: _package_catalog(published, listed), DCAT: _dcat_catalog(listed)}
 
 
 def _package_catalog(published: Path, listed: Sequence[Listed]) -> bytes:
-    """The data packages of all publications as one package. Source: the recipe Data Package Catalog."""
+    """The data packages of all publications as the resources of one package, each with its hash.
+
+    Source: the Data Package standard, version 2.
+    """
     resources = [
         {
             "name": each.path.replace("/", "-").replace("_", "-"),
             "title": each.title or each.path,
             "description": each.description,
             "path": f"{each.path}/{PACKAGE}",
-            "profile": "data-package",
+            "format": "json",
             "mediatype": "application/json",
             "hash": f"sha256:{file_sha256(published / each.path / PACKAGE)}",
         }
@@ -106,10 +113,25 @@ def _package_catalog(published: Path, listed: Sequence[Listed]) -> bytes:
         if each.title
     ]
     catalog = {
-        "profile": "data-package-catalog",
+        "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
         "name": "publications",
         "title": "Publications",
         "resources": resources,
+    }
+    return _as_json(catalog)
+
+
+def _dcat_catalog(listed: Sequence[Listed]) -> bytes:
+    """All publications as a catalog of DCAT-AP 3, with relative addresses."""
+    datasets = [each.dcat for each in listed if each.title]
+    catalog = {
+        "@context": CONTEXT,
+        "@id": DCAT,
+        "@type": "dcat:Catalog",
+        "dct:title": "Publications",
+        "dct:description": "All publications of a deployment of Stirred, each with its files and its certificate.",
+        "dct:publisher": [node["dct:publisher"] for node in datasets if "dct:publisher" in node][:1],
+        "dcat:dataset": datasets,
     }
     return _as_json(catalog)
 
@@ -127,7 +149,7 @@ def _read_publication(published: Path, path: str) -> Listed:
 
 
 def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
-    _read_json(folder / PACKAGE)
+    package = _read_json(folder / PACKAGE)
     ledger, publisher, number = record["ledger"], record["publisher"], int(record["edition"]["number"])
     tables: dict[str, tuple[str, ...]] = {}
     for file in record["products"]:
@@ -138,8 +160,11 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         show_line(ledger["population"]),
         int(ledger["last_charge_at_publication"]),
         format_recorded(ledger["total_at_publication"]),
-        format_recorded(ledger["cap"]),
-        f"{ledger['cap']['symbol']} = {ledger['left_at_publication']:,.4f}",
+        *(
+            (format_recorded(ledger["cap"]), f"{ledger['cap']['symbol']} = {ledger['left_at_publication']:,.4f}")
+            if ledger["cap"]
+            else ("", show_line(record["dataset"]["source"]))
+        ),
     )
     return Listed(
         path,
@@ -156,6 +181,7 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         exact=tuple(map(show_line, (*record["invariants"]["held_fixed"], *record["invariants"]["also_exact"]))),
         tables=tables,
         links={"Certificate": _CERTIFICATE, "How to read the files": README, "Data dictionary": PACKAGE},
+        dcat=describe_dataset(package, f"{path}/"),
         population=population,
     )
 

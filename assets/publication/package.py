@@ -36,13 +36,30 @@ _NO_ROWS = SQL("publication/no_rows", "SELECT {{ columns | ids }} FROM {{ table 
 README = "README.txt"
 _README_WIDTH = 100
 
-_PARQUET = "application/vnd.apache.parquet"
+_PARQUET_FORMAT = "Parquet"
+"""Frictionless would read `parquet` as a table, and skip size and hash. As the standard has no type for files besides
+tables, only the capital letter keeps it from that."""
+
+_PROFILES = "https://datapackage.org/profiles/2.0"
+
+_MEDIA_TYPES = {
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+    "px": "text/x-pcaxis",
+    "json": "application/json",
+    "sdmx.csv": "application/vnd.sdmx.data+csv;version=2.1.0",
+    "sdmx.xml": "application/vnd.sdmx.data+xml;version=3.1.0",
+    "structure.xml": "application/vnd.sdmx.structure+xml;version=3.1.0",
+}
 
 _ROWS_OF_LISTS, _INTEGERS_OF_LISTS = 8192, 4_000_000
 """A Parquet row group of a table with lists ends when it has so many rows, or so many integers: it is in memory."""
 
 _ROWS_READ = 2048
 """The number of rows of a table with lists that are read at a time."""
+
+
+_FORMATS = {"sdmx.csv": "SDMX (.structure.xml, .sdmx.csv and .sdmx.xml)", "px": "PX (.px)", "json": "JSON-stat (.json)"}
 
 
 @recorded(frozen=True, config=RECORDED)
@@ -52,7 +69,7 @@ class DataFile:
     product: str = Field(serialization_alias="name", description="The name of the published table.")
     title: str = Field(description="The title of the published table.")
     path: str = Field(description="The name of the file.")
-    format: str = Field(exclude=True, description="`csv` or `parquet`.")
+    format: str = Field(exclude=True, description="The end of its name: `csv`, `parquet`, or a key of `_MEDIA_TYPES`.")
     rows: int = Field(ge=0, description="The number of rows, without the header.")
     bytes: int = Field(ge=0, description="The size of the file.")
     sha256: Sha256 = Field(description="The SHA-256 of the file.")
@@ -104,7 +121,7 @@ def _write_file(session: Session, folder: Path, published: PublishedTable, rows:
         missing=None if missing is None else quote_literal(missing),
         delimiter=quote_literal(published.delimiter),
     )
-    return _data_file(published, path, rows, missing)
+    return describe_file(published, path, rows, missing)
 
 
 def _parquet_columns(published: PublishedTable) -> list[str | Fragment]:
@@ -158,7 +175,7 @@ def _write_lists(session: Session, folder: Path, published: PublishedTable, rows
                 future.result()
     if written != rows:
         raise ValueError(f"product {published.name}: {written:,} of {rows:,} rows were written")
-    return _data_file(published, path, rows, None)
+    return describe_file(published, path, rows, None)
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], lists: Sequence[str]) -> Iterator[pa.Table]:
@@ -193,23 +210,22 @@ def data_package(
 ) -> bytes:
     """The text of `datapackage.json`: for each file, its content, columns, types, values and hash.
 
-    Source: the Data Package and Table Schema specifications, version 1; the labels of values are in `categories`, as
-    in version 2.
+    Source: the Data Package standard, version 2.
 
     Args:
-        files: the result of `write_data_files` for these tables.
+        files: the results of `write_data_files` and `write_cubes` for these tables.
         created: when the edition was charged, ISO 8601 in UTC, which never changes for an edition.
     """
     dataset, publisher = release.dataset, release.publisher
     license_ = {"name": publisher.license, "path": publisher.license_url}
-    contributor = {"title": publisher.authority, "role": "publisher"}
+    contributor = {"title": publisher.authority, "roles": ["publisher"]}
     if publisher.contact and publisher.contact.startswith(("http://", "https://")):
         contributor["path"] = publisher.contact
     elif publisher.contact and re.fullmatch(r"[^@\s]+@[^@\s]+", publisher.contact):
         contributor["email"] = publisher.contact
     by_name = {published.name: published for published in tables}
     package = {
-        "profile": "data-package",
+        "$schema": f"{_PROFILES}/datapackage.json",
         "name": f"{dataset.name}-{release.name}".replace("_", "-"),
         "title": release.title,
         "description": release.description,
@@ -243,12 +259,12 @@ def _missing_marker(session: Session, published: PublishedTable) -> str:
     return marker
 
 
-def _data_file(published: PublishedTable, path: Path, rows: int, missing: str | None) -> DataFile:
+def describe_file(published: PublishedTable, path: Path, rows: int, missing: str | None) -> DataFile:
     return DataFile(
         product=published.name,
         title=published.title,
         path=path.name,
-        format=path.suffix.removeprefix("."),
+        format=path.name.partition(".")[2],
         rows=rows,
         bytes=path.stat().st_size,
         sha256=file_sha256(path),
@@ -263,18 +279,17 @@ def _resource(published: PublishedTable, file: DataFile) -> dict[str, Any]:
         "description": published.description,
         **({"interval": {"confidence": CONFIDENCE, "method": published.interval}} if published.interval else {}),
         "path": file.path,
-        "format": file.format,
+        "format": _PARQUET_FORMAT if file.format == "parquet" else file.format,
         "bytes": file.bytes,
         "hash": f"sha256:{file.sha256}",
     }
-    if file.format == "parquet":
-        # Declared as a file: validators skip the size and hash of a resource that they read as a table.
-        described |= {"name": f"{file.product}-parquet", "type": "file", "mediatype": _PARQUET}
+    described |= {"$schema": f"{_PROFILES}/dataresource.json", "mediatype": _MEDIA_TYPES[file.format]}
+    if file.format != "csv":
+        described |= {"name": f"{file.product}-{file.format}"}
         return described | ({"schema": _schema(published)} if published.has_lists else {})
     return described | {
         "name": file.product,
-        "profile": "tabular-data-resource",
-        "mediatype": "text/csv",
+        "type": "table",
         "encoding": "utf-8",
         "dialect": {
             "delimiter": published.delimiter,
@@ -331,7 +346,11 @@ def list_formulas(session: Session, tables: Iterable[PublishedTable]) -> list[st
 
 
 def readme(
-    release: Release, tables: Sequence[PublishedTable], files: Sequence[DataFile], formulas: Sequence[str] = ()
+    release: Release,
+    tables: Sequence[PublishedTable],
+    files: Sequence[DataFile],
+    formulas: Sequence[str] = (),
+    left_out: Sequence[str] = (),
 ) -> bytes:
     """The text of `README.txt`: what the files are, and lines that read them and keep codes as text.
 
@@ -340,6 +359,7 @@ def readme(
 
     Args:
         formulas: the files of `list_formulas`.
+        left_out: a sentence for each file that was too large for its format.
     """
     template = load_template(
         Path(__file__).with_name("readme.txt"),
@@ -353,8 +373,11 @@ def readme(
     text = template.render(
         title=release.title,
         description=release.description,
+        public=release.dataset.source,
         readable=list(_readable(tables, files)),
         formulas=join_names(formulas),
+        formats=join_names([_FORMATS[end] for end in _FORMATS if any(file.format == end for file in files)]),
+        left_out=" ".join(left_out),
         checksums=CHECKSUMS,
         signature=SIGNATURE,
         public_key=PUBLIC_KEY,

@@ -6,6 +6,7 @@ states are in `assets.release.statement`.
 
 import datetime
 import json
+import operator
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -26,7 +27,7 @@ from mechanisms.accounting.rounding import DECIMALS
 from resources.custody import CustodyMode
 from resources.ledger import remaining
 
-VERSION = "3.1"
+VERSION = "3.2"
 """The version of the record. The first part grows when a program that reads the record could fail on a new one."""
 
 SCHEMA: Final = "certificate.schema.json"
@@ -117,6 +118,14 @@ class Dataset(Part):
     title: str = Field(description="Its name in words.")
     description: str = Field(description="Where the records come from.")
     synthetic: bool = Field(description="Whether the records are generated, or were public before.")
+    public: bool = Field(
+        False,
+        exclude_if=operator.not_,
+        description="Whether the records were published before, so that no budget is charged; only there if they were.",
+    )
+    source: str = Field(
+        "", exclude_if=operator.not_, description="Where public records come from; only there if they are public."
+    )
 
 
 class Release(Part):
@@ -261,7 +270,7 @@ class LedgerReference:
     total_at_publication: RecordedLoss = Field(
         description="The total of the finite charges to the population up to and including that charge."
     )
-    cap: RecordedLoss = Field(description="The cap of the population.")
+    cap: RecordedLoss | None = Field(description="The cap of the population; null for public data, which has none.")
     population: str = Field(description="The population that is charged.")
     infinite_charges: int = Field(
         default=0,
@@ -281,11 +290,18 @@ class LedgerReference:
         """What infinite charges mean, as a sentence; empty if there is none."""
         return warn_of_infinite(self.infinite_charges)
 
+    public_because: str = Field(
+        default="",
+        exclude_if=operator.not_,
+        description="Why the records are public, in the words of the person who authorized the first draw; only there "
+        "if they are. The draws are then recorded, and not charged.",
+    )
+
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def left_at_publication(self) -> float:
-        """What is left under the cap, in the cap's letter, rounded down."""
-        return float(remaining(self.total_at_publication, self.cap))
+    def left_at_publication(self) -> float | None:
+        """What is left under the cap, in the cap's letter, rounded down; null for public data."""
+        return None if self.cap is None else float(remaining(self.total_at_publication, self.cap))
 
 
 @dataclass(frozen=True, config=RECORDED)

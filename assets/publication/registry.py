@@ -137,7 +137,9 @@ def describe_deployment(certificate: Mapping[str, Any]) -> RegistryRecord:
     charge = f"{format_recorded(loss)}, exactly {loss['exact']}"
     charged = format_recorded(ledger["total_at_publication"])
     total = (
-        f"The population {ledger['population']} was charged {charged} by all releases "
+        f"Public data, no budget charged: {certificate['dataset']['source']}"
+        if ledger["cap"] is None
+        else f"The population {ledger['population']} was charged {charged} by all releases "
         f"up to ledger entry {ledger['last_charge_at_publication']}, under a cap of {format_recorded(ledger['cap'])}. "
         f"{ledger['note']}"
     ).strip()

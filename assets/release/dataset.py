@@ -25,7 +25,7 @@ from assets.release.columns import ColumnType, RecordTable, Role, name_error, ti
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName, Noun
 from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
-from assets.release.rectangular import Rectangular, divide_columns
+from assets.release.rectangular import DividedColumns, Rectangular, divide_columns
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD
 from resources.statements import Table, Zone
@@ -169,14 +169,22 @@ class Size:
 _NAME = TypeAdapter[str](DatasetName)
 
 
-def _let_units_be_made(schema: dict[str, Any]) -> None:
+def require_cap(schema: dict[str, Any]) -> None:
+    """Only public records have no cap."""
+    schema["if"] = {"properties": {"public": {"const": True}}, "required": ["public"]}
+    schema["else"] = {"required": ["cap"]}
+
+
+def _complete_schema(schema: dict[str, Any]) -> None:
+    """Of a rectangular file, units are made."""
     schema["required"] = [field for field in schema["required"] if field != "units"]
+    require_cap(schema)
 
 
 class DatasetDeclaration(Declaration):
     """One vintage of confidential microdata: units, with or without persons in them."""
 
-    model_config = ConfigDict(json_schema_extra=_let_units_be_made)
+    model_config = ConfigDict(json_schema_extra=_complete_schema)
 
     declares = "dataset"
 
@@ -188,6 +196,14 @@ class DatasetDeclaration(Declaration):
     description: str = Field("", description="Where the records come from and what they are.")
     synthetic: bool = Field(
         False, description="Whether the records are generated or public, so that experiments may draw on them."
+    )
+    public: bool = Field(
+        False,
+        description="Whether the records were published before, such as PUMS or PPMF, so that draws from them are not "
+        "charged. The first draw needs an authorization that says so in words.",
+    )
+    source: str = Field(
+        "", description="Who published public records, and where: a citation or an address. Every page shows it."
     )
     reader: Annotated[Reader, WithJsonSchema({"enum": _READERS})] = Field(
         description="csv, parquet, ddi (fixed-width text with a codebook, as IPUMS has it), stata, spss, sas, or the "
@@ -210,9 +226,11 @@ class DatasetDeclaration(Declaration):
         description="Whom the records are about; by default, the dataset's name. Datasets about the same people, such "
         "as two vintages, declare the same population.",
     )
-    cap: Cap = Field(
-        description="The upper bound on the loss of all releases from the datasets of the population together: ε as a "
-        "number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: 1/10000000000}."
+    cap: Cap | SkipJsonSchema[None] = Field(
+        None,
+        description="The upper bound on the loss of all releases from the datasets of the population together, if they "
+        "are not public: ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
+        "1/10000000000}.",
     )
     charging: Charging | SkipJsonSchema[None] = Field(
         None,
@@ -252,6 +270,7 @@ class DatasetDeclaration(Declaration):
     def _check(self) -> Self:
         if self.units.unit is not None:
             raise ValueError(f"units: column {self.units.unit} has role unit, which is for persons")
+        self._check_budget()
         for table, records in self.tables.items():
             if not self.reader.built_in and records.path is None and table in self.files:
                 raise ValueError(f"{table}: path is required with reader {self.reader.value}")
@@ -262,6 +281,8 @@ class DatasetDeclaration(Declaration):
             needed = self.reader is Reader.DDI and table in self.files
             if (records.codebook is not None) is not needed:
                 raise ValueError(f"{table}: codebook: it is required with reader ddi, and other readers take none")
+            if records.record_type is not None and records.codebook is None:
+                raise ValueError(f"{table}: record_type: it is for a table with a codebook")
             if self.reader is Reader.DDI and records.geography_path is not None:
                 raise ValueError(f"{table}: geography_path: reader ddi takes none")
         for table, records in self.tables.items():
@@ -292,9 +313,27 @@ class DatasetDeclaration(Declaration):
             raise ValueError(f"persons: column {shared[0]} has the name of a column of units; rename one of them")
         return self
 
+    def _check_budget(self) -> None:
+        if not self.public:
+            if self.cap is None:
+                raise ValueError("cap: Field required")
+            if self.source:
+                raise ValueError("source: it is for public records; declare public: true")
+            return
+        fields = ("cap", "charging", "unbounded_releases")
+        if given := [field for field in fields if getattr(self, field) is not None]:
+            raise ValueError(f"{given[0]}: public records are not charged; leave it out")
+        if not self.source.strip():
+            raise ValueError("source: say who published the public records, and where")
+        if self.population != self.name:
+            raise ValueError("population: public records belong to no other population; leave it out")
+        if self.synthetic:
+            raise ValueError("public: synthetic records are about nobody; drop public")
+
     def _check_household(self, household: list[str], persons: RecordTable) -> None:
         if self.reader.built_in or persons.geography_path is not None:
-            raise ValueError("rectangular: all columns come from one CSV or Parquet file, without geography_path")
+            raise ValueError("rectangular: all columns come from one file, without geography_path")
+        object.__setattr__(persons, "columns", DividedColumns(persons.columns, self.units.columns))
         key = persons.columns[str(persons.unit)]
         if len(household) == 1:
             if household != [key.source or persons.unit]:
@@ -314,11 +353,13 @@ class DatasetDeclaration(Declaration):
 
     @property
     def asks(self) -> bool:
-        return not self.synthetic if self.charging is None else self.charging == "ask"
+        return not (self.synthetic or self.public) if self.charging is None else self.charging == "ask"
 
     @property
     def allows_unbounded_releases(self) -> bool:
-        return self.synthetic if self.unbounded_releases is None else self.unbounded_releases == "allowed"
+        if self.unbounded_releases is None:
+            return self.synthetic or self.public
+        return self.unbounded_releases == "allowed"
 
     @property
     def tables(self) -> dict[str, RecordTable]:

@@ -30,6 +30,9 @@ ESTIMATE, STANDARD_ERROR, LOWER, UPPER = ERRORS = ("estimate", "standard_error",
 CONFIDENCE = 0.9
 """The confidence of every published interval."""
 
+SUPPRESSED = "suppressed"
+"""The column that marks rows whose figures are not published."""
+
 LIST = "integers"
 """A list of integers, which CSV cannot represent: a table with such a column is written as Parquet only."""
 
@@ -74,6 +77,9 @@ class PublishedColumn:
         values: the values that may occur, each with its label or ""; empty if they are not listed.
         total: the column that marks rows with totals over this one, which have no value in it; "" if there are none.
         title: its name in words; "" if it has no other name.
+        unit: what its figures count or add up, such as households; "" if it has no figures.
+        error_of: the column of figures whose error or bias it has, in the same unit; "" if it has none.
+        names: the column whose codes it puts into words; "" if it does not.
     """
 
     name: str
@@ -83,6 +89,13 @@ class PublishedColumn:
     required: bool = True
     total: str = ""
     title: str = ""
+    unit: str = ""
+    error_of: str = ""
+    names: str = ""
+
+    @property
+    def has_figures(self) -> bool:
+        return bool(self.unit or self.error_of)
 
     def __post_init__(self) -> None:
         if self.type not in FIELD_TYPES:
@@ -98,6 +111,10 @@ class PublishedTable:
     Attributes:
         name: the stem of the file names.
         interval: by which method the 90% interval of each estimate is made, as a sentence; "" if there are no errors.
+        geography: the columns that name a place together: from the coarsest to the finest, or its level and its code.
+        levels: by level, the one above it, if the first of these columns is a level. The code of a place begins with
+            that of the place above it, unless that is the only one of its level.
+        dimensions: the columns that tell the cells of a cube apart; by default the primary key.
     """
 
     name: str
@@ -108,6 +125,9 @@ class PublishedTable:
     primary_key: tuple[str, ...]
     delimiter: str = ","
     interval: str = ""
+    geography: tuple[str, ...] = ()
+    levels: Mapping[str, str] = field(default_factory=dict)
+    dimensions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", self.name):
@@ -131,6 +151,11 @@ class PublishedTable:
     def has_lists(self) -> bool:
         return any(column.type == LIST for column in self.columns)
 
+    @property
+    def is_cube(self) -> bool:
+        """Whether its rows are cells with figures; not so of records, lists and parameters."""
+        return any(column.has_figures for column in self.columns)
+
 
 def describe_column(name: str, column: Column, total: str = "") -> PublishedColumn:
     """A declared column as a column of a published table. `total` is as for `PublishedColumn`."""
@@ -141,7 +166,7 @@ def describe_column(name: str, column: Column, total: str = "") -> PublishedColu
 
 
 def error_columns(
-    kind: str, estimate: str, standard_error: str, *, optional: Collection[str] = ()
+    kind: str, estimate: str, standard_error: str, unit: str, *, optional: Collection[str] = ()
 ) -> tuple[PublishedColumn, ...]:
     """The columns of an estimate and its errors, which are decimals. `optional` names those that may be empty."""
     described = {
@@ -151,7 +176,15 @@ def error_columns(
         UPPER: (kind, "Upper end of the 90% interval"),
     }
     return tuple(
-        PublishedColumn(name, kind, words, required=name not in optional) for name, (kind, words) in described.items()
+        PublishedColumn(
+            name,
+            kind,
+            words,
+            required=name not in optional,
+            unit=unit if name == ESTIMATE else "",
+            error_of="" if name == ESTIMATE else ESTIMATE,
+        )
+        for name, (kind, words) in described.items()
     )
 
 
@@ -167,7 +200,7 @@ def require_placeable(release: Release, tables: Sequence[PublishedTable]) -> Non
             if name in OURS:
                 release.refuse(f"products: {name} is the name of a file or folder that every publication has")
     for table in tables:
-        if is_too_long(str(release.folder.with_name(f".{release.name}.arriving") / f"{table.name}.parquet")):
+        if is_too_long(str(release.folder.with_name(f".{release.name}.arriving") / f"{table.name}.structure.xml")):
             release.refuse(
                 f"products: {table.name}: its path in the folder of publications would be too long; a path has at most "
                 f"{LONGEST_PATH:,} bytes, and each part of it {LONGEST_FILE}"

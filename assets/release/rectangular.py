@@ -65,6 +65,17 @@ def divide_columns(given: Any) -> Any:
     return {**given, "units": {"columns": units}, "persons": {**persons, "columns": own}}
 
 
+class DividedColumns(dict[str, Any]):
+    """The columns of persons alone. Dagster, which looks up every key of the YAML, finds those of units by name too."""
+
+    def __init__(self, own: Mapping[str, Any], of_units: Mapping[str, Any]) -> None:
+        super().__init__(own)
+        self._of_units = dict(of_units)
+
+    def __missing__(self, name: str) -> Any:
+        return self._of_units[name]
+
+
 def _read_list(given: Mapping[str, Any], field: str) -> list[str]:
     """The names in a field of `rectangular`; empty if it is not a list of texts."""
     rectangular = given["rectangular"]

@@ -6,11 +6,12 @@ rules about the dataset that a release must satisfy before anything runs. All ot
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self
 
 import dagster as dg
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.contents import with_recodes
@@ -23,6 +24,19 @@ from mechanisms.refusal import RefusedError
 from resources.custody import Custody, CustodyMode
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
+
+
+class Format(StrEnum):
+    """A format in which the tables of a release are published besides CSV and Parquet."""
+
+    SDMX = "sdmx"
+    PX = "px"
+    JSON_STAT = "json-stat"
+
+
+Formats = Annotated[tuple[Format, ...], AfterValidator(lambda formats: tuple(sorted(set(formats))))]
+
+_FORMATS = "The formats of published tables besides CSV and Parquet: sdmx, px and json-stat."
 
 
 class DeclarationError(RefusedError, ValueError):
@@ -47,6 +61,9 @@ class ReleaseDeclaration(Declaration):
     )
     watch_source: bool = Field(
         False, description="Whether a changed source file launches the release's job; on by default."
+    )
+    formats: Formats | SkipJsonSchema[None] = Field(
+        None, description=f"{_FORMATS} By default those that the publisher declares."
     )
 
     @property
@@ -78,6 +95,10 @@ class ReleaseDeclaration(Declaration):
 
 _Line = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_LINE)]
 
+_AgencyId = Annotated[
+    str, StringConstraints(max_length=100, pattern=r"^[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*$")
+]
+
 _Url = Annotated[str, StringConstraints(max_length=1000, pattern=r"^https?://[^\s]+$")]
 
 
@@ -98,6 +119,10 @@ class Publisher(Declaration):
         | SkipJsonSchema[None]
     ) = Field(None, description="The license of the published data, by its SPDX identifier, such as CC-BY-4.0.")
     license_url: _Url | SkipJsonSchema[None] = Field(None, description="Where the text of the license is.")
+    agency: _AgencyId = Field(
+        "ZZZ", description="The id of the office as the agency that maintains structures in SDMX; ZZZ is that of none."
+    )
+    formats: Formats = Field((), description=f"{_FORMATS} Releases may declare others.")
 
     @classmethod
     def named(cls, given: Any) -> str:
@@ -156,6 +181,10 @@ class Release:
     @property
     def custody(self) -> CustodyMode:
         return self.declaration.custody
+
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        return self.publisher.formats if self.declaration.formats is None else self.declaration.formats
 
     @property
     def can_replay(self) -> bool:

@@ -24,7 +24,7 @@ from assets.safetab.release import GROUPS, PARAMETERS, REGIONS, SafeTabHRelease,
 from assets.tabulation.asset import build_tables
 from mechanisms.safetab.design import MeasuredLine
 from mechanisms.safetab.details import AGES, DATA_CELLS, DETAILS, HOUSEHOLD_TABLES, SEXES, HouseholdTable, cells
-from mechanisms.safetab.lists import RegionType
+from mechanisms.safetab.lists import LEVELS_ABOVE, RegionType
 from mechanisms.sampling.quantiles import Uncapped, half_width
 from mechanisms.states import STATES
 from resources.statements import Table
@@ -292,7 +292,7 @@ def household_products(release: SafeTabHRelease) -> tuple[PublishedTable, ...]:
                 f"T4 are measured apart, so that their totals differ. {_independence(release)}",
                 (
                     PublishedColumn("cell", "integer", "Number of the cell"),
-                    PublishedColumn("label", "string", "What the cell counts"),
+                    PublishedColumn("label", "string", "What the cell counts", names="cell"),
                 ),
             )
         )
@@ -321,15 +321,21 @@ def _in_words(
         (
             _region_type(release),
             PublishedColumn("region_id", "string", "Code of the region; 1 for the nation"),
-            PublishedColumn("region", "string", "Name of the region, as far as the dataset names it"),
+            PublishedColumn(
+                "region", "string", "Name of the region, as far as the dataset names it", names="region_id"
+            ),
             PublishedColumn("level", "integer", "Level of the iteration", {1: "Regional", 2: "Detailed"}),
             PublishedColumn("iteration_code", "string", "Characteristic iteration"),
-            PublishedColumn("iteration", "string", "The iteration in words"),
+            PublishedColumn("iteration", "string", "The iteration in words", names="iteration_code"),
             *columns,
-            *error_columns("integer", "Noisy count, or a sum of noisy counts", "Standard deviation of the noise"),
+            *error_columns(
+                "integer", "Noisy count, or a sum of noisy counts", "Standard deviation of the noise", _unit(release)
+            ),
         ),
         ("region_type", "region_id", "iteration_code", *keys),
         interval=INTERVAL,
+        geography=("region_type", "region_id"),
+        levels=LEVELS_ABOVE,
     )
 
 
@@ -347,11 +353,17 @@ def _in_layout(
             replace(_region_type(release), name="REGION_TYPE"),
             PublishedColumn("ITERATION_CODE", "string", "Characteristic iteration"),
             *columns,
-            PublishedColumn("COUNT", "integer", "Noisy count"),
+            PublishedColumn("COUNT", "integer", "Noisy count", unit=_unit(release)),
         ),
         ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", *(column.name for column in columns)),
         delimiter="|",
+        geography=("REGION_TYPE", "REGION_ID"),
+        levels=LEVELS_ABOVE,
     )
+
+
+def _unit(release: SafeTabRelease) -> str:
+    return "persons" if isinstance(release, SafeTabPRelease) else "households"
 
 
 def _region_type(release: SafeTabRelease) -> PublishedColumn:

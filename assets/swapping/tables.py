@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from assets.conventions import escape_markdown, preview
-from assets.release.published import PublishedColumn, PublishedTable, describe_column, error_columns
+from assets.release.published import ESTIMATE, PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.swapping.declaration import ESTIMATED, SwappedProduct, name_products
 from assets.swapping.draw import CELLS, SWAPPED
 from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING, holding_table, read_groups, swap_variables
@@ -231,7 +231,8 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
         title = f"Persons by kind of {unit}"
         description = f"The persons in each {unit} of a kind; {SATURATED} has the number of {unit}s of each kind."
         variables = (describe_column(name, column) for name, column in release.person_variables.items())
-        persons = PublishedColumn("persons", "integer", f"Number of such persons in each {unit} of the kind")
+        words = f"Number of such persons in each {unit} of the kind"
+        persons = PublishedColumn("persons", "integer", words, unit="persons")
         columns, key = (kind, *variables, persons), ("household_type", *release.person_variables)
         tables.append(
             PublishedTable(HOUSEHOLD_TYPES, title, description, release.public(HOUSEHOLD_TYPES), columns, key)
@@ -244,8 +245,8 @@ def _describe_product(release: SwappingRelease, product: SwappedProduct) -> Publ
     counted = "persons" if product.of == "persons" else f"{release.design.unit}s"
     estimate, error = PROSE("estimate", counted=counted), PROSE("standard error")
     errors = (
-        *error_columns("decimal", estimate, error),
-        PublishedColumn("greatest_bias", "decimal", PROSE("bias")),
+        *error_columns("decimal", estimate, error, counted),
+        PublishedColumn("greatest_bias", "decimal", PROSE("bias"), error_of=ESTIMATE),
     )
     flags = (
         PublishedColumn(flag, "boolean", PROSE("total", name=name), title=f"{name}: total")
@@ -264,8 +265,9 @@ def _describe_product(release: SwappingRelease, product: SwappedProduct) -> Publ
         ),
         (*product.columns, *product.flags.values()),
         interval="" if reason else PROSE("interval"),
+        geography=tuple(product.geography),
     )
 
 
 def _count_column(counted: str) -> PublishedColumn:
-    return PublishedColumn("count", "integer", f"Number of {counted} after swapping")
+    return PublishedColumn("count", "integer", f"Number of {counted} after swapping", unit=counted)

@@ -353,6 +353,7 @@ class TableBuilderDeclaration(ReleaseDeclaration):
                 custody=self.custody,
                 schedule=self.schedule,
                 watch_source=self.watch_source,
+                formats=self.formats,
                 hypercube=cube,
             )
             for cube in self.hypercubes

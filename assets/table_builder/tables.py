@@ -1,7 +1,7 @@
 """The tables of a hypercube: what the stages `plan`, from the declaration alone, and `tables`, from the measurements,
 store, and how the data dictionary describes them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from math import sqrt
 from typing import Any
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from assets.conventions import preview
 from assets.measurement.grid import GridCounts
-from assets.release.columns import describe_columns
-from assets.release.published import ERRORS, PublishedColumn, PublishedTable, describe_column, error_columns
+from assets.release.columns import Role, describe_columns
+from assets.release.published import ERRORS, SUPPRESSED, PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.release.stage import store_rows
 from assets.table_builder.asking import ESTIMATED, Publication, as_decimals, fitted_numbers, parts_of_step
 from assets.table_builder.cells import categories, query_of, table_name
@@ -176,7 +176,7 @@ def _without_suppressed(release: HypercubeRelease, rows: pa.Table) -> pa.Table:
         if name in rows.column_names:
             kept = pc.if_else(below, pa.scalar(None, rows.schema.field(name).type), rows[name])
             rows = rows.set_column(rows.column_names.index(name), name, kept)
-    return rows.append_column("suppressed", below)
+    return rows.append_column(SUPPRESSED, below)
 
 
 def shown_first(session: Session, release: HypercubeRelease) -> Mapping[str, Any]:
@@ -249,10 +249,13 @@ def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:
                 "decimal" if amount else "integer",
                 f"{measured}, as drawn; it may be negative",
                 required=not release.cube.suppress_below,
+                unit=_unit(release),
             ),
             *_figures(release),
         ),
         ("table_name", "cell"),
+        geography=_geography(release, release.cube.variables),
+        dimensions=tuple(release.cube.variables),
         interval=PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval"),
     )
 
@@ -269,6 +272,7 @@ def _describe_product(release: HypercubeRelease, product: SubTableDeclaration) -
         release.public(f"product_{product.name}"),
         (*(describe_column(name, release.columns[name]) for name in product.by), *_figures(release)),
         tuple(product.by),
+        geography=_geography(release, product.by),
         interval=PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval"),
     )
 
@@ -279,9 +283,20 @@ def _figures(release: HypercubeRelease) -> tuple[PublishedColumn, ...]:
         "decimal",
         "Estimate; it may be negative" if negative else "Estimate: what was measured, or 0 if that is negative",
         "Standard error of the estimate, from the noise alone",
+        _unit(release),
         optional=ERRORS if release.cube.suppress_below else (),
     )
     if not release.cube.suppress_below:
         return columns
     words = f"Whether the estimate is below {float(release.cube.suppress_below):g} and not published"
-    return (*columns, PublishedColumn("suppressed", "boolean", words))
+    return (*columns, PublishedColumn(SUPPRESSED, "boolean", words))
+
+
+def _unit(release: HypercubeRelease) -> str:
+    return release.amount.column if release.amount else release.cube.of
+
+
+def _geography(release: HypercubeRelease, names: Sequence[str]) -> tuple[str, ...]:
+    """The column of places. Several are dimensions of their own: nothing says which of them lie in which."""
+    places = [name for name in names if release.columns[name].role is Role.GEOGRAPHY]
+    return tuple(places) if len(places) == 1 else ()

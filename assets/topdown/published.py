@@ -3,8 +3,11 @@
 This module describes them for the data dictionary. `tables` and earlier modules make them.
 """
 
+from dataclasses import replace
+from itertools import pairwise
+
 from assets.measurement.method import MEASUREMENTS
-from assets.release.published import PublishedColumn, PublishedTable, error_columns
+from assets.release.published import ESTIMATE, PublishedColumn, PublishedTable, error_columns
 from assets.topdown.measurements import COLUMNS
 from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TEXTS, TopDownRelease
 from assets.topdown.tables import (
@@ -82,10 +85,12 @@ def _errors(release: TopDownRelease, table: RedistrictingTable) -> PublishedTabl
             _level(release),
             _GEOID,
             PublishedColumn("cell", "string", ERROR_COLUMNS["cell"], cells),
-            *error_columns("integer", ERROR_COLUMNS["estimate"], ERROR_COLUMNS["standard_error"]),
-            _error("bias", "decimal"),
+            *error_columns("integer", ERROR_COLUMNS["estimate"], ERROR_COLUMNS["standard_error"], _unit(table.schema)),
+            replace(_error("bias", "decimal"), error_of=ESTIMATE),
         ),
         ("level", "geoid", "cell"),
+        geography=("level", "geoid"),
+        levels=_levels(release),
         interval=TEXTS("interval", replicates=release.declaration.replicates),
     )
 
@@ -104,10 +109,14 @@ def _redistricting(release: TopDownRelease, table: RedistrictingTable) -> Publis
             _DEPTH,
             _level(release),
             _GEOID,
-            PublishedColumn("name", "string", "Name of the place, if the dataset declares one", required=False),
-            *(PublishedColumn(cell.name, "integer", cell.label) for cell in table.cells),
+            PublishedColumn(
+                "name", "string", "Name of the place, if the dataset declares one", required=False, names="geoid"
+            ),
+            *(PublishedColumn(cell.name, "integer", cell.label, unit=_unit(table.schema)) for cell in table.cells),
         ),
         ("level", "geoid"),
+        geography=("level", "geoid"),
+        levels=_levels(release),
     )
 
 
@@ -144,9 +153,11 @@ def _exact(release: TopDownRelease, name: str) -> PublishedTable:
             PublishedColumn("level", "string", "Geographic level", {level: ""}),
             _GEOID,
             *types,
-            PublishedColumn("count", "integer", "Exact count"),
+            PublishedColumn("count", "integer", "Exact count", unit=STATISTICS[name].format(level="place")),
         ),
         ("level", "geoid", *(column.name for column in types)),
+        geography=("level", "geoid"),
+        levels=_levels(release),
     )
 
 
@@ -235,6 +246,14 @@ def _spine(release: TopDownRelease) -> PublishedTable:
         ),
         ("level", "number"),
     )
+
+
+def _unit(schema: Schema) -> str:
+    return _RECORD_TITLES[schema.name]
+
+
+def _levels(release: TopDownRelease) -> dict[str, str]:
+    return {level: above for above, level in pairwise(release.levels)}
 
 
 def _level(release: TopDownRelease) -> PublishedColumn:

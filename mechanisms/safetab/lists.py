@@ -61,6 +61,18 @@ class RegionType(StrEnum):
 
 _DIGITS = {"USA": 1, "STATE": 2, "COUNTY": 5, "TRACT": 11, "PLACE": 7, "AIANNH": 4}
 
+LEVELS_ABOVE = {
+    "STATE": "USA",
+    "COUNTY": "STATE",
+    "TRACT": "COUNTY",
+    "PLACE": "STATE",
+    "AIANNH": "USA",
+    "PR-COUNTY": "PR-STATE",
+    "PR-TRACT": "PR-COUNTY",
+    "PR-PLACE": "PR-STATE",
+}
+"""By region type, that of the regions that its regions lie in. But for the nation, their codes begin with its codes."""
+
 _WORDS = {
     "USA": "The nation: all states of the release",
     "STATE": "State or its equivalent",

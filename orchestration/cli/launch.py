@@ -17,10 +17,23 @@ from orchestration.cli.releases import RELEASE
     default="",
     help="Why these are different people, if a refusal finds those of another population in the records.",
 )
+@click.option(
+    "--public-because",
+    metavar="WORDS",
+    default="",
+    help="Why the records of a public dataset are public, at its first draw.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Print Dagster's log too.")
 @as_json
 def launch(
-    release: str, authorize: str, draw: str, by: str, different_people: str, verbose: bool, as_json: bool
+    release: str,
+    authorize: str,
+    draw: str,
+    by: str,
+    different_people: str,
+    public_because: str,
+    verbose: bool,
+    as_json: bool,
 ) -> None:
     """Make RELEASE (dataset/release), from its source to its publication.
 
@@ -37,6 +50,7 @@ def launch(
         "authorized_draw": draw,
         "authorized_by": by,
         "different_people": different_people,
+        "public_because": public_because,
     }
     launch_release(release, {name: words for name, words in given.items() if words}, verbose=verbose, as_json=as_json)
 

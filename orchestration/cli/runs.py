@@ -23,7 +23,7 @@ from orchestration.cli.printing import REFUSED, UNAUTHORIZED, echo, make_console
 from orchestration.cli.releases import list_declared_names
 from orchestration.environment import deployment_folders, deployment_resources
 from orchestration.launch import PUBLICATION_OF, STATES, RunOutcome, Step, open_instance, run_job
-from resources.chain import RESERVE
+from resources.chain import NOT_CHARGED, RESERVE
 from resources.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -44,10 +44,15 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
         load()
     if verbose:
         echo(outcome.log.read_text(), err=True)
-    charges = {
-        f"{entry.dataset}/{entry.release}": entry.parse_specification().charge
+    drawn = [
+        entry
         for entry in ledger.entries()
         if entry.kind == RESERVE and entry.parse_details().authorization.get("run") in first.runs
+    ]
+    charges = {
+        f"{entry.dataset}/{entry.release}": entry.parse_specification().charge
+        for entry in drawn
+        if not entry.parse_details().public
     }
     losses = [format_loss(loss) for loss in charges.values()]
     paths = _list_planned(steps) if outcome.success else []
@@ -75,7 +80,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     elif outcome.success:
         draws = sum(path[-1] == CHARGE for path in paths)
         there = "the draw was there already" if draws == 1 else "the draws were there already"
-        why = there if draws else "this release charges nothing"
+        why = NOT_CHARGED if drawn else there if draws else "this release charges nothing"
         echo("\n" + (list_charges(charges) or f"Nothing was charged: {why}."))
         echo(f"{passed} checks passed.")
         if folders:

@@ -65,6 +65,8 @@ def budget(as_json: bool) -> None:
         for entry in entries:
             if entry["different_people"]:
                 echo(f"Entry {entry['entry']}: different people because {show_line(entry['different_people'])}")
+            if entry["public_because"]:
+                echo(f"Entry {entry['entry']}: public because {show_line(entry['public_because'])}")
     for problem in problems:
         echo(problem, err=True)
     if problems:

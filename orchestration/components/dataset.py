@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import dagster as dg
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.census import (
@@ -24,7 +24,7 @@ from assets.cef.census import (
 from assets.cef.survey import SurveyParameters, synthetic_survey
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.columns import Column
-from assets.release.dataset import Cap, Charging, DatasetDeclaration, Reader, UnboundedReleases
+from assets.release.dataset import Cap, Charging, DatasetDeclaration, Reader, UnboundedReleases, require_cap
 from assets.release.declaration import Declaration
 from assets.release.names import ColumnName, DatasetName, SourcePath
 from assets.release.numbers import shown
@@ -42,7 +42,7 @@ FillIn = Callable[[str, str | None], str | None]
 
 @dataclass
 class Dataset(DeclaredComponent):
-    """One vintage of confidential microdata, read from CSV or Parquet and checked against its declaration.
+    """One vintage of confidential microdata, read from files and checked against its declaration.
 
     The attributes are those of `DatasetDeclaration`. Paths may contain template variables such as
     `{{ env.CEF_FOLDER }}`. Everything else is taken literally, so that the code "01" remains text.
@@ -110,7 +110,12 @@ class DatasetAttributes(Declaration):
 class FileAttributes(DatasetAttributes):
     """The YAML attributes of every such dataset that is read from files."""
 
+    model_config = ConfigDict(json_schema_extra=require_cap)
+
+    cap: Cap | SkipJsonSchema[None] = Field(None, description=_DESCRIPTIONS["cap"])  # type: ignore[assignment]
     synthetic: bool = Field(False, description=_DESCRIPTIONS["synthetic"])
+    public: bool = Field(False, description=_DESCRIPTIONS["public"])
+    source: str = Field("", description=_DESCRIPTIONS["source"])
 
     def shared(self) -> dict[str, Any]:
         """The attributes that are fields of the declaration too."""

@@ -13,6 +13,7 @@ from assets.charge.assessment import predict_budget
 from assets.ledger.population import Population
 from assets.ledger.remarks import write_remarks
 from assets.ledger.view import Budget, list_budget_rows, list_budgets, list_charge_rows, list_total_rows
+from assets.release.dataset import DatasetDeclaration
 from assets.release.numbers import positive_fraction
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
 from orchestration.explorer.display import (
@@ -70,9 +71,9 @@ def show() -> None:
     _show_invariants(budgets[name])
 
 
-def show_charge(population: Population, release: str, loss: Loss, entries: Sequence[Entry]) -> None:
+def show_charge(dataset: DatasetDeclaration, release: str, loss: Loss, entries: Sequence[Entry]) -> None:
     """Show whether the charge of a release, by its name alone, would fit under the cap, and the rest it would leave."""
-    words, refusal = predict_budget(population.datasets[0], release, loss, Reading(tuple(entries), ()))
+    words, refusal = predict_budget(dataset, release, loss, Reading(tuple(entries), ()))
     if refusal:
         st.error(escape(f"It would be refused: {refusal}."))
     else:
@@ -135,7 +136,7 @@ def _imagine(population: Population, entries: Sequence[Entry]) -> None:
     planned_population, release, planned_loss = st.session_state.get(PLANNED, ("", "", None))
     if planned_population == population.name:
         st.write(escape(f"The plan of {release} that was shown last would charge {format_loss(planned_loss)}."))
-        show_charge(population, release.partition("/")[2], planned_loss, entries)
+        show_charge(population.datasets[0], release.partition("/")[2], planned_loss, entries)
     name = st.text_input("Its name", "next_release", max_chars=60)
     measures = {"ε": PureLoss, "ρ": ConcentratedLoss}
     symbol = st.selectbox("Its loss is an", list(measures), format_func={"ε": "ε (pure)", "ρ": "ρ (zCDP)"}.__getitem__)
@@ -145,7 +146,7 @@ def _imagine(population: Population, entries: Sequence[Entry]) -> None:
     except ValueError as error:
         st.error(escape(f"The loss {text} cannot be read: {error}."))
         return
-    show_charge(population, name or "next_release", loss, entries)
+    show_charge(population.datasets[0], name or "next_release", loss, entries)
 
 
 def _show_invariants(budget: Budget) -> None:

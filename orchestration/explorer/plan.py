@@ -15,6 +15,7 @@ import yaml
 
 from assets.charge.assessment import find_charged
 from assets.planning.expectation import UnknownError, expectation, expected_size, this_machine
+from assets.release.dataset import DatasetDeclaration
 from assets.release.plan import Curve, Line, Plan, PlanRequest
 from assets.release.release import DeclarationError
 from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
@@ -36,7 +37,6 @@ from orchestration.explorer.reading import (
     find_published,
     find_warehouse,
     load_declarations,
-    load_populations,
     read_intact_entries,
 )
 from orchestration.explorer.words import escape
@@ -88,11 +88,11 @@ def show() -> None:
         lines = _choose_lines(planned.plan.lines, name)
         _show_expectation(planned, name)
     with picture:
-        _show_plan(planned, lines, dataset.population, name)
+        _show_plan(planned, lines, dataset, name)
 
 
-def _show_plan(planned: PlannedDeclaration, lines: Sequence[Line], population: str, name: str) -> None:
-    _show_total(planned, population, name)
+def _show_plan(planned: PlannedDeclaration, lines: Sequence[Line], dataset: DatasetDeclaration, name: str) -> None:
+    _show_total(planned, dataset, name)
     if lines:
         _show_lines(lines)
     for curve in planned.plan.curves:
@@ -170,27 +170,26 @@ def _ask_times(words: str, key: str) -> Fraction:
     return st.select_slider(words, _TIMES, Fraction(1), format_func=lambda times: f"× {times}", key=key)
 
 
-def _show_total(planned: PlannedDeclaration, population: str, name: str) -> None:
+def _show_total(planned: PlannedDeclaration, dataset: DatasetDeclaration, name: str) -> None:
     plan, loss = planned.plan, planned.plan.loss
     if plan.problem:
         st.error(escape(plan.problem))
     if loss is None:
         st.warning("What it would charge depends on something that is not known yet.")
         return
-    st.session_state[PLANNED] = (population, name, loss)
+    st.session_state[PLANNED] = (dataset.population, name, loss)
     amount, judgment = st.columns([1, 2])
     amount.metric(f"{'At most' if plan.is_bound else 'In total'}, rounded up", format_loss(loss))
     if plan.specification:
         amount.caption(escape(f"Exactly {loss}, for one {plan.specification.flavor.unit}."))
     with judgment:
-        _judge_charge(planned, population, name, loss)
+        _judge_charge(planned, dataset, name, loss)
 
 
-def _judge_charge(planned: PlannedDeclaration, population: str, name: str, loss: Loss) -> None:
+def _judge_charge(planned: PlannedDeclaration, dataset: DatasetDeclaration, name: str, loss: Loss) -> None:
     """Show whether another launch would charge the loss, and whether it would fit under the cap."""
     try:
         entries = read_intact_entries()
-        declared_population = next(known for known in load_populations() if known.name == population)
     except UnavailableError as error:
         st.warning(escape(error))
         return
@@ -200,7 +199,7 @@ def _judge_charge(planned: PlannedDeclaration, population: str, name: str, loss:
             "the same draw, and charges nothing more."
         )
         return
-    show_charge(declared_population, name.partition("/")[2], loss, entries)
+    show_charge(dataset, name.partition("/")[2], loss, entries)
     if any(f"{entry.dataset}/{entry.release}" == name for entry in entries):
         st.caption(
             "The release was charged before. Those charges stay, and are counted; a changed declaration is a new draw."

@@ -215,7 +215,7 @@ def _read_publication(release: str, dictionary: Path, changed: int) -> Publicati
     try:
         package = json.loads(dictionary.read_text())
         for resource in package["resources"]:
-            described.setdefault(Path(resource["path"]).stem, []).append(resource)
+            described.setdefault(Path(resource["path"]).name.partition(".")[0], []).append(resource)
         if all(resource["path"] == Path(resource["path"]).name for resource in package["resources"]):
             products = [_read_product(release, dictionary.parent, *named) for named in described.items()]
             products.sort(key=lambda product: (not product.has_errors, not product.is_counted))

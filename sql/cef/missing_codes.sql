@@ -1,6 +1,6 @@
 -- The codes of a column that a codebook, or the file of a statistical package, lists as no value, with their rows.
 SELECT {{ name | id }} AS code, count(*) AS rows
-FROM ({{ relation }})
+FROM {{ relation }}
 WHERE
     regexp_full_match({{ name | id }}, '\.[A-Za-z_]')
     OR list_contains($texts, {{ name | id }})

@@ -14,4 +14,4 @@ SELECT
     {% endif %}
     AS {{ name | id }},
     {% endfor %}
-FROM ({{ relation }})
+FROM {{ relation }}

@@ -19,11 +19,13 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from frictionless import validate
 from markupsafe import escape
 from pydantic import ValidationError
 
 from assets.gates.shared import all_gates
 from assets.measurement.method import NoisyCounts
+from assets.publication.listing import write_listing
 from assets.publication.registry import (
     RegistryError,
     RegistryRecord,
@@ -316,6 +318,34 @@ def test_the_catalog_has_every_publication_with_its_loss_and_links_to_its_files(
         content = (published.root / "published" / package["path"]).read_bytes()
         assert package["hash"] == f"sha256:{sha256(content).hexdigest()}"
     assert len(catalog["resources"]) == page.count("<article")
+    assert validate(str(published.root / "published" / "datapackage.json")).valid
+    dcat = json.loads((published.root / "published" / "dcat.jsonld").read_text())
+    assert [each["@id"] for each in dcat["dcat:dataset"]] == [package["path"] for package in catalog["resources"]]
+    for file in (file for each in dcat["dcat:dataset"] for file in each["dcat:distribution"]):
+        content = (published.root / "published" / file["dcat:downloadURL"]["@id"]).read_bytes()
+        assert file["spdx:checksum"]["spdx:checksumValue"]["@value"] == sha256(content).hexdigest()
+
+
+def test_the_catalog_links_the_editions_that_are_there(published: Deployment[Any]) -> None:
+    """One that was withdrawn, or never published, has no link; a link to the folder of editions would be broken."""
+    folder = next(published.root.glob("published/*/*/certificate.json")).parent
+    certificate = json.loads((folder / "certificate.json").read_text())
+    (first,) = certificate["edition"]["all"]
+    others = [first | {"number": 2, "withdrawn": 9}, first | {"number": 3}, first | {"number": 4}]
+    shutil.copytree(folder, folder / "editions" / "1")
+    (folder / "certificate.json").write_text(
+        json.dumps(certificate | {"edition": {"number": 4, "all": [first, *others]}})
+    )
+    write_listing(published.root / "published")
+    page = (published.root / "published" / "index.html").read_text()
+    editions = page.partition("<summary>Editions: 4")[2].partition("</details>")[0]
+    path = f"{certificate['dataset']['name']}/{certificate['release']['name']}"
+    assert re.findall('href="([^"]+)"', editions) == [f"{path}/certificate.html", f"{path}/editions/1/certificate.html"]
+    assert re.findall("withdrawn in ledger entry 9|not published|current", editions) == [
+        "current",
+        "not published",
+        "withdrawn in ledger entry 9",
+    ]
 
 
 def test_a_certificate_is_a_record_of_the_registry_of_deployments(published: Deployment[Any]) -> None:

@@ -131,6 +131,31 @@ def test_offenders_are_counted_by_rule_and_column(text: bytes, offenders: dict[t
         assert read(text, 2 if b"," in text else 1, block).offenders == offenders
 
 
+ESCAPE = Rule.STRAY_ESCAPE
+
+
+@pytest.mark.parametrize(
+    ("text", "offenders"),
+    [
+        (b"a,b\n1,'x\\'y\\\\'\n", {}),
+        (b"a,b\n'\\\\','\\','\n", {}),
+        (b"a,b\n1,'x\\n\\ty'\n'\\\xc3\xa9',\n", {(ESCAPE, 1): 1, (ESCAPE, 0): 1}),
+        (b"a,b\nx\\,\\\\y\n", {(ESCAPE, 0): 1, (ESCAPE, 1): 1}),
+        (b"a,b\n'x''y',\n", {(AFTER_QUOTE, 0): 1, (Rule.STRAY_QUOTE, 0): 1}),
+        (b"a,b\n1,'x\\'\n", {(Rule.UNCLOSED_QUOTE, None): 1}),
+        (b'a,b\n"1",2"\n', {}),
+    ],
+)
+def test_with_an_escape_only_quotes_and_escapes_inside_quotes_are_escaped(
+    text: bytes, offenders: dict[tuple[Rule, int | None], int]
+) -> None:
+    """Told apart from: a grammar that reads a doubled quote or an escaped letter as DuckDB guesses it."""
+    for block in (1, 3, 1 << 20):
+        data = np.frombuffer(text, dtype=np.uint8)
+        blocks = (data[start : start + block] for start in range(0, len(data), block))
+        assert form(blocks, 2, LONGEST, quote="'", escape="\\").offenders == offenders
+
+
 def test_every_character_of_unicode_is_accepted() -> None:
     characters = "".join(chr(code) for code in range(0x80, 0x110000) if not 0xD800 <= code < 0xE000)
     assert read(f"a\n{characters}\n".encode(), 1, longest=1 << 30) == Form(2, {}, False)

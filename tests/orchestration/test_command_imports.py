@@ -40,7 +40,9 @@ def imported(arguments: Sequence[str], home: Path) -> set[str]:
     return set(json.loads(ended.stderr.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("name", ["", *main.commands, "new dataset", "new release", "ledger move", "ledger migrate"])
+@pytest.mark.parametrize(
+    "name", ["", *main.commands, "new dataset", "new release", "export registry", "ledger move", "ledger migrate"]
+)
 def test_help_imports_no_heavy_library(name: str, tmp_path: Path) -> None:
     assert not imported([*name.split(), "--help"], tmp_path) & HEAVY
 

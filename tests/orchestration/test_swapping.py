@@ -458,6 +458,7 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
     assert (published / "tenures.csv").read_text().startswith("county,tenure,tenure_total,count,estimate,")
     assert sorted(path.name for path in (project / "shown").iterdir()) == [
         "datapackage.json",
+        "dcat.jsonld",
         "index.html",
         "public_key.pem",
         "village",

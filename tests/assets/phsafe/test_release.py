@@ -328,6 +328,7 @@ def test_these_files_are_published_and_no_others(published: Case) -> None:
         "certificate.schema.json",
         "README.txt",
         "datapackage.json",
+        "dcat.jsonld",
         "SHA256SUMS",
         "SHA256SUMS.sig",
     }

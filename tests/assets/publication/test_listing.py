@@ -32,7 +32,7 @@ def test_every_publication_is_listed_with_a_link_that_leads_to_its_certificate(t
     page = Links()
     page.found = []
     page.feed((tmp_path / "index.html").read_text())
-    beside = ["public_key.pem", "datapackage.json"]
+    beside = ["public_key.pem", "datapackage.json", "dcat.jsonld"]
     assert page.found == [*beside, "town/blocks/certificate.html", "town/counts/certificate.html"]
     (tmp_path / "public_key.pem").touch()
     assert all((tmp_path / each).exists() for each in page.found)

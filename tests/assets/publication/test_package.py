@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from frictionless import Package, validate
 
+from assets.publication.catalog import describe_dataset, to_dcat
 from assets.publication.package import DataFile, data_package, list_formulas, readme, write_data_files
 from assets.publication.signature import checksums
 from assets.release.dataset import DatasetDeclaration
@@ -542,8 +543,10 @@ def test_the_data_dictionary_says_who_publishes_what_from_what_and_when(counts: 
     assert validate(str(tmp_path / "out" / "datapackage.json")).valid
     package = json.loads(text)
     assert package["licenses"] == [{"name": "CC-BY-4.0", "path": "https://a.b/c"}]
-    assert package["contributors"] == [{"title": "Office", "role": "publisher", "email": "data@office.example"}]
+    assert package["contributors"] == [{"title": "Office", "roles": ["publisher"], "email": "data@office.example"}]
     assert package["sources"] == [{"title": "A town", "description": "Made up"}]
+    assert package["$schema"] == "https://datapackage.org/profiles/2.0/datapackage.json"
+    assert [resource.get("type") for resource in package["resources"]] == ["table", None]
     assert (package["version"], package["created"]) == ("3.0.0", "2026-03-01T09:30:00Z")
     undeclared = json.loads(data_package(_release(), [_tenure()], files, 1, CREATED))
     assert not {"licenses", "contributors"} & undeclared.keys()
@@ -570,3 +573,23 @@ def test_totals_are_marked_in_a_column_of_their_own_and_come_first(fill: Fill, t
     ]
     report = validate(str(tmp_path / "out" / "datapackage.json"))
     assert report.valid, report.flatten(["type", "note"])
+
+
+def test_a_catalog_finds_every_file_with_its_hash_license_and_publisher(counts: Warehouse, tmp_path: Path) -> None:
+    """What DCAT-AP asks for follows from the data package alone. Addresses begin with the folder if one is given."""
+    files = _write(counts, tmp_path / "out", [_tenure()])
+    office = {"authority": "Office", "contact": "data@office.example", "license": "CC-BY-4.0"}
+    package = data_package(_release(Publisher.model_validate(office)), [_tenure()], files, 3, CREATED)
+    node = json.loads(to_dcat(package))
+    assert (node["@type"], node["dct:title"], node["dcat:version"]) == ("dcat:Dataset", "Tenure", "3.0.0")
+    assert node["dct:publisher"]["foaf:name"] == "Office"
+    assert node["dcat:contactPoint"]["vcard:hasEmail"] == {"@id": "mailto:data@office.example"}
+    for file, distribution in zip(files, node["dcat:distribution"], strict=True):
+        assert distribution["dcat:accessURL"] == distribution["dcat:downloadURL"] == {"@id": file.path}
+        assert distribution["spdx:checksum"]["spdx:checksumValue"]["@value"] == file.sha256
+        assert distribution["dcat:byteSize"]["@value"] == str(file.bytes)
+        assert distribution["dct:license"] == {"@id": "https://spdx.org/licenses/CC-BY-4.0"}
+    below = describe_dataset(json.loads(package), "town/tenure/")
+    assert below["dcat:distribution"][0]["dcat:accessURL"] == {"@id": "town/tenure/tenure_by_county.csv"}
+    undeclared = json.loads(to_dcat(data_package(_release(), [_tenure()], files, 1, CREATED)))
+    assert not {"dct:publisher", "dcat:contactPoint"} & undeclared.keys()

@@ -42,7 +42,7 @@ def test_a_method_of_intervals_is_stated_by_tables_with_all_columns_of_errors_al
 
 
 def test_columns_of_errors_have_the_same_names_and_order_everywhere() -> None:
-    columns = error_columns("integer", "Number", "Error", optional=("standard_error",))
+    columns = error_columns("integer", "Number", "Error", "persons", optional=("standard_error",))
     assert tuple(column.name for column in columns) == ERRORS == ("estimate", "standard_error", "lower", "upper")
     assert [column.type for column in columns] == ["integer", "decimal", "integer", "integer"]
     assert [column.required for column in columns] == [True, False, True, True]

@@ -515,7 +515,7 @@ def test_only_the_products_and_the_saturated_table_are_published(published: Case
     names += ["saturated_persons"] if published.deployment.release.has_persons_following else []
     files = {f"{name}.{ending}" for name in names for ending in ("csv", "parquet")}
     others = {"certificate.html", "certificate.json", "certificate.schema.json", "datapackage.json"}
-    others |= {"SHA256SUMS", "SHA256SUMS.sig", "README.txt"}
+    others |= {"SHA256SUMS", "SHA256SUMS.sig", "README.txt", "dcat.jsonld"}
     assert set(published.deployment.published()) == files | others
 
 

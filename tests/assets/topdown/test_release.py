@@ -96,7 +96,7 @@ def test_these_files_are_published_and_no_others(published: Case) -> None:
     names = {*published.products, "spine", "queries", "query_cells"}
     files = {f"{name}.{ending}" for name in names for ending in ("csv", "parquet")} - {"noisy_measurements.csv"}
     whole = {"certificate.html", "certificate.json", "certificate.schema.json", "datapackage.json"}
-    whole |= {"SHA256SUMS", "SHA256SUMS.sig", "README.txt"}
+    whole |= {"SHA256SUMS", "SHA256SUMS.sig", "README.txt", "dcat.jsonld"}
     assert set(published.deployment.published()) == files | whole
 
 

@@ -75,7 +75,7 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
             self.release.public(product.table),
             (
                 *(describe_column(name, self.release.variables[name]) for name in columns),
-                PublishedColumn("count", "integer", "Noisy count; it may be negative"),
+                PublishedColumn("count", "integer", "Noisy count; it may be negative", unit=product.of),
             ),
             tuple(columns),
         )

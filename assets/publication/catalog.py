@@ -1,0 +1,88 @@
+"""A publication as a dataset of DCAT-AP 3, in JSON-LD, for data catalogs.
+
+Everything follows from `datapackage.json`, so that whoever has the folder of publications can list them all. Addresses
+are relative to the file: where publications are served is not known here.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+CONTEXT = {
+    "dcat": "http://www.w3.org/ns/dcat#",
+    "dct": "http://purl.org/dc/terms/",
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "spdx": "http://spdx.org/rdf/terms#",
+    "vcard": "http://www.w3.org/2006/vcard/ns#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+}
+
+
+def to_dcat(package: bytes) -> bytes:
+    """The text of `dcat.jsonld`, from that of `datapackage.json`."""
+    graph = {"@context": CONTEXT} | describe_dataset(json.loads(package))
+    return (json.dumps(graph, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def describe_dataset(package: Mapping[str, Any], folder: str = "") -> dict[str, Any]:
+    """A data package as a `dcat:Dataset`, a node of JSON-LD whose names have the prefixes of DCAT-AP.
+
+    Args:
+        folder: the path of the publication from where the node is written, with a slash at its end; "" if it is there.
+    """
+    (license_,) = package.get("licenses", [{}])
+    (contributor,) = package.get("contributors", [{}])
+    license_node = (
+        {"dct:license": {"@id": license_.get("path") or f"https://spdx.org/licenses/{license_['name']}"}}
+        if license_
+        else {}
+    )
+    node: dict[str, Any] = {
+        "@id": f"{folder}datapackage.json",
+        "@type": "dcat:Dataset",
+        "dct:identifier": package["name"],
+        "dct:title": package["title"],
+        "dct:description": package["description"] or package["title"],
+        "dcat:version": package["version"],
+        "dct:issued": _date(package["created"]),
+        "dct:provenance": {"@type": "dct:ProvenanceStatement", "@id": f"{folder}certificate.html"},
+        "dcat:distribution": [
+            _describe_file(resource, folder, package["created"]) | license_node for resource in package["resources"]
+        ],
+    }
+    if contributor:
+        node["dct:publisher"] = {"@type": "foaf:Agent", "foaf:name": contributor["title"]}
+    if contact := contributor.get("path") or contributor.get("email"):
+        kind = "vcard:hasURL" if "path" in contributor else "vcard:hasEmail"
+        address = contact if "path" in contributor else f"mailto:{contact}"
+        node["dcat:contactPoint"] = {
+            "@type": "vcard:Organization",
+            "vcard:fn": contributor["title"],
+            kind: {"@id": address},
+        }
+    return node
+
+
+def _describe_file(resource: Mapping[str, Any], folder: str, created: str) -> dict[str, Any]:
+    address = {"@id": f"{folder}{resource['path']}"}
+    algorithm, _, digest = resource["hash"].partition(":")
+    return {
+        "@type": "dcat:Distribution",
+        "dct:title": resource["title"],
+        "dct:issued": _date(created),
+        "dcat:accessURL": address,
+        "dcat:downloadURL": address,
+        "dcat:mediaType": {
+            "@id": f"https://www.iana.org/assignments/media-types/{resource['mediatype'].split(';')[0]}"
+        },
+        "dcat:byteSize": {"@type": "xsd:nonNegativeInteger", "@value": str(resource["bytes"])},
+        "spdx:checksum": {
+            "@type": "spdx:Checksum",
+            "spdx:algorithm": {"@id": f"spdx:checksumAlgorithm_{algorithm}"},
+            "spdx:checksumValue": {"@type": "xsd:hexBinary", "@value": digest},
+        },
+    }
+
+
+def _date(time: str) -> dict[str, str]:
+    return {"@type": "xsd:dateTime", "@value": time}
