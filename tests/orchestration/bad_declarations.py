@@ -322,6 +322,11 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("cap",): ({"rho": 1, "epsilon": 1}, {"epsilon": 1}, {"delta": "1e-10"}, {"sigma": 1}, {"rho": None}),
         ("unknown",): (1,),
         ("units",): (None, [], {}, {"path": "a.csv", "columns": {}}),
+        ("units", "csv"): (
+            *("csv", [], {"separator": "#"}, {"separator": "\t"}, {"encoding": "utf-7"}, {"encoding": "\0"}),
+            *({"quote": "x"}, {"escape": "%"}, {"compression": "zip"}, {"decimal": ";"}, {"dates": "DD.MM.YY"}),
+            {"thousands": "."},
+        ),
         ("units", "path"): ("", None, 1, "a" * 256, "/".join(["a" * 200] * 25), "\0", "{{ env.A", "{{ 1 / 0 }}"),
         ("units", "geography_path"): ("", "a" * 256),
         ("units", "codebook"): ("", "a" * 256, "a.xml"),

@@ -36,7 +36,7 @@ from resources.warehouse import Session, Warehouse
 from tests.contract.kinds import KINDS, to_publication
 from tests.contract.test_contract import QUICK
 from tests.deployments import small_deployment
-from tests.depth import examples
+from tests.depth import deep_cases, examples
 
 MISSING = "missing.json"
 """The texts that stand for missing values in the CSV files."""
@@ -181,6 +181,7 @@ def require_same_cells(folder: Path, table: PublishedTable) -> None:
         assert found.keys() == expected.keys(), (name, table.name)
 
 
+@deep_cases(3)
 @pytest.mark.parametrize(
     "kind", [pytest.param(name, marks=[] if name == QUICK else pytest.mark.deep) for name in KINDS]
 )
