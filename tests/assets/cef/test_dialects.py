@@ -314,13 +314,13 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
         "day": "date",
     }
     assert {name: reason.partition(";")[0] for name, reason in found.reasons.items()} == {
-        "spaced": "2 numbers may have spaces or apostrophes between thousands",
-        "swiss": "1 numbers may have spaces or apostrophes between thousands",
-        "grouped": "1 numbers may have points or commas between thousands",
+        "spaced": "some numbers may have spaces or apostrophes between thousands",
+        "swiss": "some numbers may have spaces or apostrophes between thousands",
+        "grouped": "some numbers may have points or commas between thousands",
         "short": "its years have two digits, which do not tell the century",
         "named": "it has dates with the names of months",
         "timed": "its dates have times of the day",
-        "mixed": "it has decimal commas in 1 rows and decimal points in 1",
+        "mixed": "it has decimal commas in some rows and decimal points in others",
     }
 
 
