@@ -32,6 +32,8 @@ _OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 
 _LARGEST = 64 * 2**20
 
+_UNSIGNED = "This catalog is not signed. Each publication is, in its own folder."
+
 
 @dataclass(frozen=True)
 class Listed:
@@ -119,6 +121,7 @@ def _package_catalog(listed: Sequence[Listed]) -> bytes:
         "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
         "name": "publications",
         "title": "Publications",
+        "description": _UNSIGNED,
         "resources": resources,
     }
     return _as_json(catalog)
@@ -132,7 +135,7 @@ def _dcat_catalog(listed: Sequence[Listed]) -> bytes:
         "@id": DCAT,
         "@type": "dcat:Catalog",
         "dct:title": "Publications",
-        "dct:description": "All publications of a deployment of Stirred, each with its files and its certificate.",
+        "dct:description": f"All publications of a deployment of Stirred, with their files. {_UNSIGNED}",
         "dct:publisher": [node["dct:publisher"] for node in datasets if "dct:publisher" in node][:1],
         "dcat:dataset": datasets,
     }

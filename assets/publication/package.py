@@ -59,7 +59,12 @@ _ROWS_READ = 2048
 """The number of rows of a table with lists that are read at a time."""
 
 
-_FORMATS = {"sdmx.csv": "SDMX (.structure.xml, .sdmx.csv and .sdmx.xml)", "px": "PX (.px)", "json": "JSON-stat (.json)"}
+_FORMATS = {
+    "sdmx.csv": "SDMX for exchange between offices (.structure.xml with .sdmx.csv or .sdmx.xml)",
+    "px": "PX for PxWeb (.px)",
+    "json": "JSON-stat for web pages and programs (.json)",
+}
+"""The formats by the end of a file's name, each with what it is for."""
 
 
 @recorded(frozen=True, config=RECORDED)
