@@ -235,7 +235,7 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
 
 
 def _audit_catalog(published: Path) -> Finding:
-    """Whether the files beside the publications are those of the catalog, which is not signed, but follows from them."""
+    """Whether what lies beside the publications is their catalog, which is not signed, as it follows from them."""
     remarks = []
     if (published / LISTING).exists():
         made = make_listing(published)
