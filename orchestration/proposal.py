@@ -18,7 +18,7 @@ import yaml
 from pydantic import ValidationError
 
 from assets.cef.profile import BLANKS, FEW, ColumnProfile, Profile, split_words
-from assets.release.columns import Column, ColumnType, Role
+from assets.release.columns import Column, ColumnType, Role, title_columns
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.names import COLUMNS_OF_COUNTS, COLUMNS_OF_HYPERCUBES, COLUMNS_OF_SWAPPED, LONGEST_COLUMN
 from assets.release.release import DeclarationError
@@ -329,7 +329,8 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
     published = [column for column in few if column not in match][:2] or match
     others = [column for column in columns if column not in {*places, *match, *published}]
     left_out = f"  # Left out: {', '.join(others)}\n" if others else ""
-    title = _quote(f"{published[0]} by {smallest[0]}".replace("_", " ").capitalize())
+    words = title_columns(columns)
+    title = _quote(propose_title(f"{words[published[0]]} by {words[smallest[0]]}"))
     return Proposal(
         f"""\
 type: orchestration.components.PermutationSwapping
@@ -364,32 +365,36 @@ def propose_tables(dataset: DatasetDeclaration, name: str) -> Proposal:
         if column.casefold() not in COLUMNS_OF_HYPERCUBES and _has_few_values(declared)
     ]
     places = _leave_out_larger(columns, [column for column in usable if columns[column].role is Role.GEOGRAPHY])
-    # Of persons' tables, variables of persons come first.
+    # Of persons' tables, variables of persons come first, and those with labels before a number such as PERNUM.
     others = [column for column in usable if columns[column].role is not Role.GEOGRAPHY]
-    others = sorted(others, key=lambda column: column not in of_persons)
+    others = sorted(others, key=lambda column: (column not in of_persons, not columns[column].labels))
     variables = [*places[:1], *others[:2]]
     if not variables:
         raise DeclarationError(
             f"release {dataset.name}/{name}: variables: a hypercube needs a variable with at most {MOST_PROPOSED} "
             "values"
         )
-    title = f"{counted} by {', '.join(variables)}".replace("_", " ").capitalize()
+    records = counted if of_persons else f"{dataset.record_name}s"
+    words = title_columns(columns)
+    title = _quote(propose_title(f"{records} by {', '.join(words[column] for column in variables)}"))
     return Proposal(
         f"""\
 type: orchestration.components.TableBuilder
 attributes:
   name: {name}
   dataset: {dataset.name}
-  title: {_quote(title)}
+  title: {title}
   description: What is published, for a reader.
   hypercubes:                    # each is drawn and charged once, by itself; add another one at any time
     - name: {counted}
+      title: {title}
       of: {counted}
       variables: {_list(variables)}
       epsilon: 1/2               # for one record added or removed; a change of one record costs twice it
       margins: summed            # fitted measures every margin too
       products:                  # further tables, at no further cost
         - name: {propose_name(f"{counted}_by_{variables[0]}")}
+          title: {_quote(propose_title(f"{records} by {words[variables[0]]}"))}
           by: {_list(variables[:1])}
 """
     )

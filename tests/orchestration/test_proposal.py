@@ -123,6 +123,8 @@ def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Wareho
     PermutationSwapping(swapping).release(declaration, tmp_path)
     assert "Left out: income, built, rent" in release.text
     hypercube = yaml.safe_load(propose_tables(declaration, "tables").text)["attributes"]
+    # Columns in their own letters, so that a reader finds STATEFIP; the release's title stands where its cube's does.
+    assert hypercube["title"] == hypercube["hypercubes"][0]["title"] == "Persons by county, person size, size"
     (built,) = (
         each.release(declaration, tmp_path)
         for each in TableBuilder(TableBuilderDeclaration.model_validate(hypercube)).releases()
