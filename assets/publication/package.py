@@ -364,7 +364,7 @@ def readme(
 
     Args:
         formulas: the files of `list_formulas`.
-        left_out: a sentence for each file that was too large for its format.
+        left_out: a sentence for each file that was too large for its format, or would have no cells.
     """
     template = load_template(
         Path(__file__).with_name("readme.txt"),

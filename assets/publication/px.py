@@ -10,7 +10,7 @@ from itertools import chain, product
 from math import prod
 from pathlib import Path
 
-from assets.publication.cube import MOST_CELLS, Cube, Dimension, Heading, TooLargeError, require_written
+from assets.publication.cube import MOST_CELLS, Cube, Dimension, Heading, UnfitTableError, require_written
 from assets.texts import show_line
 from resources.warehouse import Session
 
@@ -25,12 +25,12 @@ def write_px(session: Session, folder: Path, cube: Cube, heading: Heading) -> Pa
     """Write `<name>.px`, and read it back.
 
     Raises:
-        TooLargeError: if it would list more than `MOST_CELLS` figures.
+        UnfitTableError: if it would list more than `MOST_CELLS` figures.
         ValueError: if it does not read back as it should.
     """
     sizes = [dimension.used for dimension in cube.dimensions]
     if (figures := prod(sizes) * len(cube.figures)) > MOST_CELLS:
-        raise TooLargeError(f"with its empty cells it has {figures:,} figures, and a PX file takes {MOST_CELLS:,}")
+        raise UnfitTableError(f"with its empty cells it has {figures:,} figures, and a PX file takes {MOST_CELLS:,}")
     path = folder / f"{cube.table.name}.px"
     strides = [prod(sizes[place:]) for place in range(1, len(sizes) + 1)]
     empty = f"{' '.join([_NO_CELL] * len(cube.figures))} \n"

@@ -235,7 +235,8 @@ def fill(folder: Path, columns: str, rows: Sequence[tuple[Any, ...]]) -> Warehou
     with duckdb.connect(str(folder / "public.duckdb")) as connection:
         connection.execute("CREATE SCHEMA town__tables")
         connection.execute(f"CREATE TABLE town__tables.counts ({columns})")
-        connection.executemany(f"INSERT INTO town__tables.counts VALUES ({', '.join('?' for _ in rows[0])})", rows)
+        for row in rows:
+            connection.execute(f"INSERT INTO town__tables.counts VALUES ({', '.join('?' for _ in row)})", row)
     (folder / "public.duckdb").chmod(0o600)
     return Warehouse(folder=str(folder), threads=1)
 
@@ -432,6 +433,14 @@ def test_what_is_too_large_for_a_format_is_left_out_with_a_sentence(
     assert [sentence.split()[5].strip(":").lower() for sentence in left_out] == sorted(said)
     ends = {"sdmx": "sdmx.csv", "px": "px", "json-stat": "json"}
     assert {name for name, end in ends.items() if not (tmp_path / f"files/counts.{end}").exists()} == set(said)
+
+
+def test_a_table_without_rows_is_published_without_further_formats(release: Release, tmp_path: Path) -> None:
+    """No population group may be large enough for its table: a refusal would come after the charge."""
+    with fill(tmp_path / "warehouse", STORED, []).session(reads=[Zone.PUBLIC], folder=tmp_path) as session:
+        left_out = write(session, tmp_path / "files", [COUNTS], release)
+    assert left_out == tuple(f"counts is not there as {name}: it has no rows." for name in ("JSON-stat", "PX", "SDMX"))
+    assert {path.name for path in (tmp_path / "files").iterdir()} == {"counts.csv", "counts.parquet", MISSING}
 
 
 @pytest.mark.parametrize(
