@@ -210,7 +210,7 @@ def identity(folder: Path) -> Identity:
                 stamp["authority"],
             ),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise VerificationError(f"{folder}: {CERTIFICATE} is missing or is not a certificate") from None
 
 

@@ -1,6 +1,7 @@
 """Declarations proposed from files: what they say is read from the files, and they are accepted as they are."""
 
 import csv
+import re
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -34,6 +35,7 @@ from orchestration.proposal import (
     propose_name,
     propose_swapping,
     propose_tables,
+    propose_title,
     widen,
 )
 from resources.statements import Zone
@@ -121,6 +123,8 @@ def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Wareho
     PermutationSwapping(swapping).release(declaration, tmp_path)
     assert "Left out: income, built, rent" in release.text
     hypercube = yaml.safe_load(propose_tables(declaration, "tables").text)["attributes"]
+    # Columns in their own letters, so that a reader finds STATEFIP; the release's title stands where its cube's does.
+    assert hypercube["title"] == hypercube["hypercubes"][0]["title"] == "Persons by county, person size, size"
     (built,) = (
         each.release(declaration, tmp_path)
         for each in TableBuilder(TableBuilderDeclaration.model_validate(hypercube)).releases()
@@ -264,6 +268,8 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         "column blank is text with blanks at an end in 210 rows, which is part of the code.",
     ):
         assert sentence in said
+    assert "blanks at an end in some rows" in proposal.text, "exact counts of records are in no declaration"
+    assert not re.search(r"\d (row|code|number)s?\b", proposal.text)
     assert records_read(warehouse, declaration) == [420]
     for release, places in (
         (propose_swapping(declaration, "a"), "[COUNTYFIP, ST]"),
@@ -274,9 +280,31 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         ]
         assert (places or "[COUNTYFIP, ") in line
         assert "rgion" not in release.text
+    assert (propose_title("enquête_ménages"), propose_title("enque\u0302te EU-SILC")) == (
+        "Enquête ménages",
+        "Enquête EU-SILC",
+    )
     assert (
         propose_name("Bev\N{LATIN SMALL LETTER O WITH DIAERESIS}lkerung je Région, Øst") == "bevolkerung_je_region_ost"
     )
+
+
+def test_a_column_that_no_declaration_can_have_is_left_out_alone(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Wrong program: a refusal of the whole file, because one of its columns has a line break in a text."""
+    odd = {"lines": "a\nb", "zero": "-0", "n" * 121: "1", "bell\a": "1", "unseen": "\u200b"}
+    rows = [{"a": f"{number}", **odd} for number in range(3)] + [{"a": "3", **dict.fromkeys(odd, "0")}]
+    proposal = proposed(warehouse, written(tmp_path / "units.csv", rows))
+    declaration = declared(proposal)
+    assert {name: column.codes for name, column in declaration.units.columns.items()} == {
+        "a": (0, 1, 2, 3), "zero": (0,),
+    }  # fmt: skip
+    assert [sentence.partition(" left out: ")[2][:13] for sentence in proposal.warnings] == [
+        "it has texts ", "its name has ", "its name has ", "it has texts ",
+    ]  # fmt: skip
+    assert records_read(warehouse, declaration) == [4]
+    (tmp_path / "names.csv").write_bytes(b"a\0b,c\n1,2\n")
+    with pytest.raises(SourceError, match=r"^names\.csv: NUL in the name of a column$"):
+        proposed(warehouse, tmp_path / "names.csv")
 
 
 def test_a_place_in_two_larger_ones_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
