@@ -20,6 +20,7 @@ from assets.ledger.asset import find_cap_problems
 from assets.ledger.page import describe_ledger
 from assets.ledger.population import Population, group_populations
 from assets.ledger.view import list_entry_records
+from assets.publication.catalog import find_public
 from assets.release.release import DeclarationError
 from mechanisms.accounting.losses import PureLoss
 from resources.chain import DIFFERENT_PEOPLE, NOT_CHARGED, PUBLIC_BECAUSE, Details
@@ -177,12 +178,17 @@ def test_a_release_of_public_data_says_so_on_every_page_and_a_charged_one_is_nev
     assert certificate["ledger"][PUBLIC_BECAUSE] == "The Bureau published them in 2021"
     assert (certificate["ledger"]["cap"], certificate["ledger"]["left_at_publication"]) == (None, None)
     assert b"Public data, no budget charged" in files["README.txt"]
+    statement = f"Public data, no budget charged: {SOURCE}."
+    assert find_public(json.loads(files["datapackage.json"])) == statement
+    assert json.loads(files["dcat.jsonld"])["dct:description"].endswith(statement)
     page = files["certificate.html"].decode()
     assert "Public data, no budget charged: Bureau of &lt;Examples&gt;" in page
     assert "The Bureau published them in 2021" in page
     assert "which is not charged" in page
     assert "is charged to the population" not in page
     assert "Public data, no budget charged" in (tmp_path / "sample" / "published" / "index.html").read_text()
+    (listed,) = json.loads((tmp_path / "sample" / "published" / "datapackage.json").read_text())["resources"]
+    assert listed["description"].endswith(statement)
     other = small_deployment(tmp_path / "sample", dataset=PUBLIC | {"source": "Elsewhere"})
     assert "a draw from records of another source than is declared" in other.refusal("publication")
     # A charged draw cannot be published as one of public data, even though it exists already.
