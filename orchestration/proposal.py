@@ -2,12 +2,14 @@
 
 A proposal states nothing exactly that depends on single records if it can be avoided: bounds are rounded outwards, and
 columns with free text or with one value for each record are left out. Lists of codes are those that occur. They become
-public with a release, so a person must compare them with the questionnaire.
+public with a release, so a person must compare them with the questionnaire. How many rows are unusual is only in the
+sentences to be printed, as whoever reads the declaration may not be allowed to know it.
 """
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import floor
 from pathlib import Path
@@ -16,7 +18,7 @@ import yaml
 from pydantic import ValidationError
 
 from assets.cef.profile import BLANKS, FEW, ColumnProfile, Profile, split_words
-from assets.release.columns import Column, ColumnType, Role
+from assets.release.columns import Column, ColumnType, Role, title_columns
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.names import COLUMNS_OF_COUNTS, COLUMNS_OF_HYPERCUBES, COLUMNS_OF_SWAPPED
 from assets.release.release import DeclarationError
@@ -59,11 +61,12 @@ def propose_dataset(
     cap: str = "10",
     key: str | None = None,
     unit: str | None = None,
+    title: str | None = None,
 ) -> Proposal:
     """Propose the declaration of a dataset, from the file with one record for each unit, and maybe one of persons, each
     as it is to be declared and with what it contains. The cap is given as YAML. By default, the key is the column of
-    units that looks like one, and `unit` the column of persons of the same name. Raises DeclarationError if no column
-    identifies the units that persons are in, or the declaration would be refused."""
+    units that looks like one, `unit` the column of persons of the same name, and the title like the name. Raises
+    DeclarationError if no column identifies the units that persons are in, or the declaration would be refused."""
     proposal = Proposal("")
     path, profile = units
     if persons is None and key is None and profile.household:
@@ -79,7 +82,7 @@ def propose_dataset(
         "type: orchestration.components.Dataset",
         "attributes:",
         f"  name: {name}",
-        f"  title: {_quote(name.replace('_', ' ').capitalize())}",
+        f"  title: {_quote(title or propose_title(name))}",
         "  description: Where the records come from and what they are.",
         f"  reader: {reader.value}",
         f"  record_name: {_write(record_name)}",
@@ -167,7 +170,7 @@ def _propose_table(
     omitted = {
         column.name: why
         for column in profile.columns
-        if (why := _explain_omission(column, profile.reasons.get(column.name, "")))
+        if (why := _explain_omission(column, profile.reasons.get(column.name, ""), _count))
     }
     yield f"    path: {_quote(str(path))}"
     for name, value in profile.fields.items():
@@ -177,9 +180,11 @@ def _propose_table(
     proposal.warnings += profile.sentences
     yield "    columns:"
     for column in profile.columns:
-        role, domain, concerns = roles.get(column.name), dict[str, str](), list[str]()
+        role, domain = roles.get(column.name), dict[str, str]()
+        concerns, comments = list[str](), list[str]()
         if role is None and (why := omitted.get(column.name, "")):
-            yield f"      # {_write(column.name)} is left out: {why}"
+            uncounted = _explain_omission(column, profile.reasons.get(column.name, ""), _leave_uncounted)
+            yield f"      # {_write(column.name)} is left out: {uncounted}"
             proposal.warnings.append(f"{table}: column {column.name} is left out: {why}.")
             continue
         identifies, name = role is not None, renamed.get(column.name, column.name)
@@ -190,7 +195,8 @@ def _propose_table(
             kind = ColumnType.STRING
         fields = {"type": kind.value} | ({"role": role.value} if role else {})
         if not identifies:
-            domain, concerns = _propose_domain(column, kind)
+            domain, concerns = _propose_domain(column, kind, _count)
+            _, comments = _propose_domain(column, kind, _leave_uncounted)
             larger = profile.within.get(column.name)
             if larger is not None and larger not in omitted and larger not in roles:
                 domain |= {"within": _write(renamed.get(larger, larger))}
@@ -198,14 +204,14 @@ def _propose_table(
             if column.present < column.records and not column.missing:
                 fields["nullable"] = "true"
             if name.casefold() in COLUMNS_OF_SWAPPED | COLUMNS_OF_COUNTS:
-                concerns.append(f"{_RESERVED}, with source: {name}")
+                for sentences in (concerns, comments):
+                    sentences.append(f"{_RESERVED}, with source: {name}")
         if name != column.name:
             fields["source"] = _write(column.name)
-        concern = "; ".join(concerns)
         written = ", ".join(f"{field}: {value}" for field, value in fields.items())
-        yield f"      {_write(name)}: {{{written}}}" + (f"  # {concern}" if concern else "")
-        if concern:
-            proposal.warnings.append(f"{table}: column {name} is {concern}.")
+        yield f"      {_write(name)}: {{{written}}}" + (f"  # {'; '.join(comments)}" if comments else "")
+        if concerns:
+            proposal.warnings.append(f"{table}: column {name} is {'; '.join(concerns)}.")
         in_words = ", ".join(value if field == "values" else f"{field} {value}" for field, value in domain.items())
         in_words = in_words if len(in_words) <= 60 else f"{in_words[:59]}…"
         proposal.columns.append((table, name, fields["type"], (role or Role.CHARACTERISTIC).value, in_words))
@@ -214,31 +220,39 @@ def _propose_table(
         proposal.warnings.append(f"{table}: column {_write(name)} is left out: {why}.")
 
 
-def _explain_omission(column: ColumnProfile, reason: str) -> str:
-    """Why a column is left out; empty if it is not. The reason is that for which its texts only look like numbers."""
+def _explain_omission(column: ColumnProfile, reason: str, count: Callable[[int], str]) -> str:
+    """Why a column is left out; empty if it is not. The reason is that for which its texts only look like numbers.
+    `count` writes a number of rows."""
     if not column.present:
         return "it has no values"
     if column.identifies and column.type in _OF_KEYS and column.records > FEW:
         return "it identifies every record"
     if column.type is ColumnType.STRING and not column.codes and not column.digits:
         what = "a weight, " * _is_weight(column.name)
-        if 2 * column.like_numbers > column.present and (marks := _describe_marks(column)):
+        if 2 * column.like_numbers > column.present and (marks := _describe_marks(column, count)):
             return f"{what}text and no number, because of {marks}; write it as a number in the file"
         return reason or f"it has {what}many different texts, which may identify persons; declare values or a pattern"
     return ""
 
 
-def _describe_marks(column: ColumnProfile) -> str:
-    return " and ".join(f"{mark} in {_count(rows)}" for mark, rows in column.marks.items())
+def _describe_marks(column: ColumnProfile, count: Callable[[int], str]) -> str:
+    return " and ".join(f"{mark} in {count(rows)}" for mark, rows in column.marks.items())
 
 
 def _count(rows: int) -> str:
     return f"{rows:,} {'row' if rows == 1 else 'rows'}"
 
 
-def _propose_domain(column: ColumnProfile, kind: ColumnType) -> tuple[dict[str, str], list[str]]:
-    """The fields of a column's domain as this type, and what a person must look at."""
-    domain, concerns, marks = dict[str, str](), list[str](), _describe_marks(column)
+def _leave_uncounted(rows: int) -> str:
+    return "some rows"
+
+
+def _propose_domain(
+    column: ColumnProfile, kind: ColumnType, count: Callable[[int], str]
+) -> tuple[dict[str, str], list[str]]:
+    """The fields of a column's domain as this type, and what a person must look at, with numbers of rows as `count`
+    writes them."""
+    domain, concerns, marks = dict[str, str](), list[str](), _describe_marks(column, count)
     whole_codes = kind is ColumnType.INTEGER and 0 < len(column.codes) <= (len(column.labels) or FEW)
     if column.labels:
         domain = {"values": _write_labels(kind, column)}
@@ -246,7 +260,7 @@ def _propose_domain(column: ColumnProfile, kind: ColumnType) -> tuple[dict[str, 
         codes = sorted(column.codes, key=int) if column.type is ColumnType.INTEGER else column.codes
         domain = {"values": f"[{', '.join(map(_quote, codes))}]"}
         concerns += (
-            [f"text with {BLANKS} in {_count(column.marks[BLANKS])}, which is part of the code"]
+            [f"text with {BLANKS} in {count(column.marks[BLANKS])}, which is part of the code"]
             if BLANKS in column.marks
             else []
         )
@@ -264,12 +278,12 @@ def _propose_domain(column: ColumnProfile, kind: ColumnType) -> tuple[dict[str, 
     if column.missing:
         domain["null"] = f"[{', '.join(map(_quote, column.missing))}]"
         found = ", ".join(
-            f"{_quote(code)} ({column.reasons.get(code, _count(rows))})" for code, rows in column.missing.items()
+            f"{_quote(code)} ({column.reasons.get(code, count(rows))})" for code, rows in column.missing.items()
         )
         concerns.append(f"taken as no value where it is {found}; list a code that means 0 in zero instead of null")
     if kind in (ColumnType.INTEGER, ColumnType.DECIMAL) and not whole_codes:
         weight = _is_weight(column.name)
-        concerns += [f"a weight that is negative in {_count(column.negative)}"] if weight and column.negative else []
+        concerns += [f"a weight that is negative in {count(column.negative)}"] if weight and column.negative else []
         concerns += (
             ["a weight: take its bounds from the design of the survey"] if weight and not column.negative else []
         )
@@ -310,7 +324,8 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
     published = [column for column in few if column not in match][:2] or match
     others = [column for column in columns if column not in {*places, *match, *published}]
     left_out = f"  # Left out: {', '.join(others)}\n" if others else ""
-    title = _quote(f"{published[0]} by {smallest[0]}".replace("_", " ").capitalize())
+    words = title_columns(columns)
+    title = _quote(propose_title(f"{words[published[0]]} by {words[smallest[0]]}"))
     return Proposal(
         f"""\
 type: orchestration.components.PermutationSwapping
@@ -345,32 +360,36 @@ def propose_tables(dataset: DatasetDeclaration, name: str) -> Proposal:
         if column.casefold() not in COLUMNS_OF_HYPERCUBES and _has_few_values(declared)
     ]
     places = _leave_out_larger(columns, [column for column in usable if columns[column].role is Role.GEOGRAPHY])
-    # Of persons' tables, variables of persons come first.
+    # Of persons' tables, variables of persons come first, and those with labels before a number such as PERNUM.
     others = [column for column in usable if columns[column].role is not Role.GEOGRAPHY]
-    others = sorted(others, key=lambda column: column not in of_persons)
+    others = sorted(others, key=lambda column: (column not in of_persons, not columns[column].labels))
     variables = [*places[:1], *others[:2]]
     if not variables:
         raise DeclarationError(
             f"release {dataset.name}/{name}: variables: a hypercube needs a variable with at most {MOST_PROPOSED} "
             "values"
         )
-    title = f"{counted} by {', '.join(variables)}".replace("_", " ").capitalize()
+    records = counted if of_persons else f"{dataset.record_name}s"
+    words = title_columns(columns)
+    title = _quote(propose_title(f"{records} by {', '.join(words[column] for column in variables)}"))
     return Proposal(
         f"""\
 type: orchestration.components.TableBuilder
 attributes:
   name: {name}
   dataset: {dataset.name}
-  title: {_quote(title)}
+  title: {title}
   description: What is published, for a reader.
   hypercubes:                    # each is drawn and charged once, by itself; add another one at any time
     - name: {counted}
+      title: {title}
       of: {counted}
       variables: {_list(variables)}
       epsilon: 1/2               # for one record added or removed; a change of one record costs twice it
       margins: summed            # fitted measures every margin too
       products:                  # further tables, at no further cost
         - name: {propose_name(f"{counted}_by_{variables[0]}")}
+          title: {_quote(propose_title(f"{records} by {words[variables[0]]}"))}
           by: {_list(variables[:1])}
 """
     )
@@ -387,6 +406,12 @@ def _has_few_values(column: Column) -> bool:
         return column.domain_size <= MOST_PROPOSED
     except ValueError:
         return False
+
+
+def propose_title(text: str) -> str:
+    """A title like the name of a dataset or of a file."""
+    words = unicodedata.normalize("NFC", " ".join(text.replace("_", " ").split()))
+    return words[:1].upper() + words[1:]
 
 
 def propose_name(text: str) -> str:

@@ -199,9 +199,9 @@ def _explain(forms: Mapping[str, int], decimal: str, dates: str) -> str:
     numbers = forms["whole"] + decimals + forms["thousands"] - forms["comma_open"] - forms["point_open"]
     if forms["thousands"] and numbers == present:
         marks = "spaces or apostrophes" if forms["spaced"] else "points or commas"
-        return f"{forms['thousands']:,} numbers may have {marks} between thousands; write them without"
+        return f"some numbers may have {marks} between thousands; write them without"
     if forms["comma"] and forms["point"] and forms["whole"] + decimals == present:
-        return f"it has decimal commas in {forms['comma']:,} rows and decimal points in {forms['point']:,}"
+        return "it has decimal commas in some rows and decimal points in others"
     if _wholly(forms, other):
         return f"it has decimal {other}s, and csv declares decimal {decimal}"
     reasons = {

@@ -22,13 +22,15 @@ from assets.ledger.asset import find_unlike_tables
 from assets.ledger.comparison import list_charges
 from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
+from assets.publication.listing import LISTING, make_listing
 from assets.publication.placement import publications
-from assets.publication.signature import fingerprint, public_key, verify
+from assets.publication.signature import PUBLIC_KEY, fingerprint, public_key, verify
 from assets.release.contents import forget_sketches
 from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
 from assets.release.method import Method
 from assets.release.seal import SealError
+from assets.texts import show_line
 from mechanisms.accounting.losses import format_loss
 from resources.chain import NOT_CHARGED, SETTLE, WITHDRAW, Entry, finished_draws, settled_draws
 from resources.custody import CustodyError, CustodyMode
@@ -98,6 +100,7 @@ def audit(
     if not problems:
         findings.append(_audit_pages(ledger, entries, {method.release.dataset.population for method in methods}))
     findings += _audit_publications(ledger, published, None if problems else entries)
+    findings.append(_audit_catalog(published))
     findings.append(_audit_keys(ledger, entries))
     draws = _list_draws(entries, replays)
     findings.append(_summarize_replays(draws))
@@ -229,6 +232,23 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
             words = "Every draw has been published, and its edition is there."
             findings.append(_judge(f"{dataset}/{release}", "editions", words, (), [remark]))
     return findings
+
+
+def _audit_catalog(published: Path) -> Finding:
+    """Whether what lies beside the publications is their catalog, which is not signed, as it follows from them."""
+    remarks = []
+    if (published / LISTING).exists():
+        made = make_listing(published)
+        for path in sorted((*published.glob("[!.]*"), *published.glob("[!.]*/[!.]*"))):
+            name, is_plain = path.relative_to(published).as_posix(), path.is_file() and not path.is_symlink()
+            if path.is_dir() and not path.is_symlink():
+                continue
+            if not is_plain or name not in {*made, PUBLIC_KEY}:
+                remarks.append(f"{show_line(name)} is not part of any publication.")
+            elif name in made and path.read_bytes() != made[name]:
+                remarks.append(f"{name} is not as this version writes it. The next publication writes it anew.")
+    words = "Beside the publications is nothing but their public key and their catalog, which follows from them."
+    return _judge("The catalog", "catalog", words, (), remarks)
 
 
 def _audit_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:

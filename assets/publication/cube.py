@@ -53,8 +53,8 @@ _LONGEST_TITLE = 140
 _ROWS_AT_A_TIME = 20_000
 
 
-class TooLargeError(RefusedError):
-    """A table has too many codes or cells for a format. The message is a sentence for readers."""
+class UnfitTableError(RefusedError):
+    """A table has no rows, or too many codes or cells for a format. The message is a sentence for readers."""
 
 
 @dataclass(frozen=True)
@@ -230,9 +230,12 @@ def make_cube(session: Session, table: PublishedTable) -> Cube:
     """Stage the cells of a published table with their codes.
 
     Raises:
-        TooLargeError: if a dimension has more than `MOST_CODES` codes.
+        UnfitTableError: if there are no rows, which no format has a place for, or a dimension has more than
+            `MOST_CODES` codes.
         ValueError: if two rows have the same codes.
     """
+    if not (rows := session.count(table.table)):
+        raise UnfitTableError("it has no rows")
     columns = {column.name: column for column in table.columns}
     flags = {column.total for column in table.columns if column.total}
     names = [name for name in table.dimensions or table.primary_key if name not in flags]
@@ -249,7 +252,7 @@ def make_cube(session: Session, table: PublishedTable) -> Cube:
         codes = session.stage("codes_of_cube", _CODES, table=table.table, columns=keys, named=named)
         (number,) = session.row(_COUNT_CODES, codes=codes)
         if number > MOST_CODES:
-            raise TooLargeError(f"{', '.join(group)} has {number:,} codes, and the format takes {MOST_CODES:,}")
+            raise UnfitTableError(f"{', '.join(group)} has {number:,} codes, and the format takes {MOST_CODES:,}")
         values = session.arrow("warehouse/all", source=codes)
         dimension, order = _describe_dimension(table, [columns[name] for name in group], values, named)
         described.append(dimension)
@@ -277,8 +280,8 @@ def make_cube(session: Session, table: PublishedTable) -> Cube:
         attributes=[column.name for column in attributes.values()],
         suppressed=SUPPRESSED if SUPPRESSED in columns else None,
     )
-    cube = Cube(table, tuple(described), figures, attributes, cells, session.count(table.table))
-    if session.row(_COUNT_CELLS, cells=cells, columns=cube.place_names) != (cube.rows,):
+    cube = Cube(table, tuple(described), figures, attributes, cells, rows)
+    if session.row(_COUNT_CELLS, cells=cells, columns=cube.place_names) != (rows,):
         raise ValueError(f"product {table.name}: its dimensions do not tell its rows apart")
     return cube
 

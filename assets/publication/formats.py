@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from assets.publication.cube import Cube, Heading, TooLargeError, make_cube
+from assets.publication.cube import Cube, Heading, UnfitTableError, make_cube
 from assets.publication.json_stat import write_json_stat
 from assets.publication.package import DataFile, describe_file
 from assets.publication.px import write_px
@@ -21,7 +21,7 @@ def write_cubes(
     """Write each table with figures in the formats of the release, and read the files back.
 
     Returns:
-        The files, and a sentence for each file that would be too large.
+        The files, and a sentence for each file that would be too large, or have no cells.
 
     Raises:
         ValueError: if the dimensions of a table do not tell its rows apart, or a file does not read back as it should.
@@ -32,18 +32,18 @@ def write_cubes(
     for table in tables:
         if not table.is_cube:
             continue
-        cube: Cube | TooLargeError
+        cube: Cube | UnfitTableError
         try:
             cube = make_cube(session, table)
-        except TooLargeError as error:
+        except UnfitTableError as error:
             cube = error
         for format_ in heading.release.formats:
             try:
-                if isinstance(cube, TooLargeError):
+                if isinstance(cube, UnfitTableError):
                     raise cube
                 paths = _write(session, folder, cube, heading, format_)
                 files += [describe_file(table, path, cube.rows, None) for path in paths]
-            except TooLargeError as error:
+            except UnfitTableError as error:
                 left_out.append(f"{table.name} is not there as {WORDS[format_]}: {error}.")
     return tuple(files), tuple(left_out)
 

@@ -15,7 +15,7 @@ from assets.publication.cube import (
     Cube,
     Dimension,
     Heading,
-    TooLargeError,
+    UnfitTableError,
     require_written,
 )
 from resources.warehouse import Session
@@ -29,15 +29,15 @@ def write_json_stat(session: Session, folder: Path, cube: Cube, heading: Heading
     """Write `<name>.json`, and read it back.
 
     Raises:
-        TooLargeError: if it would have more than `MOST_CELLS` figures, or cells that cannot be numbered.
+        UnfitTableError: if it would have more than `MOST_CELLS` figures, or cells that cannot be numbered.
         ValueError: if it does not read back as it should.
     """
     described = _describe(cube, heading)
     sizes = described["size"]
     if (figures := cube.rows * len(cube.figures)) > MOST_CELLS:
-        raise TooLargeError(f"it has {figures:,} figures, and a JSON-stat file takes {MOST_CELLS:,}")
+        raise UnfitTableError(f"it has {figures:,} figures, and a JSON-stat file takes {MOST_CELLS:,}")
     if prod(sizes) >= _MOST_PLACES:
-        raise TooLargeError("its codes have more combinations than JSON can number")
+        raise UnfitTableError("its codes have more combinations than JSON can number")
     strides = [prod(sizes[place:]) for place in range(1, len(sizes))]
     path = folder / f"{cube.table.name}.json"
     with path.open("w", encoding="utf-8", newline="\n") as file:

@@ -12,6 +12,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from assets.publication.catalog import CONTEXT, describe_dataset
 from assets.publication.package import README
 from assets.publication.placement import place_files, publications
 from assets.publication.record import format_recorded
-from assets.publication.signature import EDITIONS, file_sha256
+from assets.publication.signature import EDITIONS
 from assets.release.prose import load_template
 from assets.texts import describe_public, show_line
 
@@ -30,6 +31,8 @@ _OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 """What the names of a dataset and a release are made of."""
 
 _LARGEST = 64 * 2**20
+
+_UNSIGNED = "This catalog is not signed. Each publication is, in its own folder."
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Listed:
         tables: by title, the data files of a table.
         links: by words, the other files.
         dcat: the publication as a dataset of DCAT.
+        package: the SHA-256 of its `datapackage.json`.
         population: (name, last charge, total, cap, what is left) when it was published; of public data, without a cap,
             the source in place of what is left.
     """
@@ -62,6 +66,7 @@ class Listed:
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     dcat: Mapping[str, Any] = field(default_factory=dict)
+    package: str = ""
     population: tuple[str, int, str, str, str] = ("", 0, "", "", "")
 
     @property
@@ -97,10 +102,10 @@ def make_listing(published: Path) -> dict[str, bytes]:
         ],
         publishers=sorted({each.publisher for each in listed if each.publisher}),
     )
-    return {LISTING: page.encode(), PACKAGE: _package_catalog(published, listed), DCAT: _dcat_catalog(listed)}
+    return {LISTING: page.encode(), PACKAGE: _package_catalog(listed), DCAT: _dcat_catalog(listed)}
 
 
-def _package_catalog(published: Path, listed: Sequence[Listed]) -> bytes:
+def _package_catalog(listed: Sequence[Listed]) -> bytes:
     """The data packages of all publications as the resources of one package, each with its hash.
 
     Source: the Data Package standard, version 2.
@@ -113,7 +118,7 @@ def _package_catalog(published: Path, listed: Sequence[Listed]) -> bytes:
             "path": f"{each.path}/{PACKAGE}",
             "format": "json",
             "mediatype": "application/json",
-            "hash": f"sha256:{file_sha256(published / each.path / PACKAGE)}",
+            "hash": f"sha256:{each.package}",
         }
         for each in listed
         if each.title
@@ -122,6 +127,7 @@ def _package_catalog(published: Path, listed: Sequence[Listed]) -> bytes:
         "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
         "name": "publications",
         "title": "Publications",
+        "description": _UNSIGNED,
         "resources": resources,
     }
     return _as_json(catalog)
@@ -135,7 +141,7 @@ def _dcat_catalog(listed: Sequence[Listed]) -> bytes:
         "@id": DCAT,
         "@type": "dcat:Catalog",
         "dct:title": "Publications",
-        "dct:description": "All publications of a deployment of Stirred, each with its files and its certificate.",
+        "dct:description": f"All publications of a deployment of Stirred, with their files. {_UNSIGNED}",
         "dct:publisher": [node["dct:publisher"] for node in datasets if "dct:publisher" in node][:1],
         "dcat:dataset": datasets,
     }
@@ -143,19 +149,22 @@ def _dcat_catalog(listed: Sequence[Listed]) -> bytes:
 
 
 def _as_json(value: Any) -> bytes:
-    return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()
+    return (json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2) + "\n").encode()
 
 
 def _read_publication(published: Path, path: str) -> Listed:
     folder = published / path
     try:
-        return _describe(folder, path, _read_json(folder / "certificate.json"))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        listed = _describe(folder, path, json.loads(_read(folder / "certificate.json")))
+        _as_json([listed.dcat, *listed.tables.values()])
+        return listed
+    except Exception:
+        # Somebody may plant anything, and whatever it is must not keep others from publishing.
         return Listed(path)
 
 
 def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
-    package = _read_json(folder / PACKAGE)
+    package = _read(folder / PACKAGE)
     ledger, publisher, number = record["ledger"], record["publisher"], int(record["edition"]["number"])
     tables: dict[str, tuple[str, ...]] = {}
     for file in record["products"]:
@@ -187,7 +196,8 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         exact=tuple(map(show_line, (*record["invariants"]["held_fixed"], *record["invariants"]["also_exact"]))),
         tables=tables,
         links={"Certificate": _CERTIFICATE, "How to read the files": README, "Data dictionary": PACKAGE},
-        dcat=describe_dataset(package, f"{path}/"),
+        dcat=describe_dataset(json.loads(package), f"{path}/"),
+        package=sha256(package).hexdigest(),
         population=population,
     )
 
@@ -211,11 +221,11 @@ def _list_editions(
         )
 
 
-def _read_json(path: Path) -> Any:
+def _read(path: Path) -> bytes:
     """The content of a regular file. No link is followed, and nothing else is waited for: somebody may plant it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
             raise ValueError(f"{path.name} is no file, or too large")
-        return json.load(file)
+        return file.read()

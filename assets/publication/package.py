@@ -60,7 +60,12 @@ _ROWS_READ = 2048
 """The number of rows of a table with lists that are read at a time."""
 
 
-_FORMATS = {"sdmx.csv": "SDMX (.structure.xml, .sdmx.csv and .sdmx.xml)", "px": "PX (.px)", "json": "JSON-stat (.json)"}
+_FORMATS = {
+    "sdmx.csv": "SDMX for exchange between offices (.structure.xml with .sdmx.csv or .sdmx.xml)",
+    "px": "PX for PxWeb (.px)",
+    "json": "JSON-stat for web pages and programs (.json)",
+}
+"""The formats by the end of a file's name, each with what it is for."""
 
 
 @recorded(frozen=True, config=RECORDED)
@@ -363,7 +368,7 @@ def readme(
 
     Args:
         formulas: the files of `list_formulas`.
-        left_out: a sentence for each file that was too large for its format.
+        left_out: a sentence for each file that was too large for its format, or would have no cells.
     """
     template = load_template(
         Path(__file__).with_name("readme.txt"),

@@ -10,14 +10,14 @@ from itertools import chain, product
 from math import prod
 from pathlib import Path
 
-from assets.publication.cube import MOST_CELLS, Cube, Dimension, Heading, TooLargeError, require_written
+from assets.publication.cube import MOST_CELLS, Cube, Dimension, Heading, UnfitTableError, require_written
 from assets.texts import show_line
 from resources.warehouse import Session
 
 _NO_CELL, _NO_FIGURE, _SUPPRESSED = '".."', '"."', '"..."'
 _SYMBOLS = "A cell that is not published has two dots, a figure that there is not one dot, a suppressed one three dots."
 
-_LONGEST_TEXT, _LONGEST_LINE = 256, 200
+_LONGEST_TEXT, _LONGEST_CODE, _LONGEST_LINE = 256, 100, 200
 _MOST_DECIMALS, _MOST_SHOWN = 15, 6
 
 
@@ -25,12 +25,12 @@ def write_px(session: Session, folder: Path, cube: Cube, heading: Heading) -> Pa
     """Write `<name>.px`, and read it back.
 
     Raises:
-        TooLargeError: if it would list more than `MOST_CELLS` figures.
+        UnfitTableError: if it would list more than `MOST_CELLS` figures.
         ValueError: if it does not read back as it should.
     """
     sizes = [dimension.used for dimension in cube.dimensions]
     if (figures := prod(sizes) * len(cube.figures)) > MOST_CELLS:
-        raise TooLargeError(f"with its empty cells it has {figures:,} figures, and a PX file takes {MOST_CELLS:,}")
+        raise UnfitTableError(f"with its empty cells it has {figures:,} figures, and a PX file takes {MOST_CELLS:,}")
     path = folder / f"{cube.table.name}.px"
     strides = [prod(sizes[place:]) for place in range(1, len(sizes) + 1)]
     empty = f"{' '.join([_NO_CELL] * len(cube.figures))} \n"
@@ -52,16 +52,18 @@ def write_px(session: Session, folder: Path, cube: Cube, heading: Heading) -> Pa
 
 def _keywords(cube: Cube, heading: Heading) -> Iterator[str]:
     publisher, dataset = heading.release.publisher, heading.release.dataset
-    decimals = max(figure.decimals for figure in cube.figures)
+    decimals = [min(figure.decimals, _MOST_SHOWN) for figure in cube.figures]
     charged_at = heading.charged_at.strftime("%Y%m%d %H:%M")
     *names, contents = [*(_clean(dimension.title) for dimension in cube.dimensions), "Figure"]
-    if len({name.casefold() for name in (*names, contents)}) <= len(names):
+    fit = all(0 < len(name) <= _LONGEST_TEXT for name in names)
+    if not fit or len({name.casefold() for name in (*names, contents)}) <= len(names):
         *names, contents = [*(dimension.id for dimension in cube.dimensions), "FIGURE"]
     dimensions = dict(zip(names, cube.dimensions, strict=True))
     figures = _name_values([(figure.id, figure.title) for figure in cube.figures])
     yield 'CHARSET="ANSI";\nAXIS-VERSION="2013";\nCODEPAGE="utf-8";\nLANGUAGE="en";\n'
     yield _entry("CREATION-DATE", charged_at)
-    yield f"DECIMALS={min(decimals, _MOST_DECIMALS)};\nSHOWDECIMALS={min(decimals, _MOST_SHOWN)};\n"
+    stored = max(figure.decimals for figure in cube.figures)
+    yield f"DECIMALS={min(stored, _MOST_DECIMALS)};\nSHOWDECIMALS={min(decimals)};\n"
     yield _entry("MATRIX", cube.table.name)
     yield _entry("SUBJECT-CODE", dataset.name)
     yield _entry("SUBJECT-AREA", dataset.title)
@@ -77,9 +79,10 @@ def _keywords(cube: Cube, heading: Heading) -> Iterator[str]:
         yield _list(f'CODES("{name}")', (code.id for code in dimension.used_codes))
     yield _list(f'CODES("{contents}")', (figure.id for figure in cube.figures))
     units = {figure.column.name: figure.column.unit for figure in cube.figures}
-    for figure, name in zip(cube.figures, figures, strict=True):
-        if 0 < figure.decimals <= _MOST_SHOWN:
-            yield f'PRECISION("{contents}","{name}")={figure.decimals};\n'
+    for figure, name, shown in zip(cube.figures, figures, decimals, strict=True):
+        # It can only show more decimals than all figures have.
+        if shown > min(decimals):
+            yield f'PRECISION("{contents}","{name}")={shown};\n'
         yield _entry(f'UNITS("{name}")', figure.column.unit or units[figure.column.error_of])
         yield _entry(f'LAST-UPDATED("{name}")', charged_at)
         if publisher.contact:
@@ -95,13 +98,17 @@ def _name_codes(dimension: Dimension) -> list[str]:
 
 
 def _name_values(labels: Sequence[tuple[str, str]]) -> list[str]:
-    """The labels of codes; with the code in parentheses if they would not tell the codes apart, or are too long."""
+    """The labels of codes; with the code in parentheses if they would not tell the codes apart, or are too long.
+
+    A long code, such as one in other letters than Latin ones, is replaced by # and its place.
+    """
     texts = [_clean(label) for _, label in labels]
     distinct = len({text.casefold() for text in texts}) == len(texts)
     if distinct and all(0 < len(text) <= _LONGEST_TEXT for text in texts):
         return texts
-    ends = [f" ({code})" for code, _ in labels]
-    return [text[: max(_LONGEST_TEXT - len(end), 0)] + end for text, end in zip(texts, ends, strict=True)]
+    shown = (code if len(code) <= _LONGEST_CODE else f"#{place}" for place, (code, _) in enumerate(labels, start=1))
+    ends = [f" ({code})" for code in shown]
+    return [text[: _LONGEST_TEXT - len(end)] + end for text, end in zip(texts, ends, strict=True)]
 
 
 def _clean(text: str) -> str:

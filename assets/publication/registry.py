@@ -9,6 +9,7 @@ which the registry would take for a text: a person replaces it before the record
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from math import nextafter
 from typing import Annotated, Any, Literal
 
 import yaml
@@ -144,7 +145,9 @@ def describe_deployment(certificate: Mapping[str, Any]) -> RegistryRecord:
         f"{ledger['note']}"
     ).strip()
     lines = len(loss["lines"])
-    composition = f"{loss['source']}. " + (f"{lines} independent measurements add up to the loss. " if lines else "")
+    composition = f"{loss['source']}. " + (
+        f"{lines} independent measurements add up to the loss. " if lines > 1 else ""
+    )
     exact = [*certificate["invariants"]["held_fixed"], *certificate["invariants"]["also_exact"]]
     editions = certificate["edition"]["all"]
     mechanisms = [
@@ -315,8 +318,11 @@ def _variant(loss: Mapping[str, Any]) -> str:
 def _parameters(loss: Mapping[str, Any]) -> dict[str, float]:
     """The parameters as numbers, none below the exact one."""
     name = "rho" if loss["symbol"] == "ρ" else "epsilon"
-    delta = {"delta": float(Fraction(loss["delta"]["exact"]))} if loss["delta"] else {}
-    return {name: loss["rounded_up"]} | delta
+    if not loss["delta"]:
+        return {name: loss["rounded_up"]}
+    exact = Fraction(loss["delta"]["exact"])
+    delta = float(exact)
+    return {name: loss["rounded_up"], "delta": delta if Fraction(str(delta)) >= exact else nextafter(delta, 1)}
 
 
 def _equivalents(loss: Mapping[str, Any]) -> list[str]:

@@ -61,7 +61,8 @@ def write_sdmx(session: Session, folder: Path, cube: Cube, heading: Heading) -> 
 
     Raises ValueError if a file does not read back as it should.
     """
-    name, version = cube.table.name.upper(), f"{heading.edition}.0.0"
+    # An agency has one structure of a name and version, whatever its release is.
+    name, version = f"{heading.release.schema}__{cube.table.name}".upper(), f"{heading.edition}.0.0"
     paths = [folder / f"{cube.table.name}.{end}" for end in ("structure.xml", "sdmx.csv", "sdmx.xml")]
     structure, as_csv, as_xml = paths
     about = {
@@ -70,7 +71,7 @@ def write_sdmx(session: Session, folder: Path, cube: Cube, heading: Heading) -> 
         "prepared": heading.charged_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
     structure.write_text(_describe(cube, name=name, version=version, **about), encoding="utf-8", newline="\n")
-    _require_structures(structure, cube)
+    _require_structures(structure, cube, name)
 
     columns, reference = cube.names_by_id, f"{heading.agency}:DF_{name}({version})"
     session.run(
@@ -143,7 +144,7 @@ def _read_xml(path: Path, ids: list[str]) -> Iterator[tuple[str | None, ...]]:
             data_set.clear()
 
 
-def _require_structures(path: Path, cube: Cube) -> None:
+def _require_structures(path: Path, cube: Cube, name: str) -> None:
     """Raise ValueError unless the structures fit their schema and have all codes with their labels."""
     from pysdmx.errors import Invalid
     from pysdmx.io import read_sdmx
@@ -153,6 +154,6 @@ def _require_structures(path: Path, cube: Cube) -> None:
     except Invalid as error:
         raise ValueError(f"{path.name}: the structures do not fit their schema ({error.title})") from None
     for dimension in cube.dimensions:
-        read = [(code.id, (code.name or "").split()) for code in lists[f"CL_{cube.table.name.upper()}_{dimension.id}"]]
+        read = [(code.id, (code.name or "").split()) for code in lists[f"CL_{name}__{dimension.id}"]]
         if read != [(code.id, show_lines(_legal(code.label)).split()) for code in dimension.codes]:
             raise ValueError(f"{path.name}: the codes of {dimension.id} do not read back as they are")

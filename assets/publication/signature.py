@@ -192,7 +192,7 @@ def identity(folder: Path) -> Identity:
             ledger_entry=record["ledger"]["sequence"],
             ledger_hash=record["ledger"]["entry_hash"],
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise VerificationError(f"{folder}: {CERTIFICATE} is missing or is not a certificate") from None
 
 

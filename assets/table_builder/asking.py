@@ -33,6 +33,7 @@ PARTS_OF_ONE = 10**PLACES
 
 ESTIMATED = pa.decimal128(24, PLACES)
 _WHOLE = pa.decimal128(24, 0)
+_MOST_STEPS = 2**50
 _LISTED = 12
 """The most categories that a message lists."""
 
@@ -194,13 +195,22 @@ def as_decimals(parts: NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(ESTIMATED, len(whole), whole.buffers())
 
 
-def as_parts(numbers: pa.ChunkedArray, step: int = 1) -> NDArray[np.int64]:
+def as_parts(numbers: pa.ChunkedArray, step: int | None = None) -> NDArray[np.int64]:
     """Whole numbers or decimals with four places as ten-thousandths; 0 for null.
 
-    A double stands for the nearest multiple of a step, in ten-thousandths: which one is certain up to 2^50 steps.
+    A double stands for the nearest multiple of a step, in ten-thousandths: which one is certain up to `_MOST_STEPS`.
+    Without a step, it stands for the nearest ten-thousandth.
+
+    Raises QuestionError if a double is beyond.
     """
     if pa.types.is_floating(numbers.type):
-        return np.rint(numbers.fill_null(0).to_numpy() * PARTS_OF_ONE / step).astype(np.int64) * step
+        steps = np.rint(numbers.fill_null(0).to_numpy() * PARTS_OF_ONE / (step or 1))
+        if step and np.abs(steps).max(initial=0) > _MOST_STEPS:
+            raise QuestionError(
+                f"{HYPERCUBE}.parquet has doubles, and a number of more than 2^50 steps of {step / PARTS_OF_ONE:g} is "
+                f"not exact in them; add up the column measured of {HYPERCUBE}.csv instead"
+            )
+        return steps.astype(np.int64) * (step or 1)
     decimals = pa.concat_arrays(numbers.cast(ESTIMATED).chunks)
     whole = pa.Array.from_buffers(_WHOLE, len(decimals), decimals.buffers(), offset=decimals.offset)
     return whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -231,9 +241,11 @@ def read_labels(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def read_publication(folder: Path) -> Publication:
-    """The publication in a folder. Raises QuestionError if the folder has none of a hypercube."""
+    """The publication in a folder. Raises QuestionError if the folder has none of a hypercube, or as `as_parts`."""
     try:
         return _read(folder)
+    except QuestionError:
+        raise
     except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
         raise QuestionError(f"{folder}: this is no publication of a hypercube") from None
 
@@ -283,7 +295,7 @@ def _read(folder: Path) -> Publication:
     rows = pq.read_table(folder / f"{HYPERCUBE}.parquet")
     fitted = design.margins is Margins.FITTED
     grid = Fraction(str(tables[0]["grid"]))
-    step = 1 if fitted else parts_of_step(grid)
+    step = None if fitted else parts_of_step(grid)
     numbers: dict[Table, NDArray[Any]] = {}
     missing: dict[Table, NDArray[np.bool_]] = {}
     possible = np.zeros(design.cells(design.inner), dtype=np.bool_)

@@ -66,7 +66,7 @@ def dataset(
     from orchestration.deployment import Deployment
     from orchestration.environment import PROJECT
     from orchestration.extract import find_files, select_columns
-    from orchestration.proposal import propose_dataset, propose_name
+    from orchestration.proposal import propose_dataset, propose_name, propose_title
 
     def declare(path: Path) -> Path:
         """A path below the project's folder is declared from there."""
@@ -74,7 +74,8 @@ def dataset(
         return absolute.relative_to(PROJECT) if absolute.is_relative_to(PROJECT) else absolute
 
     deployment = Deployment()
-    name = name or propose_name(file.name.split(".")[0])
+    stem = file.name.split(".")[0]
+    name, title = (name, propose_title(name)) if name else (propose_name(stem), propose_title(stem))
     files = [found for path in (file, persons) if path for found in find_files(path)]
     if len({found.reader for found in files}) > 1 or len(files) > 2:
         raise click.UsageError(
@@ -95,7 +96,9 @@ def dataset(
             profiles.append((declare(found.path), select_columns(found, replace(contents, fields=fields))))
     if files[0].record_type:
         key, record_name = key or HOUSEHOLD, "household" if record_name == "unit" else record_name
-    proposal = propose_dataset(name, files[0].reader, *profiles, record_name=record_name, cap=cap, key=key, unit=unit)
+    proposal = propose_dataset(
+        name, files[0].reader, *profiles, record_name=record_name, cap=cap, key=key, unit=unit, title=title
+    )
     print_table("Proposed", ["table", "column", "type", "role", "domain"], proposal.columns)
     _write_draft(deployment, target, proposal, f"stirred new release {name}")
 

@@ -5,6 +5,7 @@ The deployment is the built-in release of 1940, on a dataset that asks before it
 
 import contextlib
 import functools
+import os
 import re
 import shutil
 import threading
@@ -20,6 +21,8 @@ from tests.browser.deployment import IN_A_BROWSER, PATIENCE, Site, copied_projec
 
 RELEASE = "ma1940/tenure_by_county"
 WIDTH, HEIGHT = 1440, 900
+MOST_SECONDS = 60
+"""The most processor seconds that the UI, its runs and the browser may take for the walk."""
 
 pytestmark = [*IN_A_BROWSER, pytest.mark.deep]
 
@@ -41,10 +44,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STIRRED_PUBLISHED_URL", f"http://127.0.0.1:{files.server_port}")
         patch.setenv("PYTHONPATH", str(project))
+        before = os.times()
         with deployed(project, home) as site:
             site.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
             yield site
+        # Of processes that have ended, as all of these have by now.
+        after = os.times()
     files.shutdown()
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    assert spent < MOST_SECONDS
 
 
 def looked_at(page: Page, folder: Path, name: str) -> None:

@@ -369,6 +369,9 @@ def test_a_certificate_is_a_record_of_the_registry_of_deployments(published: Dep
     text = to_yaml(record)
     assert yaml.safe_load(text) == record.model_dump()
     assert len(list_placeholders(record)) == text.count("<fill in: ") > 8
+    certificate["loss"]["delta"] = {"value": 1 / 3, "exact": "1/3"}
+    (*_, delta) = describe_deployment(certificate).deployment.privacy_loss.privacy_parameters.values()
+    assert Fraction(1, 3) <= Fraction(str(delta)) < Fraction(1, 3) + Fraction(1, 10**15)
     for field, value in (("surprise", 1), ("dp_variant", {"variant_name": "Nearly DP"})):
         with pytest.raises(ValidationError):
             RegistryRecord.model_validate(

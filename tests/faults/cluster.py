@@ -197,7 +197,7 @@ class Disturbed:
         entries = [kind for (kind,) in rows(cluster, "owner", kinds)]
         if entries != ["reserve", "settle"] * self._launches * len(self._releases):
             wrong.append(f"not exactly one charge for each of {self._launches} draws: {entries}")
-        found, expected = contents(cluster.published, release), contents(on_files, release)
+        found, expected = contents(cluster.published), contents(on_files)
         if odd := sorted(str(path) for path in found.keys() | expected.keys() if found.get(path) != expected.get(path)):
             wrong.append(f"published differs from a deployment on files: {', '.join(odd[:6])}")
         return took, wrong

@@ -113,17 +113,23 @@ def published(folder: Path, name: str) -> Published:
 
 
 def alterations(release: Published) -> list[Alteration]:
-    """Every alteration of every column of every table of the three databases that changes something."""
-    ended = in_child(lambda: [asdict(each) for each in _alterations(release.root)])
+    """Every alteration of every column of every table of the three databases that changes something.
+
+    Tables of a release that this one reads are left out: the gates of that release look at them.
+    """
+    ended = in_child(lambda: [asdict(each) for each in _alterations(deployment(release.root, release.name))])
     if ended.status:
         raise RuntimeError(ended.error)
     return [Alteration(**each) for each in ended.answer]
 
 
-def _alterations(root: Path) -> Iterator[Alteration]:
+def _alterations(here: Deployment[Any]) -> Iterator[Alteration]:
+    root, read = here.root, {release.schema for release in here.context.method.reads_publications_of}
     for database in DATABASES:
         with _opened(root, database, read_only=True) as connection:
             for schema, table in names(connection):
+                if schema in read:
+                    continue
                 address = f'"{schema}"."{table}"'
                 ((rows,),) = connection.execute(f"SELECT count(*) FROM {address}").fetchall()
                 if not rows:

@@ -2,6 +2,7 @@
 
 import csv
 import random
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,9 @@ def write_hierarchical(root: Path, records: list[dict[str, str]]) -> Path:
 
 
 def test_a_hierarchical_extract_becomes_a_table_with_the_labels_of_its_codebook(tmp_path: Path) -> None:
-    """From `new dataset` over `check` and `launch` to the table. Wrong program: one that loses labels or records."""
+    """From `new dataset` over `check` and `launch` to the table, within a minute of the processor. Wrong program: one
+    that loses labels or records."""
+    started = time.process_time()
     records = make_records(360, random.Random(5))
     proposal = propose(tmp_path, write_hierarchical(tmp_path, records), key="household", record_name="household")
     with create_defs_folder_sandbox() as sandbox:
@@ -69,6 +72,7 @@ def test_a_hierarchical_extract_becomes_a_table_with_the_labels_of_its_codebook(
     cube = {"name": "sexes", "of": "persons", "variables": ["STATEFIP", "SEX"], "epsilon": 4}
     deployment = deploy(tmp_path, declared, *hypercubes("village", cube))
     assert deployment.run().success
+    assert time.process_time() - started < 60
     published = tmp_path / "published" / "village" / "tables_sexes"
     with (published / "hypercube.csv").open(newline="") as file:
         cells = [row for row in csv.DictReader(file) if row["STATEFIP"] and row["SEX"]]

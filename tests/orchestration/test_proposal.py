@@ -1,6 +1,7 @@
 """Declarations proposed from files: what they say is read from the files, and they are accepted as they are."""
 
 import csv
+import re
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -34,6 +35,7 @@ from orchestration.proposal import (
     propose_name,
     propose_swapping,
     propose_tables,
+    propose_title,
     widen,
 )
 from resources.statements import Zone
@@ -121,6 +123,8 @@ def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Wareho
     PermutationSwapping(swapping).release(declaration, tmp_path)
     assert "Left out: income, built, rent" in release.text
     hypercube = yaml.safe_load(propose_tables(declaration, "tables").text)["attributes"]
+    # Columns in their own letters, so that a reader finds STATEFIP; the release's title stands where its cube's does.
+    assert hypercube["title"] == hypercube["hypercubes"][0]["title"] == "Persons by county, person size, size"
     (built,) = (
         each.release(declaration, tmp_path)
         for each in TableBuilder(TableBuilderDeclaration.model_validate(hypercube)).releases()
@@ -264,6 +268,8 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         "column blank is text with blanks at an end in 210 rows, which is part of the code.",
     ):
         assert sentence in said
+    assert "blanks at an end in some rows" in proposal.text, "exact counts of records are in no declaration"
+    assert not re.search(r"\d (row|code|number)s?\b", proposal.text)
     assert records_read(warehouse, declaration) == [420]
     for release, places in (
         (propose_swapping(declaration, "a"), "[COUNTYFIP, ST]"),
@@ -274,6 +280,10 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
         ]
         assert (places or "[COUNTYFIP, ") in line
         assert "rgion" not in release.text
+    assert (propose_title("enquête_ménages"), propose_title("enque\u0302te EU-SILC")) == (
+        "Enquête ménages",
+        "Enquête EU-SILC",
+    )
     assert (
         propose_name("Bev\N{LATIN SMALL LETTER O WITH DIAERESIS}lkerung je Région, Øst") == "bevolkerung_je_region_ost"
     )

@@ -89,6 +89,20 @@ def findings(record: dict[str, Any], name: str) -> list[tuple[str, str]]:
     return [(finding["verdict"], " ".join(finding["details"])) for finding in found]
 
 
+def test_what_lies_beside_the_publications_is_named_if_it_does_not_follow_from_them(
+    published: Deployment[Any],
+) -> None:
+    """Nobody signs the catalog: it fails if links to elsewhere, or a table of no publication, pass for the office's."""
+    folder = published.release.published
+    text = (folder / "index.html").read_text()
+    (folder / "index.html").write_text(text.replace(published.release.name, "elsewhere", 1))
+    (folder / "village" / "counts.px").symlink_to(folder / "index.html")
+    ((verdict, said),) = findings(audited(published), "catalog")
+    assert verdict == "could not be checked"
+    assert "index.html is not as this version writes it." in said
+    assert "village/counts.px is not part of any publication." in said
+
+
 def test_keys_that_killed_processes_left_are_deleted_and_one_that_cannot_be_deleted_is_named(
     published: Deployment[Any],
 ) -> None:

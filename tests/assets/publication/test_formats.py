@@ -131,14 +131,14 @@ def read_sdmx_csv(folder: Path, table: PublishedTable) -> Cells:
     text = (folder / f"{table.name}.structure.xml").read_text().replace("/v3_1/", "/v3_0/")
     text = re.sub(r"<str:MeasureRelationship>.*?</str:MeasureRelationship>", "", text)
     structures = sdmx.read_sdmx(BytesIO(text.encode()))
-    structure = structures.structure[f"DSD_{table.name.upper()}"]
+    (structure,) = structures.structure.values()
     message = sdmx.read_sdmx(folder / f"{table.name}.sdmx.csv", structure=structure)
     measures = [encode_name(column.name) for column in table.columns if column.has_figures and not column.error_of]
     cells = {}
     for observation in message.data[0].obs:
         codes = [str(value.value) for value in observation.key.values.values()]
         for codes_of, code in zip(ids(table), codes, strict=True):
-            assert code in structures.codelist[f"CL_{table.name.upper()}_{codes_of}"]
+            assert code in structures.codelist[f"{structure.id.replace('DSD', 'CL')}__{codes_of}"]
         found = {id_: attribute.value for id_, attribute in observation.attached_attribute.items()}
         values = observation.value if isinstance(observation.value, list | tuple) else [observation.value]
         cells[tuple(codes)] = {
@@ -235,7 +235,8 @@ def fill(folder: Path, columns: str, rows: Sequence[tuple[Any, ...]]) -> Warehou
     with duckdb.connect(str(folder / "public.duckdb")) as connection:
         connection.execute("CREATE SCHEMA town__tables")
         connection.execute(f"CREATE TABLE town__tables.counts ({columns})")
-        connection.executemany(f"INSERT INTO town__tables.counts VALUES ({', '.join('?' for _ in rows[0])})", rows)
+        for row in rows:
+            connection.execute(f"INSERT INTO town__tables.counts VALUES ({', '.join('?' for _ in row)})", row)
     (folder / "public.duckdb").chmod(0o600)
     return Warehouse(folder=str(folder), threads=1)
 
@@ -259,7 +260,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 @settings(max_examples=examples(25))
 @given(st.lists(TEXTS, min_size=1, max_size=5, unique=True))
 @example(["", "null", "NULL", "_T", "_X", "$5F"])
-@example(['"', "'", "a;b", "a,b=c", "\n", " a", "a ", "a\tb", "DATA", "01", "é", "𝄞", "<&>", "a|b", "a@b", "x" * 300])
+@example(['"', "'", "a;b", "a,b=c", "\n", " a", "a ", "a\tb", "DATA", "01", "é", "𝄞", "<&>", "a|b", "a@b", "é" * 300])
 def test_any_code_comes_back_from_every_format(
     release: Release, tmp_path_factory: pytest.TempPathFactory, texts: list[str]
 ) -> None:
@@ -281,6 +282,8 @@ def test_any_code_comes_back_from_every_format(
     }
     values = described["REF_AREA"].get("extension", {"values": {}})["values"]
     assert values == {code: text for code in labels if (text := decode(code)) != code and text}
+    names = (folder / "counts.px").read_text().partition('VALUES("place")=')[2].partition(";\nVALUES")[0]
+    assert max(map(len, re.findall('"([^"]*)"', names))) <= 256
 
 
 def test_what_is_suppressed_or_missing_is_told_apart(release: Release, tmp_path: Path) -> None:
@@ -313,7 +316,18 @@ def test_errors_belong_to_their_figure_in_its_unit(release: Release, tmp_path: P
     figure = json.loads((folder / "counts.json").read_text())["dimension"]["FIGURE"]["category"]
     assert figure["child"] == {"ESTIMATE": ["STANDARD_ERROR", "LOWER", "UPPER"]}
     assert figure["unit"]["STANDARD_ERROR"] == {"label": "things", "decimals": 2}
-    assert 'UNITS("standard error")="things";\n' in (folder / "counts.px").read_text()
+    text = (folder / "counts.px").read_text()
+    assert 'UNITS("standard error")="things";\n' in text
+    # PRECISION has an effect only above SHOWDECIMALS: a count would have decimals, or an error those of the estimate.
+    shown = re.findall(r'^(?:SHOWDECIMALS|PRECISION\("Figure",)(.+);$', text, re.MULTILINE)
+    assert shown == ["=0", '"Estimate")=3', '"standard error")=2', '"lower")=3', '"upper")=3']
+
+
+def test_structures_of_two_releases_have_names_of_their_own(release: Release, tmp_path: Path) -> None:
+    """An agency has one data structure of an id and version: it fails if the name is that of the table alone."""
+    folder = write_rows(tmp_path, release, [("A", "a", False, *FIGURES, False, "x")])
+    for name in ("counts.sdmx.csv", "counts.sdmx.xml"):
+        assert f"OFFICE.STATS:DF_{release.schema.upper()}__COUNTS(2.0.0)" in (folder / name).read_text()
 
 
 def test_files_are_the_same_whatever_the_order_of_rows(release: Release, tmp_path: Path) -> None:
@@ -419,6 +433,14 @@ def test_what_is_too_large_for_a_format_is_left_out_with_a_sentence(
     assert [sentence.split()[5].strip(":").lower() for sentence in left_out] == sorted(said)
     ends = {"sdmx": "sdmx.csv", "px": "px", "json-stat": "json"}
     assert {name for name, end in ends.items() if not (tmp_path / f"files/counts.{end}").exists()} == set(said)
+
+
+def test_a_table_without_rows_is_published_without_further_formats(release: Release, tmp_path: Path) -> None:
+    """No population group may be large enough for its table: a refusal would come after the charge."""
+    with fill(tmp_path / "warehouse", STORED, []).session(reads=[Zone.PUBLIC], folder=tmp_path) as session:
+        left_out = write(session, tmp_path / "files", [COUNTS], release)
+    assert left_out == tuple(f"counts is not there as {name}: it has no rows." for name in ("JSON-stat", "PX", "SDMX"))
+    assert {path.name for path in (tmp_path / "files").iterdir()} == {"counts.csv", "counts.parquet", MISSING}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -51,6 +52,31 @@ def test_nothing_that_somebody_plants_is_followed_or_waited_for(tmp_path: Path) 
     assert "a key" not in page
     assert all(f"<h3>town/{name}</h3>" in page for name in ("link", "pipe", "text"))
     assert json.loads((tmp_path / "datapackage.json").read_text())["resources"] == []
+
+
+def test_nothing_that_somebody_plants_keeps_the_list_from_being_written(tmp_path: Path) -> None:
+    """It fails if a certificate or package of another content ends the publication or withdrawal of every other one."""
+    deployment = small_deployment(tmp_path / "release")
+    deployment.reach()
+    folder, published = deployment.release.folder, deployment.release.published
+    for file, there, planted in (
+        ("certificate.json", r"^.*$", "[" * 100_000),
+        ("certificate.json", r'"number": \d+', '"number": Infinity'),
+        ("certificate.json", r'"rounded_up": [\d.]+', f'"rounded_up": 1{"0" * 400}'),
+        ("certificate.json", r'"path": "', r'"path": "\ud800'),
+        ("datapackage.json", r'"title": "', r'"title": "\ud800'),
+        ("datapackage.json", r'"version": "[\d.]+"', '"version": NaN'),
+    ):
+        intact = (folder / file).read_text()
+        altered = re.sub(there, lambda _, planted=planted: planted, intact, flags=re.DOTALL)
+        assert altered != intact
+        (folder / file).write_text(altered)
+        write_listing(published)
+        assert f"<h3>{folder.relative_to(published)}</h3>" in (published / "index.html").read_text(), planted[:30]
+        assert json.loads((published / "dcat.jsonld").read_text())["dcat:dataset"] == []
+        (folder / file).write_text(intact)
+    write_listing(published)
+    assert len(json.loads((published / "dcat.jsonld").read_text())["dcat:dataset"]) == 1
 
 
 def test_a_file_is_a_link_where_publications_are_served_and_a_path_elsewhere(tmp_path: Path) -> None:

@@ -132,6 +132,13 @@ def test_doubles_tell_which_multiple_of_a_step_they_are(multiples: list[int], st
     assert as_parts(numbers, step).tolist() == [n * step for n in multiples]
 
 
+def test_doubles_that_stand_for_no_certain_multiple_are_refused() -> None:
+    """Near 2^53 steps of 0.01, neighboring doubles are further apart than multiples: each would be read as another."""
+    odd = pa.chunked_array([pa.array([float(Decimal(2**53 + 1).scaleb(-2))])])
+    with pytest.raises(QuestionError, match=r"more than 2\^50 steps of 0\.01 is not exact"):
+        as_parts(odd, 100)
+
+
 def test_missing_numbers_are_0_and_whole_numbers_whole() -> None:
     assert as_parts(pa.chunked_array([pa.array([3, None, -1])])).tolist() == [30_000, 0, -10_000]
 
