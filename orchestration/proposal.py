@@ -20,9 +20,9 @@ from pydantic import ValidationError
 from assets.cef.profile import BLANKS, FEW, ColumnProfile, Profile, split_words
 from assets.release.columns import Column, ColumnType, Role, title_columns
 from assets.release.dataset import DatasetDeclaration, Reader
-from assets.release.names import COLUMNS_OF_COUNTS, COLUMNS_OF_HYPERCUBES, COLUMNS_OF_SWAPPED
+from assets.release.names import COLUMNS_OF_COUNTS, COLUMNS_OF_HYPERCUBES, COLUMNS_OF_SWAPPED, LONGEST_COLUMN
 from assets.release.release import DeclarationError
-from assets.texts import drop_accents
+from assets.texts import LONGEST_TEXT, drop_accents, find_unseen
 
 MANY = 100
 """From this many different values on, a number is called continuous."""
@@ -223,8 +223,12 @@ def _propose_table(
 def _explain_omission(column: ColumnProfile, reason: str, count: Callable[[int], str]) -> str:
     """Why a column is left out; empty if it is not. The reason is that for which its texts only look like numbers.
     `count` writes a number of rows."""
+    if find_unseen(column.name) or len(column.name) > LONGEST_COLUMN:
+        return f"its name has over {LONGEST_COLUMN} letters, or one that cannot be seen"
     if not column.present:
         return "it has no values"
+    if any(find_unseen(code) or len(code) > LONGEST_TEXT for code in [*column.codes, *column.missing]):
+        return f"it has texts of over {LONGEST_TEXT:,} letters, or with line breaks, tabs or others that cannot be seen"
     if column.identifies and column.type in _OF_KEYS and column.records > FEW:
         return "it identifies every record"
     if column.type is ColumnType.STRING and not column.codes and not column.digits:
@@ -268,7 +272,8 @@ def _propose_domain(
         fewest, most = column.digits or (1, 18)
         domain = {"pattern": _quote(f"[0-9]{{{fewest}{f',{most}' * (most > fewest)}}}")}
     elif whole_codes:
-        domain = {"values": f"[{', '.join(sorted(column.codes, key=int))}]"}
+        # -0 is 0.
+        domain = {"values": str(sorted(set(map(int, column.codes))))}
     elif column.lowest is not None and column.highest is not None:
         low, high = widen(floor(column.lowest), floor(column.highest))
         domain = {"minimum": str(low), "maximum": str(high)}

@@ -96,8 +96,8 @@ class Source:
         parts: the columns that it is made of, each with a pattern that its values must match. The relation has these
             too, and the column is NULL where one of them is not in its domain.
         household: the columns of `every_column` that identify the household, if the file is rectangular.
-        every_column: a subquery that gives all columns of the file that can be read exactly as text, declared or
-            not; None if the records do not come from a file.
+        every_column: a subquery that gives all columns of the file that can be declared as text, declared or not;
+            None if the records do not come from a file.
         generated: whether the relation generates the records, so that all values are of the types of their columns.
         stage: makes the temporary table that the relation reads, if it reads one.
         dialect: how a CSV file is written; None of any other source. In the relation, decimals and dates are as all
@@ -212,9 +212,10 @@ def _open_file(
     with refuse_unreadable(reader, path, dialect):
         state = _read_state(path)
         names = list(described.variables) if described else _read_header(reader, path, dialect)
-        if any("\n" in name or "\r" in name for name in names):
-            # DuckDB would take the line break for the end of a row and silently lose rows.
-            raise SourceError([Finding(path.name, "line break in the name of a column")])
+        # DuckDB would take a line break for the end of a row and silently lose rows.
+        for letter, word in {"\n": "line break", "\r": "line break", "\0": "NUL"}.items():
+            if any(letter in name for name in names):
+                raise SourceError([Finding(path.name, f"{word} in the name of a column")])
         if problem := header_problem(names):
             raise SourceError([Finding(path.name, problem)])
         columns = dict(required) | {
@@ -366,7 +367,7 @@ def open_every_column(
             else:
                 columns[name] = Column.model_construct(type=kind)
         if not columns:
-            raise SourceError([Finding(path.name, "no column that can be read exactly")])
+            raise SourceError([Finding(path.name, "no column that can be read exactly" if unfit else "has no header")])
     return _open_file(reader, path, columns, described=described, dialect=dialect), unfit
 
 
@@ -406,7 +407,7 @@ def _read_header(reader: Reader, path: Path, dialect: Dialect) -> list[str]:
 def _open_parquet(
     path: Path, columns: Mapping[str, Column], sources: Mapping[str, str]
 ) -> tuple[Fragment, Fragment, int]:
-    """The relation of a Parquet file, that of all its columns that can be read exactly, and its number of records."""
+    """The relation of a Parquet file, that of all its columns that can be declared, and its number of records."""
     metadata = pq.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
     findings = []
@@ -427,7 +428,12 @@ def _open_parquet(
         raise SourceError(findings)
     # DuckDB would read only as many records as the metadata give for a group of rows, not as its columns contain.
     names = Counter(name.casefold() for name in schema.names)
-    every = [name for name in schema.names if names[name.casefold()] == 1 and _choose_type(schema.field(name).type)]
+    every = [
+        name
+        for name in schema.names
+        if names[name.casefold()] == 1
+        and (_choose_type(schema.field(name).type) or _is_floating(schema.field(name).type))
+    ]
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(group.num_columns)):
             if chunk.num_values != group.num_rows:

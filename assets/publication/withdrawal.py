@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.publication.listing import LISTING, write_listing
+from assets.publication.listing import write_listing
 from assets.publication.placement import remove
 from assets.texts import find_unfit_name, show_line
 from resources.chain import RESERVE, Entry
@@ -95,7 +95,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
             for schema in schemas[zone]:
                 if not session.tables(zone, schema):
                     session.drop_schema(zone, schema)
-    if (published / LISTING).exists():
+    if published.is_dir():
         # Everything is gone by now, with or without its line in the list.
         with contextlib.suppress(OSError):
             write_listing(published)

@@ -39,7 +39,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]
 
     from assets.texts import show_line
 
-    table = Table(title=Text(show_line(title)), title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     listed = [list(row) for row in rows]
     for position, column in enumerate(columns):
         numbers = all(re.fullmatch(r"-?[\d,]+(\.\d+)?", row[position]) for row in listed)
@@ -52,7 +52,10 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]
     for row in listed:
         # Names are shown as they are: neither as markup nor as codes of the terminal.
         table.add_row(*(Text(show_line(cell)) for cell in row))
-    make_console().print(table, crop=False)
+    console = make_console()
+    # A table's own title is not wider than the table.
+    console.print(Text(show_line(title)), style="bold")
+    console.print(table, crop=False)
 
 
 def make_console(*, quiet: bool = False) -> "Console":

@@ -289,6 +289,24 @@ def test_what_foreign_files_have_is_found_and_said(warehouse: Warehouse, tmp_pat
     )
 
 
+def test_a_column_that_no_declaration_can_have_is_left_out_alone(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Wrong program: a refusal of the whole file, because one of its columns has a line break in a text."""
+    odd = {"lines": "a\nb", "zero": "-0", "n" * 121: "1", "bell\a": "1", "unseen": "\u200b"}
+    rows = [{"a": f"{number}", **odd} for number in range(3)] + [{"a": "3", **dict.fromkeys(odd, "0")}]
+    proposal = proposed(warehouse, written(tmp_path / "units.csv", rows))
+    declaration = declared(proposal)
+    assert {name: column.codes for name, column in declaration.units.columns.items()} == {
+        "a": (0, 1, 2, 3), "zero": (0,),
+    }  # fmt: skip
+    assert [sentence.partition(" left out: ")[2][:13] for sentence in proposal.warnings] == [
+        "it has texts ", "its name has ", "its name has ", "it has texts ",
+    ]  # fmt: skip
+    assert records_read(warehouse, declaration) == [4]
+    (tmp_path / "names.csv").write_bytes(b"a\0b,c\n1,2\n")
+    with pytest.raises(SourceError, match=r"^names\.csv: NUL in the name of a column$"):
+        proposed(warehouse, tmp_path / "names.csv")
+
+
 def test_a_place_in_two_larger_ones_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
     rows = [{"id": str(number), "region": "AB"[number % 2], "county": f"{number % 6}"} for number in range(24)]
     declaration = declared(proposed(warehouse, path := written(tmp_path / "units.csv", rows)))

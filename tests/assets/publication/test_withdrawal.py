@@ -77,6 +77,8 @@ EVERYTHING = {"village", "village__a", "village__b", "village_two", "village_two
 def test_a_withdrawn_release_is_gone_to_the_last_byte(ledger: Ledger, tmp_path: Path) -> None:
     assert left(tmp_path) == EVERYTHING
     write_listing(tmp_path / "published")
+    # The other two files of the catalog list it too.
+    (tmp_path / "published" / "index.html").unlink()
     withdraw(ledger, tmp_path / "published", "village", "a", "Ann")
     assert left(tmp_path) == EVERYTHING - {"village__a"}
     assert "village/a/" not in (tmp_path / "published" / "index.html").read_text()
