@@ -91,6 +91,8 @@ def show() -> None:
         release = choose("Release", titles, link, "release")
         for problem in find_file_problems(release):
             picture.error(escape(f"Do not rely on these files: {problem}."))
+        if readable[release].public:
+            picture.info(escape(readable[release].public))
         products = {product.name: product for product in readable[release].products}
         name = choose("Table", {key: product.title for key, product in products.items()}, link, "table", f"{release}:")
         product = products[name]

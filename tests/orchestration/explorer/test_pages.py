@@ -28,6 +28,7 @@ from orchestration.explorer.reading import UnavailableError, read_entries
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
 from orchestration.explorer.tables import find_ranks, is_uncertain, overlap
 from orchestration.explorer.words import escape, format_figure, join_levels
+from resources.chain import NOT_CHARGED
 from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger, Reading
 from resources.ledger_storage import open_file
@@ -270,6 +271,7 @@ def test_no_title_or_label_of_a_publication_becomes_a_picture_or_a_link(publishe
     for resource in package["resources"]:
         resource["title"] = resource["description"] = f"{picture} www.elsewhere.example " * 3
     package["resources"][0]["interval"]["method"] = picture
+    package["sources"] = [{"title": f"{picture} www.elsewhere.example", "description": NOT_CHARGED}]
     for described in package["resources"][0]["schema"]["fields"][:2]:
         described["title"] = picture
     dictionary.write_text(json.dumps(package))
@@ -281,6 +283,7 @@ def test_no_title_or_label_of_a_publication_becomes_a_picture_or_a_link(publishe
         parts = [*test.markdown, *test.caption, *test.info, *test.warning, *test.success]
         texts = [*(part.value for part in parts), *(box.label for box in test.selectbox)]
         assert any("elsewhere" in text for text in texts), "the texts are shown"
+        assert any(info.value.startswith("Public data, no budget charged") for info in test.info)
         assert not [text for text in texts if re.search(r"(?<!\\)\[x|://e|www\\?\.", text)]
 
 
