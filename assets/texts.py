@@ -8,6 +8,8 @@ have it, and those of others too. A page, a table or a message therefore shows e
 import re
 import unicodedata
 
+from resources.chain import NOT_CHARGED
+
 LONGEST_LINE = 300
 """The most letters of a name that goes into the ledger or a certificate."""
 
@@ -49,6 +51,11 @@ def show_line(text: str) -> str:
 def show_lines(text: str) -> str:
     """A text as `show_line` shows it, but with its line breaks and tabs."""
     return _replace_unseen(text, "\n\t")
+
+
+def describe_public(source: str) -> str:
+    """That nothing was charged for public data, and where they come from, without a full stop."""
+    return f"{NOT_CHARGED[:1].upper()}{NOT_CHARGED[1:]}: {show_line(source)}"
 
 
 def is_formula(text: str) -> bool:

@@ -224,11 +224,17 @@ def _compare(one: TableSketch, other: TableSketch) -> float:
 
 
 def _find_known_columns(few: TableSketch, many: TableSketch) -> NDArray[np.bool_]:
-    """Whether most values of each column occur in a column of the other table, or the other way round."""
+    """Whether most values of each column occur in a column of the other table, or the other way round. Very few values,
+    such as 0 and 1, occur in many columns: of tables of about the same size, they must be most values of both."""
+    alike = min(few.records, many.records) >= SHARE * max(few.records, many.records)
     known = np.zeros(few.columns, dtype=np.bool_)
     for column in range(few.columns):
-        matches = (_match(few, column, many, candidate) for candidate in range(many.columns))
-        known[column] = any(match.common >= max(1, SHARE * match.compared) for match in matches)
+        matches = [_match(few, column, many, candidate) for candidate in range(many.columns)]
+        known[column] = any(
+            match.common
+            >= max(1, SHARE * (match.most if alike and match.compared < _FEWEST_OF_COLUMN else match.compared))
+            for match in matches
+        )
     return known
 
 

@@ -184,7 +184,9 @@ class Reading:
             known = entry.parse_details()
             if (entry.kind, entry.dataset, known.public) == (RESERVE, dataset, details.public):
                 words = known.authorization.get(PUBLIC_BECAUSE, "")
-                if words and not set(known.contents).isdisjoint(details.contents):
+                others = set(details.contents).difference(known.contents)
+                # Either the CEF has another version, or one of its files: the others alone are not the same records.
+                if words and len(others) < min(2, len(set(details.contents))):
                     return words
         return ""
 

@@ -15,11 +15,10 @@ from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
-from assets.texts import show_line
+from assets.texts import describe_public, show_line
 from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
 from resources.chain import (
     DIFFERENT_PEOPLE,
-    NOT_CHARGED,
     PUBLIC_BECAUSE,
     RESERVE,
     WITHDRAW,
@@ -192,7 +191,7 @@ def predict_budget(dataset: DatasetDeclaration, release: str, loss: Loss | None,
 
 def _describe_budget(dataset: DatasetDeclaration, reading: Reading, charge: Loss | None) -> str:
     if dataset.cap is None:
-        return f"{NOT_CHARGED[:1].upper()}{NOT_CHARGED[1:]}: {show_line(dataset.source)}."
+        return f"{describe_public(dataset.source)}."
     population, cap, budget = dataset.population, dataset.cap, find_budget(dataset, reading)
     if budget.total is None:
         return f"What population {population} has been charged cannot be counted under the cap: {budget.problem}."

@@ -245,6 +245,8 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
             return [f"ledger entry {entry.sequence} belongs to {entry.dataset}/{entry.release}"]
         if entry.parse_details().population != release.dataset.population:
             return [f"ledger entry {entry.sequence} was charged to population {entry.parse_details().population}"]
+        if release.dataset.public and entry.parse_details().public != release.dataset.source:
+            return [f"ledger entry {entry.sequence} is a draw from records of another source than is declared"]
         recipe = charge_recipe(session, charge_facts(context.method, draw, entry))
         return differing_table(session, release.public(CHARGE), recipe)
 

@@ -8,6 +8,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from assets.texts import describe_public
+from resources.chain import NOT_CHARGED
+
 CONTEXT = {
     "dcat": "http://www.w3.org/ns/dcat#",
     "dct": "http://purl.org/dc/terms/",
@@ -42,7 +45,7 @@ def describe_dataset(package: Mapping[str, Any], folder: str = "") -> dict[str, 
         "@type": "dcat:Dataset",
         "dct:identifier": package["name"],
         "dct:title": package["title"],
-        "dct:description": package["description"] or package["title"],
+        "dct:description": f"{package['description'] or package['title']} {find_public(package)}".rstrip(),
         "dcat:version": package["version"],
         "dct:issued": _date(package["created"]),
         "dct:provenance": {"@type": "dct:ProvenanceStatement", "@id": f"{folder}certificate.html"},
@@ -61,6 +64,12 @@ def describe_dataset(package: Mapping[str, Any], folder: str = "") -> dict[str, 
             kind: {"@id": address},
         }
     return node
+
+
+def find_public(package: Mapping[str, Any]) -> str:
+    """That nothing was charged for a data package, as a sentence; "" if something was."""
+    sources = (source["title"] for source in package.get("sources", ()) if source.get("description") == NOT_CHARGED)
+    return "".join(f"{describe_public(source)}." for source in sources)
 
 
 def _describe_file(resource: Mapping[str, Any], folder: str, created: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from assets.publication.placement import place_files, publications
 from assets.publication.record import format_recorded
 from assets.publication.signature import EDITIONS
 from assets.release.prose import load_template
-from assets.texts import show_line
+from assets.texts import describe_public, show_line
 
 LISTING, PACKAGE, DCAT = "index.html", "datapackage.json", "dcat.jsonld"
 _CERTIFICATE = "certificate.html"
@@ -69,6 +69,12 @@ class Listed:
     package: str = ""
     population: tuple[str, int, str, str, str] = ("", 0, "", "", "")
 
+    @property
+    def public(self) -> str:
+        """That nothing was charged, as a sentence; "" if something was."""
+        *_, cap, source = self.population
+        return "" if cap else f"{describe_public(source)}."
+
 
 def write_listing(published: Path) -> None:
     """Write the catalog of the publications that are there, all of each file or nothing.
@@ -108,7 +114,7 @@ def _package_catalog(listed: Sequence[Listed]) -> bytes:
         {
             "name": each.path.replace("/", "-").replace("_", "-"),
             "title": each.title or each.path,
-            "description": each.description,
+            "description": f"{each.description} {each.public}".strip(),
             "path": f"{each.path}/{PACKAGE}",
             "format": "json",
             "mediatype": "application/json",

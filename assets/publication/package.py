@@ -27,6 +27,7 @@ from assets.release.published import CONFIDENCE, FIELD_TYPES, LIST, PublishedCol
 from assets.release.release import Release
 from assets.release.statement import RECORDED, Sha256
 from assets.texts import FORMULA_SIGNS, SIGNED_NUMBER, is_formula
+from resources.chain import NOT_CHARGED
 from resources.statements import SQL, Fragment, quote, quote_literal
 from resources.warehouse import Session
 
@@ -237,7 +238,10 @@ def data_package(
         "version": f"{edition}.0.0",
         "created": created,
         **({"licenses": [{key: value for key, value in license_.items() if value}]} if any(license_.values()) else {}),
-        "sources": [{"title": dataset.title, **({"description": dataset.description} if dataset.description else {})}],
+        "sources": [
+            {"title": dataset.title, **({"description": dataset.description} if dataset.description else {})},
+            *([{"title": dataset.source, "description": NOT_CHARGED}] if dataset.public else []),
+        ],
         **({"contributors": [contributor]} if publisher.authority else {}),
         "resources": [_resource(by_name[file.product], file) for file in files],
     }

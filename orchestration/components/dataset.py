@@ -21,11 +21,13 @@ from assets.cef.census import (
     detailed_files,
     require_recodes,
 )
+from assets.cef.published import Product, Records, State, ppmf, pums
 from assets.cef.survey import SurveyParameters, synthetic_survey
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.columns import Column
 from assets.release.dataset import Cap, Charging, DatasetDeclaration, Reader, UnboundedReleases, require_cap
 from assets.release.declaration import Declaration
+from assets.release.dialect import Dialect
 from assets.release.names import ColumnName, DatasetName, SourcePath
 from assets.release.numbers import shown
 from assets.release.release import DeclarationError
@@ -207,6 +209,70 @@ class SafeTabDataset(Dataset):
             fill_in(field, getattr(attributes, field)) for field in ("blocks", "persons", "households")
         )
         return detailed_files(str(blocks), str(persons), households, **attributes.shared())
+
+
+class PublishedAttributes(Declaration):
+    """The YAML attributes of every dataset of microdata that the Census Bureau published, which is always public."""
+
+    declares = "dataset"
+
+    name: DatasetName
+    title: str = Field(min_length=1, description=_DESCRIPTIONS["title"])
+    description: str = Field("", description=_DESCRIPTIONS["description"])
+    source: str = Field(min_length=1, description=_DESCRIPTIONS["source"])
+    csv: Dialect | SkipJsonSchema[None] = Field(
+        None, description="How the files are written, if not with commas, or if they are compressed."
+    )
+
+    def described(self) -> dict[str, Any]:
+        """The attributes that are fields of the declaration too."""
+        return {field: getattr(self, field) for field in ("name", "title", "description", "source")}
+
+
+class PpmfAttributes(PublishedAttributes):
+    """The YAML attributes of a file of the 2020 Privacy-Protected Microdata File."""
+
+    product: Product = Field(
+        description="Whose columns are read: dhc (Demographic and Housing Characteristics) or redistricting (P.L. "
+        "94-171)."
+    )
+    records: Records = Field(description="persons, or units: housing units and group quarters.")
+    path: SourcePath = Field(description="The file: absolute, or relative to the project's root.")
+
+
+@dataclass
+class PpmfDataset(Dataset):
+    """A file of the 2020 Privacy-Protected Microdata File, which is public: nothing is charged."""
+
+    declared_by = PpmfAttributes
+
+    @classmethod
+    def declare(cls, attributes: Any, fill_in: FillIn) -> DatasetDeclaration:
+        path = str(fill_in("path", attributes.path))
+        return ppmf(attributes.product, attributes.records, path, attributes.csv, **attributes.described())
+
+
+class PumsAttributes(PublishedAttributes):
+    """The YAML attributes of the Public Use Microdata Sample of the American Community Survey."""
+
+    housing: SourcePath = Field(
+        description="The file of housing units and group quarters, psam_h….csv: absolute, or relative to the project's "
+        "root."
+    )
+    persons: SourcePath = Field(description="The file of persons, psam_p….csv.")
+    state: State = Field("STATE", description="The column of the state: STATE from 2023 on, ST before.")
+
+
+@dataclass
+class PumsDataset(Dataset):
+    """The Public Use Microdata Sample of the American Community Survey, which is public: nothing is charged."""
+
+    declared_by = PumsAttributes
+
+    @classmethod
+    def declare(cls, attributes: Any, fill_in: FillIn) -> DatasetDeclaration:
+        housing, persons = (str(fill_in(field, getattr(attributes, field))) for field in ("housing", "persons"))
+        return pums(housing, persons, attributes.state, attributes.csv, **attributes.described())
 
 
 class SyntheticAttributes(GeneratedAttributes, SyntheticPopulation, CensusLayoutAttributes):

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from assets.publication.catalog import find_public
 from assets.publication.placement import publications
 from orchestration.explorer.reading import ask_files, find_published
 from orchestration.explorer.words import distinguish, join_levels
@@ -189,12 +190,14 @@ def as_option(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Publication:
-    """The current edition of a release; `problem` says why its tables cannot be shown, and is "" if they can."""
+    """The current edition of a release; `problem` says why its tables cannot be shown, and is "" if they can. `public`
+    says that nothing was charged, if its records were public."""
 
     release: str
     title: str
     products: tuple[Product, ...] = ()
     problem: str = ""
+    public: str = ""
 
 
 def list_publications() -> list[Publication]:
@@ -219,7 +222,8 @@ def _read_publication(release: str, dictionary: Path, changed: int) -> Publicati
         if all(resource["path"] == Path(resource["path"]).name for resource in package["resources"]):
             products = [_read_product(release, dictionary.parent, *named) for named in described.items()]
             products.sort(key=lambda product: (not product.has_errors, not product.is_counted))
-            return Publication(release, str(package.get("title", release)), tuple(products))
+            title = str(package.get("title", release))
+            return Publication(release, title, tuple(products), public=find_public(package))
         problem = "names a file outside its folder"
     except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration) as error:
         problem = f"cannot be read ({type(error).__name__})"

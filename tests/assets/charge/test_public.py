@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -19,10 +20,11 @@ from assets.ledger.asset import find_cap_problems
 from assets.ledger.page import describe_ledger
 from assets.ledger.population import Population, group_populations
 from assets.ledger.view import list_entry_records
+from assets.publication.catalog import find_public
 from assets.release.release import DeclarationError
 from mechanisms.accounting.losses import PureLoss
 from resources.chain import DIFFERENT_PEOPLE, NOT_CHARGED, PUBLIC_BECAUSE, Details
-from resources.custody import CustodyMode
+from resources.custody import Custody, CustodyMode
 from resources.ledger import CapExceeded, PopulationError
 from tests.assets.charge.test_same_people import SAME, SPECIFICATION, Office, people
 from tests.deployments import TO_PUBLICATION, small_dataset, small_deployment
@@ -70,6 +72,16 @@ def test_public_records_need_words_once_and_count_as_soon_as_they_are_confidenti
     for other in (replace(again, public="elsewhere"), replace(again, contents=("0" * 64,))):
         with pytest.raises(PopulationError, match="nobody has said in words"):
             office.ledger.reserve("sample", "third", "3" * 64, SPECIFICATION, CustodyMode.ESCROWED, None, other)
+    # The same dwellings with other persons are other records; the same files in another declaration are not.
+    tables = as_public(Details("two", ("cef", "units", "persons")))
+    office.ledger.reserve("two", "first", "4" * 64, SPECIFICATION, CustodyMode.ESCROWED, None, tables)
+    for contents, same in {
+        ("recoded", "units", "persons"): True,
+        ("cef", "units", "with another column"): True,
+        ("changed", "units", "others"): False,
+        ("changed", "units", "persons", "more"): False,
+    }.items():
+        assert bool(office.ledger.read().find_public_words("two", replace(tables, contents=contents))) is same, contents
     reading = office.ledger.read()
     dataset = office.dataset.model_copy(update=PUBLIC)
     assert find_cap_problems(dataset, reading) == []
@@ -78,7 +90,7 @@ def test_public_records_need_words_once_and_count_as_soon_as_they_are_confidenti
         "",
     )
     assert group_populations([dataset]) == ()
-    assert [entry["charged"] for entry in list_entry_records(reading.entries)] == [f"ε = 1.0000 ({NOT_CHARGED})"] * 2
+    assert [entry["charged"] for entry in list_entry_records(reading.entries)] == [f"ε = 1.0000 ({NOT_CHARGED})"] * 3
     page = str(describe_ledger(reading.entries, [], {})["public data"])
     assert NOT_CHARGED in page
     assert WORDS[PUBLIC_BECAUSE] in page
@@ -94,6 +106,35 @@ def test_public_records_need_words_once_and_count_as_soon_as_they_are_confidenti
     office.charge(
         replace(twin, authorization={"by": "Ada", "run": "3", DIFFERENT_PEOPLE: "the sample is public, these are not"})
     )
+
+
+def test_who_compares_first_keeps_others_from_charging_until_it_has_drawn(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: a comparison before the ledger is locked, which two runs at once would both pass."""
+    office.charge(office.read("else", people(2)))
+    secret, public = office.read("census", people()), as_public(office.read("sample", people()[::2]))
+    compare, refusals, waiting = Custody.open_sketch, list[str](), list[bool]()
+
+    def charge() -> None:
+        with pytest.raises(PopulationError) as error:
+            office.charge(secret)
+        refusals.append(str(error.value))
+
+    def compare_while_another_charges(custody: Custody, name: str) -> bytes | None:
+        if not waiting:
+            waiting.append(True)
+            other.start()
+            other.join(0.3)
+            waiting[0] = other.is_alive()
+        return compare(custody, name)
+
+    other = Thread(target=charge)
+    monkeypatch.setattr(Custody, "open_sketch", compare_while_another_charges)
+    office.charge(public)
+    other.join()
+    assert waiting == [True]
+    assert "dataset sample, which was drawn from as public data in entry 2" in refusals[0]
 
 
 def test_public_is_declared_with_its_source_and_without_a_budget(tmp_path: Path) -> None:
@@ -137,12 +178,19 @@ def test_a_release_of_public_data_says_so_on_every_page_and_a_charged_one_is_nev
     assert certificate["ledger"][PUBLIC_BECAUSE] == "The Bureau published them in 2021"
     assert (certificate["ledger"]["cap"], certificate["ledger"]["left_at_publication"]) == (None, None)
     assert b"Public data, no budget charged" in files["README.txt"]
+    statement = f"Public data, no budget charged: {SOURCE}."
+    assert find_public(json.loads(files["datapackage.json"])) == statement
+    assert json.loads(files["dcat.jsonld"])["dct:description"].endswith(statement)
     page = files["certificate.html"].decode()
     assert "Public data, no budget charged: Bureau of &lt;Examples&gt;" in page
     assert "The Bureau published them in 2021" in page
     assert "which is not charged" in page
     assert "is charged to the population" not in page
     assert "Public data, no budget charged" in (tmp_path / "sample" / "published" / "index.html").read_text()
+    (listed,) = json.loads((tmp_path / "sample" / "published" / "datapackage.json").read_text())["resources"]
+    assert listed["description"].endswith(statement)
+    other = small_deployment(tmp_path / "sample", dataset=PUBLIC | {"source": "Elsewhere"})
+    assert "a draw from records of another source than is declared" in other.refusal("publication")
     # A charged draw cannot be published as one of public data, even though it exists already.
     charged = small_deployment(tmp_path / "charged")
     charged.run("cef", "invariants", "charge")
