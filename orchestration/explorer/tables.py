@@ -44,6 +44,8 @@ from orchestration.explorer.words import distinguish, escape, format_figure, joi
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
 _MOST_SHOWN, _MOST_RANKED, _MOST_ROWS = 50, 10, 5000
+MOST_DRAWN = 500
+"""The most rows of a chart: a browser draws no picture that is higher than 65,535 pixels, and is busy for seconds."""
 _MOST_BYTES = 100_000_000
 """Larger files are named with their path, instead of offered for download: the page would hold them in memory."""
 _UNCERTAIN = "too uncertain"
@@ -169,7 +171,7 @@ def _show_numbers(picture: DeltaGenerator, product: Product, scope: str, link: d
 
 def _show_ranked(choice: Choice) -> None:
     words = "How many places, from the greatest number"
-    most = int(st.number_input(words, 1, 500, _MOST_RANKED, key=f"{choice.scope}most"))
+    most = int(st.number_input(words, 1, MOST_DRAWN, _MOST_RANKED, key=f"{choice.scope}most"))
     # The ranks of the first places depend on the others.
     lines = _list_places(choice, _read_places(choice, _MOST_ROWS))
     _show_lines(choice, lines[:most], "Place", choice.title)
@@ -430,10 +432,13 @@ def _draw_lines(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str
     st.markdown(f"**{escape(title)}**")
     if uncertain := sum(bool(line["flag"]) for line in lines):
         st.warning(
-            f"{uncertain} of {len(lines)} numbers are too uncertain. They are drawn hollow and marked in the table."
+            f"{uncertain:,} of {len(lines):,} numbers are too uncertain. They are drawn hollow and marked in the table."
         )
-    rows = [_describe_line(choice, line, heading) for line in lines]
-    show_chart_with_table(_make_chart(choice.product, lines), title, rows, expanded=True, in_rows=True)
+    drawn = lines[:MOST_DRAWN]
+    if len(drawn) < len(lines):
+        st.info(f"The first {len(drawn):,} of {len(lines):,} rows are shown. The download has all of them.")
+    rows = [_describe_line(choice, line, heading) for line in drawn]
+    show_chart_with_table(_make_chart(choice.product, drawn), title, rows, expanded=True, in_rows=True)
     _remark_ranks(lines)
     _offer_download(choice, lines, heading)
 

@@ -22,6 +22,7 @@ from assets.ledger.view import list_budgets
 from assets.publication.signature import PUBLIC_KEY, pem, public_key, sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
+from orchestration.explorer import tables
 from orchestration.explorer.products import NO_VALUE, TOTAL, list_publications
 from orchestration.explorer.reading import UnavailableError, read_entries
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
@@ -138,7 +139,9 @@ def page() -> None:
     show()
 
 
-def test_the_page_of_tables_warns_of_overlaps_and_marks_what_is_too_uncertain(published: Path) -> None:
+def test_the_page_of_tables_warns_of_overlaps_and_marks_what_is_too_uncertain(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     test = AppTest.from_function(page, default_timeout=600)
     test.query_params["view"] = "Two places"
     test.run()
@@ -163,6 +166,10 @@ def test_the_page_of_tables_warns_of_overlaps_and_marks_what_is_too_uncertain(pu
     assert list(test.table[0].value["Rank"]) == ["1 to 2"], "a place that is not shown may have more"
     test.radio[0].set_value("One place").run()
     assert list(test.table[0].value["Rank"]) == ["1", "2"], "owned and rented homes of one place"
+    monkeypatch.setattr(tables, "MOST_DRAWN", 1)
+    test.run()
+    assert list(test.table[0].value["Rank"]) == ["1"], "a picture of all groups would be too high for a browser"
+    assert "The first 1 of 2 rows are shown" in test.info[0].value
 
 
 def test_an_average_is_judged_by_its_interval_as_it_has_no_standard_error(published: Path) -> None:
