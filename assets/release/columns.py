@@ -14,7 +14,15 @@ from typing import Annotated, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.declaration import Part
@@ -137,6 +145,12 @@ _Written = Annotated[
 ]
 
 
+def _allow_unquoted_null(schema: dict[str, Any]) -> None:
+    """YAML reads the unquoted name `null` as no text, which no list of properties can have."""
+    schema["propertyNames"] = {"enum": [*schema["properties"], None]}
+    del schema["additionalProperties"]
+
+
 class Column(Part):
     """One column of a table: its type, its role and its domain.
 
@@ -155,6 +169,8 @@ class Column(Part):
 
     Key and unit columns are integers or strings, never null, and need no domain.
     """
+
+    model_config = ConfigDict(json_schema_extra=_allow_unquoted_null)
 
     type: ColumnType = Field(description="integer, string, boolean, date or decimal.")
     role: Role = Field(Role.CHARACTERISTIC, description="key, unit, geography or characteristic.")

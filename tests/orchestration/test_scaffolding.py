@@ -61,3 +61,14 @@ def test_the_scaffolded_example_of_each_component_is_accepted_with_names_from_it
         assert text.count("# ") >= 5, "every example explains its fields"
         schema = getattr(components, name).model().model_json_schema()
         assert list(Draft202012Validator(schema).iter_errors(declared[name])) == [], "`dg check yaml` accepts it too"
+
+
+def test_the_schema_of_a_column_accepts_the_unquoted_name_null_and_no_unknown_name() -> None:
+    """Told apart from: a list of properties, which cannot have a name that YAML does not read as text."""
+    validator = Draft202012Validator(components.Dataset.get_model_cls().model_json_schema())
+    text = (EXAMPLES / "Dataset.yaml").read_text(encoding="utf-8").replace("{dataset}", "town")
+    for line, wrong in (("null: ['99']", 0), ("'null': ['99']", 0), ("nulll: ['99']", 1)):
+        attributes = yaml.safe_load(text)["attributes"]
+        column = next(iter(attributes["units"]["columns"].values()))
+        column.update(yaml.safe_load(line))
+        assert len(list(validator.iter_errors(attributes))) == wrong, line
