@@ -164,7 +164,7 @@ def change(*path: str, to: object) -> Callable[[dict[str, Any]], None]:
         (change("units", "columns", "rooms", "type", to="int"), "units.columns.rooms.type: 'int' is not one of"),
         (change("units", "columns", "rooms", "role", to="id"), "units.columns.rooms.role: 'id' is not one of"),
         (change("units", "columns", "rooms", "values", to="1,2"), "is not of type 'array', 'object'"),
-        (change("units", "columns", "rooms", "width", to=3), "'width' was unexpected"),
+        (change("units", "columns", "rooms", "width", to=3), "'width' is not one of"),
         (change("units", "columns", "size", "bands", to={}), "units.columns.size.bands: {} should be non-empty"),
         (change("units", "columns", "size", "bands", "few", to={"from": 2}), "'from' was unexpected"),
         (change("units", "columns", "place", "merge", "One", to="01"), "'01' is not of type 'array'"),

@@ -81,6 +81,9 @@ def text(value: Any) -> str | None:
         return None
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float):
+        # A decimal, of which Parquet has the nearest double.
+        return f"{value:.4f}"
     return str(value)
 
 

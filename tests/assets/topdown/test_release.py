@@ -729,7 +729,7 @@ def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
 def without_times(deployment: TopDownDeployment) -> dict[str, bytes]:
     """The publication but for the ledger's times, and what is hashed with them."""
     files = deployment.published()
-    timely = ("certificate.html", "certificate.json", "SHA256SUMS", "SHA256SUMS.sig")
+    timely = ("certificate.html", "certificate.json", "dcat.jsonld", "SHA256SUMS", "SHA256SUMS.sig")
     record = json.loads(files["certificate.json"])
     del record["ledger"]["recorded_at"], record["ledger"]["entry_hash"], record["edition"]["all"][0]["recorded_at"]
     dictionary = json.loads(files["datapackage.json"])
