@@ -1,12 +1,15 @@
--- For each column of texts: the number of values, and of those in each form, by regular expression.
+-- For each column of texts: the number of values, and of those in each form, by regular expression. Each different text is
+-- looked at once.
 SELECT
     {% for name in columns %}
-    {
-        'present': count({{ name | id }}),
-        {% for form, pattern in forms.items() %}
-        {{ form | id }}: count(*) FILTER (WHERE regexp_full_match({{ name | id }}, {{ pattern }})){% if not loop.last %},{% endif %}
+    (
+        SELECT {
+            'present': coalesce(sum(rows), 0)::BIGINT,
+            {% for form, pattern in forms.items() %}
+            {{ form | id }}: coalesce(sum(rows) FILTER (WHERE regexp_full_match(text, {{ pattern }})), 0)::BIGINT{% if not loop.last %},{% endif %}
 
-        {% endfor %}
-    } AS {{ name | id }},
+            {% endfor %}
+        }
+        FROM (SELECT {{ name | id }} AS text, count(*) AS rows FROM {{ relation }} WHERE {{ name | id }} IS NOT NULL GROUP BY ALL)
+    ) AS {{ name | id }},
     {% endfor %}
-FROM {{ relation }}
