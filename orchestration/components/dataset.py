@@ -93,7 +93,7 @@ class Dataset(DeclaredComponent):
         return dg.Definitions(assets=[cef], asset_checks=checks)
 
 
-class DatasetAttributes(Declaration):
+class NamedAttributes(Declaration):
     """The YAML attributes of every dataset that is declared by other fields than those of `DatasetDeclaration`."""
 
     declares = "dataset"
@@ -101,6 +101,11 @@ class DatasetAttributes(Declaration):
     name: DatasetName
     title: str = Field(min_length=1, description=_DESCRIPTIONS["title"])
     description: str = Field("", description=_DESCRIPTIONS["description"])
+
+
+class DatasetAttributes(NamedAttributes):
+    """The YAML attributes of every such dataset that can be charged."""
+
     population: DatasetName | SkipJsonSchema[None] = Field(None, description=_DESCRIPTIONS["population"])
     cap: Cap = Field(description=_DESCRIPTIONS["cap"])
     charging: Charging | SkipJsonSchema[None] = Field(None, description=_DESCRIPTIONS["charging"])
@@ -211,14 +216,9 @@ class SafeTabDataset(Dataset):
         return detailed_files(str(blocks), str(persons), households, **attributes.shared())
 
 
-class PublishedAttributes(Declaration):
+class PublishedAttributes(NamedAttributes):
     """The YAML attributes of every dataset of microdata that the Census Bureau published, which is always public."""
 
-    declares = "dataset"
-
-    name: DatasetName
-    title: str = Field(min_length=1, description=_DESCRIPTIONS["title"])
-    description: str = Field("", description=_DESCRIPTIONS["description"])
     source: str = Field(min_length=1, description=_DESCRIPTIONS["source"])
     csv: Dialect | SkipJsonSchema[None] = Field(
         None, description="How the files are written, if not with commas, or if they are compressed."

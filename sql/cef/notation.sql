@@ -10,6 +10,6 @@ SELECT
 
             {% endfor %}
         }
-        FROM (SELECT {{ name | id }} AS text, count(*) AS rows FROM {{ relation }} WHERE {{ name | id }} IS NOT NULL GROUP BY ALL)
+        FROM ({% include "cef/different_texts.sql" %})
     ) AS {{ name | id }},
     {% endfor %}

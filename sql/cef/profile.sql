@@ -1,7 +1,7 @@
 -- The number of records, and for each column of texts: values, different values, values with a leading zero, values that
--- are not only digits, the shortest and longest value, values with blanks at an end, like numbers, below 0, with marks between thousands, with an
--- exponent or with many digits, the rows of each of the texts `missing`, and, for each type, the values that are not of it.
--- Each different text is looked at once. All of it is confidential.
+-- are not only digits, the shortest and longest value, values with blanks at an end, like numbers, below 0, with marks
+-- between thousands, with an exponent or with many digits, the rows of each of the texts `missing`, and, for each type,
+-- the values that are not of it. Each different text is looked at once. All of it is confidential.
 SELECT
     (SELECT count(*) FROM {{ relation }}) AS records
     {% for name in columns %}
@@ -24,6 +24,6 @@ SELECT
             {{ type | id }}: coalesce(sum(rows) FILTER (WHERE ({% with name = "text" %}{% include "cef/typed_column.sql" %}{% endwith %}) IS NULL), 0)::BIGINT{% if not loop.last %},{% endif %}
             {% endfor %}
         }
-        FROM (SELECT {{ name | id }} AS text, count(*) AS rows FROM {{ relation }} WHERE {{ name | id }} IS NOT NULL GROUP BY ALL)
+        FROM ({% include "cef/different_texts.sql" %})
     ) AS {{ name | id }}
     {% endfor %}

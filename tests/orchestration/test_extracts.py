@@ -23,7 +23,7 @@ from orchestration.proposal import Proposal, propose_dataset
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.cef.extracts import write_codebook, write_lines, write_record
-from tests.assets.cef.test_extracts import HIERARCHICAL, RECTANGULAR, make_records
+from tests.assets.cef.test_extracts import RECTANGULAR, make_records, write_hierarchical
 from tests.deployments import deploy
 from tests.table_builder_deployments import hypercubes
 
@@ -39,22 +39,17 @@ def propose(root: Path, given: Path, **options: Any) -> Proposal:
     return propose_dataset("village", files[0].reader, *profiles, **options)
 
 
-def write_hierarchical(root: Path, records: list[dict[str, str]]) -> Path:
-    lines = []
-    for number, each in enumerate(records):
-        for kind in ("H", "P") if number % 3 == 0 else ("P",):
-            of_kind = [variable for variable in HIERARCHICAL if kind in variable.types]
-            lines.append(write_record(of_kind, {**each, "RECTYPE": kind}))
-    write_lines(root / "cps_00007.dat.gz", lines)
-    return write_codebook(root / "cps_00007.xml", HIERARCHICAL, hierarchical=True)
-
-
 def test_a_hierarchical_extract_becomes_a_table_with_the_labels_of_its_codebook(tmp_path: Path) -> None:
     """From `new dataset` over `check` and `launch` to the table, within a minute of the processor. Wrong program: one
     that loses labels or records."""
     started = time.process_time()
     records = make_records(360, random.Random(5))
-    proposal = propose(tmp_path, write_hierarchical(tmp_path, records), key="household", record_name="household")
+    proposal = propose(
+        tmp_path,
+        write_hierarchical(tmp_path / "cps_00007.xml", tmp_path / "cps_00007.dat.gz", records),
+        key="household",
+        record_name="household",
+    )
     with create_defs_folder_sandbox() as sandbox:
         (sandbox.defs_folder_path / "village").mkdir()
         (sandbox.defs_folder_path / "village" / "defs.yaml").write_text(proposal.text)

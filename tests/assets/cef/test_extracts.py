@@ -101,16 +101,21 @@ def test_fixed_width_text_is_read_as_it_is_written(
             assert [float(str(each[name])) for each in texts] == peer[name].astype(float).to_list()
 
 
-def test_the_records_of_a_hierarchical_extract_are_units_and_persons(session: Session, tmp_path: Path) -> None:
-    """Wrong programs: one that reads persons' fields at households' places, or persons as households."""
-    write_codebook(tmp_path / "cps_1.xml", HIERARCHICAL, hierarchical=True)
-    records = make_records(90, random.Random(2))
+def write_hierarchical(codebook: Path, data: Path, records: Sequence[Mapping[str, str]]) -> Path:
+    """An extract whose households have three persons each; return the codebook."""
     lines = []
     for number, each in enumerate(records):
         for kind in ("H", "P") if number % 3 == 0 else ("P",):
             of_kind = [variable for variable in HIERARCHICAL if kind in variable.types]
             lines.append(write_record(of_kind, {**each, "RECTYPE": kind}))
-    write_lines(tmp_path / "cps_1.dat", lines)
+    write_lines(data, lines)
+    return write_codebook(codebook, HIERARCHICAL, hierarchical=True)
+
+
+def test_the_records_of_a_hierarchical_extract_are_units_and_persons(session: Session, tmp_path: Path) -> None:
+    """Wrong programs: one that reads persons' fields at households' places, or persons as households."""
+    records = make_records(90, random.Random(2))
+    write_hierarchical(tmp_path / "cps_1.xml", tmp_path / "cps_1.dat", records)
     of_file = {"path": "cps_1.dat", "codebook": "cps_1.xml"}
     units = {
         "SERIAL": {"type": "string", "role": "key"},
