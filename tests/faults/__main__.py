@@ -98,8 +98,7 @@ def altered_tables(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     cases: list[tuple[Any, ...]] = []
     for name in _escrowed(names):
         release = tampering.published(folder, name)
-        for number, each in enumerate(tampering.alterations(release)):
-            cases.append((name, str(each), tampering.table_altered, release, each, f"altered-{number}"))
+        cases += [(name, str(each), tampering.table_altered, release, each) for each in tampering.alterations(release)]
     return cases
 
 
@@ -108,8 +107,8 @@ def altered_ledger(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     cases: list[tuple[Any, ...]] = []
     for name in _escrowed(names):
         release = tampering.published(folder, name)
-        for number, (words, argument) in enumerate(tampering.ledger_alterations(release)):
-            cases.append((name, words, tampering.ledger_altered, release, argument, f"ledger-{number}"))
+        for words, argument in tampering.ledger_alterations(release):
+            cases.append((name, words, tampering.ledger_altered, release, argument))
     return cases
 
 
@@ -118,8 +117,8 @@ def altered_files(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     cases: list[tuple[Any, ...]] = []
     for name in _escrowed(names):
         release = tampering.published(folder, name)
-        for number, (words, how, file) in enumerate(tampering.file_alterations(release)):
-            cases.append((name, words, tampering.file_altered, release, how, file, f"file-{number}"))
+        for words, how, file in tampering.file_alterations(release):
+            cases.append((name, words, tampering.file_altered, release, how, file))
     return cases
 
 

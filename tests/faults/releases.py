@@ -263,8 +263,15 @@ def _causes(error: BaseException) -> str:
 
 
 def deployment(root: Path, name: str, /, **changes: Any) -> Deployment[Any]:
-    """One of `RELEASES` in a folder; `changes` are those of `Kind.build`."""
+    """One of `RELEASES` in a folder; `changes` are those of `Kind.build`. Without any, a process makes it once."""
+    return _build(root, name, **changes) if changes else _build_once(root, name)
+
+
+def _build(root: Path, name: str, **changes: Any) -> Deployment[Any]:
     return RELEASES[name].build(root, **({"custody": RELEASES[name].custody} | changes))
+
+
+_build_once = cache(_build)
 
 
 def prepared(folder: Path, name: str) -> Path:

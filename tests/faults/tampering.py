@@ -6,6 +6,7 @@ something names the alteration, or what was published stays the same; and nothin
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -64,6 +65,14 @@ class Published:
     name: str
     root: Path
     settled: Mapping[str, Any]
+
+    def copy(self) -> Path:
+        """A fresh copy, in the same folder each time, so that a process makes its deployment once. Nothing of what is
+        altered in it is kept: every alteration is made and looked at by processes that are forked afterwards."""
+        root = self.root.parent / f"altered-{os.getpid()}"
+        deployment(root, self.name)
+        shutil.rmtree(root)
+        return Path(shutil.copytree(self.root, root))
 
 
 @dataclass(frozen=True)
@@ -276,16 +285,16 @@ def _plain_version(connection: duckdb.DuckDBPyConnection, schema: str, table: st
     return Session(connection, {Zone.PUBLIC}).content_version([Table(Zone.PUBLIC, schema, table)])
 
 
-def _asked(root: Path, name: str, change: Callable[[Deployment[Any]], None]) -> dict[str, Any] | None:
+def _asked(release: Published, root: Path, change: Callable[[Deployment[Any]], None]) -> dict[str, Any] | None:
     """Alter something, and ask for the publication and for every gate; None if nothing was altered.
 
     The tables' constraints forbid some alterations, and two rows may be the same afterwards in the other order.
     """
-    here = deployment(root, name)
-    before = tables(root, *DATABASES), tree(root / "custody")
+    here = deployment(root, release.name)
+    before = tree(root / "custody")
     with suppress(duckdb.ConstraintException):
         change(here)
-    if (tables(root, *DATABASES), tree(root / "custody")) == before:
+    if (tables(root, *DATABASES), tree(root / "custody")) == (release.settled["tables"], before):
         return None
     try:
         publish(here.context)
@@ -320,25 +329,21 @@ def _run_again(root: Path, name: str) -> dict[str, Any]:
 
 
 def tampered(
-    release: Published, change: Callable[[Deployment[Any]], None], label: str, *, rerun: bool = True
+    release: Published, change: Callable[[Deployment[Any]], None], *, rerun: bool = True
 ) -> tuple[bool, list[str]]:
     """Alter something in a copy, and run everything again if asked to.
 
     Returns:
         Whether it could be altered, and what was wrong.
     """
-    root = release.root.parent / label
-    shutil.copytree(release.root, root)
-    asked = in_child(lambda: _asked(root, release.name, change))
+    root = release.copy()
+    asked = in_child(lambda: _asked(release, root, change))
     if asked.status:
-        shutil.rmtree(root)
         return False, [f"it could not be altered: {asked.error}"]
     said = asked.answer
     if said is None:
-        shutil.rmtree(root)
         return False, []
     again = in_child(lambda: _run_again(root, release.name)) if rerun else None
-    shutil.rmtree(root)
     named = bool(said["refusal"] or said["gates"])
     wrong = []
     if said["published"] != release.settled["published"]:
@@ -361,9 +366,9 @@ def tampered(
     return True, wrong
 
 
-def table_altered(release: Published, alteration: Alteration, label: str) -> tuple[bool, list[str]]:
+def table_altered(release: Published, alteration: Alteration) -> tuple[bool, list[str]]:
     """One alteration of a table."""
-    altered, wrong = tampered(release, lambda here: alter(here, alteration), label, rerun=alteration.again)
+    altered, wrong = tampered(release, lambda here: alter(here, alteration), rerun=alteration.again)
     where = f"{alteration.database}.{alteration.schema}.{alteration.table}"
     column = f"{where}.{alteration.column}"
     if any(fnmatch(column, shown) for shown in DISPLAYED):
@@ -397,9 +402,9 @@ def ledger_alterations(release: Published) -> list[tuple[str, str]]:
     ]
 
 
-def ledger_altered(release: Published, argument: str, label: str) -> tuple[bool, list[str]]:
+def ledger_altered(release: Published, argument: str) -> tuple[bool, list[str]]:
     """One alteration of the ledger, which must be named, and must never heal by itself."""
-    return tampered(release, lambda here: _alter_ledger(here, argument), label)
+    return tampered(release, lambda here: _alter_ledger(here, argument))
 
 
 def _alter_ledger(here: Deployment[Any], argument: str) -> None:
@@ -478,15 +483,13 @@ def file_alterations(release: Published) -> list[tuple[str, str, str]]:
     ]
 
 
-def file_altered(release: Published, how: str, name: str, label: str) -> tuple[bool, list[str]]:
+def file_altered(release: Published, how: str, name: str) -> tuple[bool, list[str]]:
     """One alteration of a published file, which the check of files must name.
 
     The next publication must mend it, or refuse to replace files that it does not know.
     """
-    root = release.root.parent / label
-    shutil.copytree(release.root, root)
+    root = release.copy()
     ended = in_child(lambda: _file_altered(root, release.name, how, name))
-    shutil.rmtree(root)
     if ended.status:
         return False, [f"it ended with {ended.status}: {ended.error}"]
     problems, refusal, mended = ended.answer
