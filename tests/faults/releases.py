@@ -410,7 +410,9 @@ def tables(root: Path, *databases: str) -> dict[str, str]:
             continue
         with duckdb.connect(str(path), read_only=True, config={"threads": 1}) as connection:
             for schema, table in names(connection):
-                columns = connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
+                described = connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
+                # DuckDB does not tell names in another case apart.
+                columns = [(column.lower(), *others) for column, *others in described]
                 rows = sorted(map(repr, connection.execute(f'FROM "{schema}"."{table}"').fetchall()))
                 found[f"{database}.{schema}.{table}"] = sha256(repr((columns, rows)).encode()).hexdigest()
     return found

@@ -113,7 +113,7 @@ def published(folder: Path, name: str) -> Published:
     def work() -> tuple[dict[str, Any], list[str]]:
         every_stage(root, name)
         here = deployment(root, name)
-        return settled_state(root, name), [*failing(here), *_audited(here)]
+        return settled_state(root, name), [*failing(here), *audited(here)]
 
     ended = in_child(work)
     if ended.status or ended.answer[1]:
@@ -135,7 +135,7 @@ def alterations(release: Published) -> list[Alteration]:
 def _alterations(here: Deployment[Any]) -> Iterator[Alteration]:
     root, read = here.root, {release.schema for release in here.context.method.reads_publications_of}
     for database in DATABASES:
-        with _opened(root, database, read_only=True) as connection:
+        with opened(root, database, read_only=True) as connection:
             for schema, table in names(connection):
                 if schema in read:
                     continue
@@ -162,7 +162,7 @@ def _alterations(here: Deployment[Any]) -> Iterator[Alteration]:
 
 def _labelled(connection: duckdb.DuckDBPyConnection, root: Path, schema: str, table: str) -> bool:
     """Whether the content version without a key of a table is stored anywhere."""
-    version = _plain_version(connection, schema, table)
+    version = plain_version(connection, schema, table)
     return any(
         connection.execute(f'SELECT 1 FROM "{other}"."{name}" WHERE "{column}" = $1 LIMIT 1', [version]).fetchall()
         for other, name, column in _texts(connection)
@@ -179,22 +179,26 @@ def _texts(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
     ]
 
 
-def _opened(root: Path, database: str, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+def opened(root: Path, database: str, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
     path = str(root / "warehouse" / f"{database}.duckdb")
     return duckdb.connect(path, read_only=read_only, config={"threads": 1})
 
 
 def alter(here: Deployment[Any], alteration: Alteration) -> None:
     """Alter a stored table, past every safeguard."""
-    with _opened(here.root, alteration.database) as connection:
-        before = _plain_version(connection, alteration.schema, alteration.table) if alteration.relabelled else ""
+    with opened(here.root, alteration.database) as connection:
+        before = plain_version(connection, alteration.schema, alteration.table) if alteration.relabelled else ""
         address = f'"{alteration.schema}"."{alteration.table}"'
         _ALTER[alteration.what](connection, address, alteration.column)
         if alteration.relabelled:
-            after = _plain_version(connection, alteration.schema, alteration.table)
-            for schema, table, column in _texts(connection):
-                statement = f'UPDATE "{schema}"."{table}" SET "{column}" = $2 WHERE "{column}" = $1'
-                connection.execute(statement, [before, after])
+            relabel(connection, before, plain_version(connection, alteration.schema, alteration.table))
+
+
+def relabel(connection: duckdb.DuckDBPyConnection, before: str, after: str) -> None:
+    """Replace a text wherever it is stored: a content version without a key by that of what was altered."""
+    for schema, table, column in _texts(connection):
+        statement = f'UPDATE "{schema}"."{table}" SET "{column}" = $2 WHERE "{column}" = $1'
+        connection.execute(statement, [before, after])
 
 
 def _value(connection: duckdb.DuckDBPyConnection, address: str, column: str) -> None:
@@ -278,7 +282,7 @@ _ALTER: dict[str, Callable[[duckdb.DuckDBPyConnection, str, str], None]] = {
 }
 
 
-def _plain_version(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> str:
+def plain_version(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> str:
     """The content version without a key of a public table, which anyone can compute."""
     ((catalog,),) = connection.execute("SELECT current_database()").fetchall()
     assert catalog == "public"
@@ -301,11 +305,11 @@ def _asked(release: Published, root: Path, change: Callable[[Deployment[Any]], N
         refusal = ""
     except Exception as error:
         refusal = f"{type(error).__name__}: {error.description if isinstance(error, dg.Failure) else error}"
-    gates = [] if refusal else [*failing(here), *_audited(here)]
+    gates = [] if refusal else [*failing(here), *audited(here)]
     return {"refusal": refusal, "gates": gates, "published": visible(root)}
 
 
-def _audited(here: Deployment[Any]) -> list[str]:
+def audited(here: Deployment[Any]) -> list[str]:
     """What an audit does not find to hold. It says of a page that shows an earlier state that it was not checked, and
     of a draw whose release it is not given: that of a publication that this release reads."""
     context = here.context
@@ -450,7 +454,7 @@ def _with_another(entries: list[Entry], number: int, name: str) -> list[Entry]:
 
 
 def _rewrite(here: Deployment[Any], entries: list[Entry]) -> None:
-    with _opened(here.root, "ledger") as connection:
+    with opened(here.root, "ledger") as connection:
         connection.execute("DELETE FROM main.entries")
         for entry in entries:
             record = asdict(entry)
