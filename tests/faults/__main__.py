@@ -127,7 +127,7 @@ def attacked(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     what a DuckDB file can carry, exchanges the zone's file, or alters published files and folders."""
     chosen = _escrowed(names)
     return [
-        (name, f"attack {seed}", attacks.attacked, tampering.published(folder, name), seed)
+        (name, f"attack {seed}", attacks.attacked, attacks.published(folder, name), seed)
         for name in chosen
         for seed in range(-(-2400 // len(chosen)))
     ]

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from assets.publication.asset import publish
 from assets.publication.signature import CERTIFICATE, CHECKSUMS, EDITIONS, SIGNATURE, checksums, public_key, verify
 from tests.additions import ADDITIONS, LIES, Place
-from tests.faults.releases import deployment, in_child, names, tables
+from tests.faults.releases import deployment, in_child, launch, names, prepared, tables
 from tests.faults.tampering import UNNAMED, Published, audited, opened, plain_version, relabel
 from tests.forging import seal_blocks
 from tests.gates import failing
@@ -33,6 +33,27 @@ ZONE = Path("warehouse") / "public.duckdb"
 
 class NotMadeError(Exception):
     """An alteration that cannot be made, or that changes nothing."""
+
+
+@cache
+def published(folder: Path, name: str) -> Published:
+    """A release with an earlier edition, of another record, whose public zone is kept beside it."""
+    start = prepared(folder, name)
+    root = Path(shutil.copytree(start, start.parent / "attacked"))
+    for place, changes in ((_earlier(root), {"guess": 1}), (None, {})):
+        ended = in_child(lambda changes=changes: launch(deployment(root, name, **changes)))  # type: ignore[misc]
+        if ended.status:
+            raise RuntimeError(f"{name} is not published as it should be: {ended.error}")
+        if place:
+            shutil.copy(root / ZONE, place)
+    ended = in_child(lambda: [*failing(deployment(root, name)), *audited(deployment(root, name), repeats=False)])
+    if ended.status or ended.answer:
+        raise RuntimeError(f"{name} is not published as it should be: {ended.error or ended.answer}")
+    return Published(name, root, {})
+
+
+def _earlier(root: Path) -> Path:
+    return root.with_name("earlier.duckdb")
 
 
 def attacked(release: Published, seed: int) -> tuple[bool, list[str]]:
@@ -49,13 +70,13 @@ def attacked(release: Published, seed: int) -> tuple[bool, list[str]]:
 
 def _attack(release: Published, root: Path, rng: random.Random) -> list[str]:
     here, (original, content) = deployment(root, release.name), _original(release.root)
-    alter = rng.choices([_alter_zone, _exchange_zone, _alter_folder], [14, 1, 5])[0]
+    alter = rng.choices([_alter_zone, _exchange_tables, _exchange_zone, _alter_folder], [12, 2, 1, 5])[0]
     read = {each.schema for each in here.context.method.reads_publications_of}
     words = alter(release, root, rng, read)
     folder, left = here.release.folder, _entries(root / "published")
     is_same = _content(root).items() >= content.items()
     wrong = []
-    if left != original and not (verify(folder, public_key(here.context.custody))[1] or audited(here)):
+    if left != original and not (verify(folder, public_key(here.context.custody))[1] or audited(here, repeats=False)):
         wrong.append("FORGED: neither verification nor the audit names it")
     refusal = ""
     try:
@@ -70,7 +91,7 @@ def _attack(release: Published, root: Path, rng: random.Random) -> list[str]:
         if name.startswith(f"{own}/") and not name.startswith(f"{own}/{EDITIONS}")
     ):
         wrong.append("FORGED: another publication is made from it")
-    if not (refusal or (is_same and now == original) or failing(here) or audited(here)):
+    if not (refusal or (is_same and now == original) or failing(here) or audited(here, repeats=False)):
         wrong.append(UNNAMED)
     return [f"{words}: {problem} ({refusal})" for problem in wrong]
 
@@ -96,10 +117,10 @@ def _original(root: Path) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _content(root: Path) -> dict[str, str]:
-    """The tables of the public zone with their columns and rows; none if they cannot be read."""
+    """The tables and views of the public zone with their columns and rows; none if they cannot be read."""
     try:
         # DuckDB does not tell names in another case apart.
-        return {name.lower(): content for name, content in tables(root, "public").items()}
+        return {name.lower(): content for name, content in tables(root, "public", views=True).items()}
     except duckdb.Error:
         return {}
 
@@ -124,6 +145,19 @@ def _alter_zone(release: Published, root: Path, rng: random.Random, read: set[st
     if addition == "nothing" and _content(root) == _original(release.root)[1]:
         raise NotMadeError
     return f"{addition} and {lie} in {schema}.{table}.{at.column}{', labels made to fit' if is_relabelled else ''}"
+
+
+def _exchange_tables(release: Published, root: Path, rng: random.Random, read: set[str]) -> str:
+    """Some tables of the public zone become those of the earlier edition, which Stirred wrote itself."""
+    with opened(root, "public") as connection:
+        places = [f'"{schema}"."{table}"' for schema, table in names(connection) if schema not in read]
+        chosen = rng.sample(places, min(rng.choice([1, 1, 2, 3, len(places) - 1]), len(places)))
+        connection.execute(f"ATTACH '{_earlier(release.root)}' AS earlier (READ_ONLY)")
+        for place in chosen:
+            connection.execute(f"DELETE FROM public.{place}; INSERT INTO public.{place} FROM earlier.{place}")
+    if _content(root) == _original(release.root)[1]:
+        raise NotMadeError
+    return f"{', '.join(chosen)} of the earlier edition"
 
 
 def _copy_zone(path: Path, options: str) -> None:
@@ -160,7 +194,8 @@ EXCHANGES: Mapping[str, Callable[[Path, random.Random, Published], object]] = {
     "a log beside the file": lambda path, rng, release: path.with_name(path.name + ".wal").write_bytes(
         rng.randbytes(99)
     ),
-    "an earlier state": lambda path, rng, release: shutil.copy(release.root.parent / "start" / ZONE, path),
+    "its state before the charge": lambda path, rng, release: shutil.copy(release.root.parent / "start" / ZONE, path),
+    "its state at the earlier edition": lambda path, rng, release: shutil.copy(_earlier(release.root), path),
     "an empty file": lambda path, rng, release: path.write_bytes(b""),
     "no file": lambda path, rng, release: path.unlink(),
 }
@@ -219,6 +254,13 @@ def _plant_edition(path: Path, rng: random.Random) -> None:
     shutil.copytree(path.parent, path.parent / EDITIONS / rng.choice(["0", "1", "2", "01", "١", "1 "]))
 
 
+def _return(path: Path, rng: random.Random) -> None:
+    """The earlier edition in the place of the current one."""
+    (path.parent / EDITIONS / "1").rename(kept := path.parent.with_name("kept"))
+    shutil.rmtree(path.parent)
+    kept.rename(path.parent)
+
+
 def _into(path: Path, rng: random.Random) -> None:
     """A folder of the name of a file, with the file in it."""
     path.rename(kept := path.with_name("kept"))
@@ -266,6 +308,12 @@ FILES: Mapping[str, Callable[[Path, random.Random], object]] = {
     "a pipe instead of a file": lambda path, rng: (path.unlink(), os.mkfifo(path)),
     "a link more": lambda path, rng: path.with_name("more").symlink_to(rng.choice(["nowhere", path.name, ".", "/etc"])),
     "an edition more": _plant_edition,
+    "the earlier edition instead": _return,
+    "a file of the earlier edition": lambda path, rng: shutil.copy(path.parent / EDITIONS / "1" / path.name, path),
+    "no earlier edition": lambda path, rng: shutil.rmtree(path.parent / EDITIONS),
+    "another number of the earlier edition": lambda path, rng: (path.parent / EDITIONS / "1").rename(
+        path.parent / EDITIONS / rng.choice(["0", "2", "3", "01"])
+    ),
     "the folder under another name": lambda path, rng: path.parent.rename(path.parent.with_name("other")),
     "the folder twice": lambda path, rng: shutil.copytree(path.parent, path.parent.with_name("other")),
     "a longer signature": lambda path, rng: (path.parent / SIGNATURE).write_bytes(

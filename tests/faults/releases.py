@@ -401,15 +401,15 @@ def run_job(here: Deployment[Any], tags: Mapping[str, str] | None = None, *, rai
 Work = Callable[[Path, str], None]
 
 
-def tables(root: Path, *databases: str) -> dict[str, str]:
-    """Every stored table of the databases, with a hash of its rows in any order and of its columns."""
+def tables(root: Path, *databases: str, views: bool = False) -> dict[str, str]:
+    """Every stored table of the databases, and views if asked for, with a hash of rows in any order and of columns."""
     found = {}
     for database in databases:
         path = root / "warehouse" / f"{database}.duckdb"
         if not path.exists():
             continue
         with duckdb.connect(str(path), read_only=True, config={"threads": 1}) as connection:
-            for schema, table in names(connection):
+            for schema, table in names(connection, views=views):
                 described = connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
                 # DuckDB does not tell names in another case apart.
                 columns = [(column.lower(), *others) for column, *others in described]
@@ -418,9 +418,12 @@ def tables(root: Path, *databases: str) -> dict[str, str]:
     return found
 
 
-def names(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
-    """Schema and name of every table of a database."""
-    statement = "SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal ORDER BY ALL"
+def names(connection: duckdb.DuckDBPyConnection, *, views: bool = False) -> list[tuple[str, str]]:
+    """Schema and name of every table of a database, and of its views if asked for."""
+    statement = "SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal"
+    if views:
+        statement += " UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+    statement += " ORDER BY ALL"
     return [(str(schema), str(table)) for schema, table in connection.execute(statement).fetchall()]
 
 

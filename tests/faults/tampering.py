@@ -309,11 +309,15 @@ def _asked(release: Published, root: Path, change: Callable[[Deployment[Any]], N
     return {"refusal": refusal, "gates": gates, "published": visible(root)}
 
 
-def audited(here: Deployment[Any]) -> list[str]:
+def audited(here: Deployment[Any], *, repeats: bool = True) -> list[str]:
     """What an audit does not find to hold. It says of a page that shows an earlier state that it was not checked, and
-    of a draw whose release it is not given: that of a publication that this release reads."""
+    of a draw whose release it is not given: that of a publication that this release reads.
+
+    Args:
+        repeats: whether the records of all draws of this release are there, so that the audit can repeat them.
+    """
     context = here.context
-    unchecked: tuple[str, ...] = ("repeated",) if context.method.reads_publications_of else ()
+    unchecked = ("repeated",) if context.method.reads_publications_of or not repeats else ()
     record = audit([context.method], context.nodes, context.ledger, context.release.published, "2030-01-01")
     return [
         each["name"]
