@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
+__all__ = ["Draw", "TableDraw"]
+
 Frame: TypeAlias = "pa.Table | pd.DataFrame | duckdb.DuckDBPyRelation | Mapping[str, Any]"
 """A table: of Arrow or pandas, a relation of DuckDB, anything else that exports an Arrow stream, or columns by name."""
 
