@@ -116,7 +116,7 @@ def verify(folder: Path, key: Ed25519PublicKey) -> tuple[dict[Path, Identity], l
 
     Returns:
         What each intact edition is, by its folder, and the problems of all others. The earlier editions must be of the
-        release that the current one is of, each before the current one and in the folder of its number.
+        release that the current one is of, each in the folder of its number.
     """
     editions: dict[Path, Identity] = {}
     problems = []
@@ -135,8 +135,6 @@ def verify(folder: Path, key: Ed25519PublicKey) -> tuple[dict[Path, Identity], l
             problems.append(f"{prefix}is signed, but is {own}")
         elif edition != folder and edition.name != str(own.edition):
             problems.append(f"{prefix}is signed, but is edition {own.edition}")
-        elif edition != folder and folder in editions and own.edition >= current.edition:
-            problems.append(f"{prefix}is signed, but is not before edition {current.edition}")
         elif edition != folder and (edition / EDITIONS).exists():
             problems.append(f"{prefix}{EDITIONS} is not part of the publication")
         else:

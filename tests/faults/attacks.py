@@ -250,8 +250,9 @@ def _exchange(path: Path, rng: random.Random) -> None:
 
 
 def _plant_edition(path: Path, rng: random.Random) -> None:
-    """The signed folder once more, as an earlier edition of itself."""
-    shutil.copytree(path.parent, path.parent / EDITIONS / rng.choice(["0", "1", "2", "01", "١", "1 "]))
+    """The signed folder once more, as another edition of itself. Under its own number it could be there: records that
+    come back make their edition the current one again."""
+    shutil.copytree(path.parent, path.parent / EDITIONS / rng.choice(["0", "3", "01", "02", "٢", "2 "]))
 
 
 def _return(path: Path, rng: random.Random) -> None:

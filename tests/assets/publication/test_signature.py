@@ -167,10 +167,6 @@ def test_each_edition_verifies_on_its_own_and_all_of_them_together(
 IN_EDITIONS: dict[str, tuple[Callable[[Path, Custody], object], str]] = {
     "altered": (lambda editions, _: (editions / "1" / "certificate.json").write_text("{}"), "editions/1: certificate"),
     "under another number": (lambda editions, _: (editions / "1").rename(editions / "3"), "editions/3: is signed, but"),
-    "the current one once more": (
-        lambda editions, custody: _edition(editions.parent, 2, custody),
-        "editions/2: is signed, but is not before edition 2",
-    ),
     "of another release": (
         lambda editions, custody: _edition(editions.parent, 4, custody, "other"),
         "editions/4: is signed, but is village/other",
