@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.conventions import PROJECT, StageKind, escape_markdown, preview, public_table_metadata, table_schema
+from assets.conventions import StageKind, escape_markdown, preview, public_table_metadata, table_schema
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import MEASUREMENTS, Batch, GridError, build_counts, plan_gate
 from assets.publication.asset import publication_problems
@@ -48,6 +48,7 @@ from mechanisms.safetab.details import HOUSEHOLD_CELLS, HOUSEHOLD_TABLES
 from mechanisms.sampling.quantiles import Uncapped
 from resources.custody import Custody
 from resources.ledger import Ledger
+from resources.project import PROJECT
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
