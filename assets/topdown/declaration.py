@@ -16,7 +16,7 @@ from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
 from mechanisms.topdown.allocation import PERSON_ALLOCATION, UNIT_ALLOCATION, Allocation, AllocationError, allocate
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, FullInformation, TopDownDesign
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
 from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError
 
 FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
@@ -111,23 +111,6 @@ class TopDownDeclaration(ReleaseDeclaration):
         description="The levels at which the query total determines the number of persons before any other query is "
         "used; by default all levels that measure it except the finest, as in the 2020 Census.",
     )
-    estimation: Literal["full", "own_levels"] = Field(
-        "own_levels",
-        description="full: every place is estimated from all measurements at and below it, and units after persons, "
-        "within bounds that make them agree. own_levels: every level from its own measurements. Charges and draws are "
-        "the same.",
-    )
-    types_first: Level | SkipJsonSchema[None] = Field(
-        None,
-        description="With full estimation: the lowest level at which the counts by type of group quarters, and by race "
-        "alone or combined, are decided before single cells; by default the second level.",
-    )
-    lean_on_housing_units: bool = Field(
-        False,
-        strict=True,
-        description="With full estimation: persons in households of the finest level lean on its exact number of "
-        "housing units. It is a model, named in the certificate.",
-    )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: Annotated[list[Product], AfterValidator(require_distinct_products)] = Field(
         default_factory=list,
@@ -169,14 +152,8 @@ class TopDownDeclaration(ReleaseDeclaration):
         levels = tuple(self.codes)
         allocations = {histogram: self._allocation(histogram, levels) for histogram in SCHEMAS}
         exact: Mapping[Any, str] = PRODUCTION_INVARIANTS if isinstance(self.invariants, str) else self.invariants
-        total_first, full = self.total_first, None
-        if self.estimation == "full":
-            full = FullInformation(self.types_first or levels[min(1, len(levels) - 2)], self.lean_on_housing_units)
-        elif self.types_first or self.lean_on_housing_units:
-            raise DesignError("types_first, lean_on_housing_units: they belong to estimation: full")
-        if total_first is None and full:
-            total_first = []
-        elif total_first is None:
+        total_first = self.total_first
+        if total_first is None:
             queries = allocations[PERSONS.name].queries
             total_first = [level for level in levels[:-1] if queries.get(level, {}).get(TOTAL)]
         return TopDownDesign(
@@ -184,7 +161,6 @@ class TopDownDeclaration(ReleaseDeclaration):
             allocations,
             {statistic: exact[statistic] for statistic in PRODUCTION_INVARIANTS if statistic in exact},
             tuple(total_first),
-            full,
         )
 
     def _allocation(self, histogram: str, levels: Sequence[str]) -> Allocation:

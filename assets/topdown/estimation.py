@@ -314,8 +314,7 @@ def _made_of(
     total_first = scope.level in design.total_first
     facts = [VERSION, design.as_record(), total_first, draw_id, scope.level, scope.state, region, of_above]
     if design.full:
-        lean = design.full.lean_on_housing_units and scope.level == release.finest
-        facts += [scope.histogram, release.is_types_first(scope.level), lean, basis]
+        facts += [scope.histogram, release.is_types_first(scope.level), basis]
     return hash_facts(facts)
 
 

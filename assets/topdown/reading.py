@@ -124,7 +124,7 @@ class Reading:
         self._warehouse, self._release, self._tree, self._draw_id = warehouse, release, tree, draw_id
         self._contents, self._upwards = contents, upwards
         self.histograms = [scope.histogram] if scope.histogram else list(SCHEMAS)
-        self._informed = bool(release.design.full) and scope.level != release.finest
+        self._informed = release.design.full and scope.level != release.finest
         above = release.levels[max(release.levels.index(scope.level) - 1, 0)]
         streams = [
             stream

@@ -166,13 +166,13 @@ class TopDownRelease(Release):
 
     def is_types_first(self, level: str) -> bool:
         """Whether counts by type and by race are decided before single cells."""
-        full = self.design.full
-        return full is not None and self.levels.index(level) <= self.levels.index(full.types_first)
+        first = self.design.types_first
+        return first is not None and self.levels.index(level) <= self.levels.index(first)
 
     @property
     def in_parts(self) -> bool:
         """Whether the estimates of a level are in several tables, which the stage `estimates` puts together."""
-        return bool(self.declaration.partitions or self.design.full)
+        return self.declaration.partitions is not None or self.design.full
 
     @property
     def estimated(self) -> str:

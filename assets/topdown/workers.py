@@ -63,7 +63,7 @@ class Task:
     first: int
     parents: int
     families: Mapping[str, Families]
-    measurements: Mapping[str, tuple[Measurement, ...]]
+    measurements: Mapping[str, tuple[Measurement, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -75,33 +75,23 @@ class Measured(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FullInformation:
-    """Estimation of every place from all measurements at and below it, and of units after persons.
-
-    From the root to the level `types_first`, the counts by type of dwelling and by race alone or combined are decided
-    before single cells. `lean_on_housing_units`: persons of the finest level lean on the exact number of housing units.
-    """
-
-    types_first: str
-    lean_on_housing_units: bool = False
-
-
-@dataclass(frozen=True)
 class TopDownDesign:
     """What is measured, what is held exactly, and how the counts are estimated.
 
     Levels are from the root to the finest, allocations by histogram. By name, `invariants` has the level at which a
     statistic is held exactly, and so at all levels above. At the levels `total_first`, a separate pass of estimation
-    determines totals from `total`. With `full`, places are estimated from the measurements below them too, and without
-    it from their own level's. Neither changes the measurements. Raises DesignError if the histograms, levels or
-    invariants are invalid, or a budget or its noise is out of range.
+    determines totals from `total`. With `types_first`, estimation is full: a place is estimated from all measurements
+    at and below it, and units after persons; from the root to this level, counts by type of dwelling and by race alone
+    or combined are decided before single cells. Without it, places are estimated from their own level's measurements.
+    None of this changes the measurements. Raises DesignError if the histograms, levels or invariants are invalid, or a
+    budget or its noise is out of range.
     """
 
     levels: tuple[str, ...]
     allocations: Mapping[str, Allocation]
     invariants: Mapping[str, str]
     total_first: tuple[str, ...] = ()
-    full: FullInformation | None = None
+    types_first: str | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels) or len(self.levels) < 2:
@@ -124,18 +114,14 @@ class TopDownDesign:
         for level in self.total_first:
             if level not in self.levels or not self.allocations[PERSONS.name].part(level, TOTAL).rho:
                 raise DesignError(f"total_first: {level}: persons have no query {TOTAL} there")
-        if self.full:
-            self._check_full(self.full)
-
-    def _check_full(self, full: FullInformation) -> None:
-        if self.total_first:
-            raise DesignError("total_first: full estimation determines totals from all queries together")
-        if full.types_first not in self.levels[:-1]:
-            raise DesignError(
-                f"types_first: {full.types_first}: it is a level above the finest: {', '.join(self.levels[:-1])}"
-            )
-        if full.lean_on_housing_units and HOUSING_UNITS not in self.invariants:
-            raise DesignError(f"lean_on_housing_units: {HOUSING_UNITS} are not among the invariants")
+        if self.types_first is not None:
+            if self.total_first:
+                raise DesignError("total_first: with full estimation, all queries together determine the totals")
+            if self.types_first not in self.levels[:-1]:
+                raise DesignError(
+                    f"types_first: there is no level {self.types_first} above the finest; there are "
+                    f"{', '.join(self.levels[:-1])}"
+                )
 
     def _check_persons_out_of_noise(self) -> None:
         """Estimates are not negative, so the noise of empty cells adds persons unless their number is held.
@@ -208,6 +194,10 @@ class TopDownDesign:
 
     def measured_at(self, histogram: str, level: str) -> tuple[Measured, ...]:
         return tuple(query for query in self.measured if (query.histogram, query.level) == (histogram, level))
+
+    @property
+    def full(self) -> bool:
+        return self.types_first is not None
 
     @property
     def schemas(self) -> Mapping[str, Schema]:

@@ -22,7 +22,7 @@ from resources.statements import Zone
 from tests.assets.topdown.table_oracle import custody_of, release_of, village, written
 
 ROOT = Path(__file__).resolve().parents[3]
-SENDERS = {"estimation", "information", "reading", "replicates"}
+SENDERS = {"estimation", "information", "replicates"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def silent(done: int, parents: int) -> None:
     assert 0 < done <= parents
 
 
-@pytest.mark.parametrize("task", [b"key", {"key": b"key"}, Secret(0, 1, {}, {}, b"key"), None])
+@pytest.mark.parametrize("task", [b"key", {"key": b"key"}, Secret(0, 1, {}, key=b"key"), None])
 def test_nothing_but_the_two_kinds_of_tasks_is_sent(task: Any) -> None:
     sent: list[Any] = []
 
