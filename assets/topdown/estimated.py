@@ -67,7 +67,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
             by_state=by_state,
             total_first=level in release.design.total_first,
             full=release.design.full,
-            types_first=release.is_types_first(level),
+            types_first=release.design.is_types_first(level),
             finest=level == release.finest,
         ),
         [MEASUREMENTS, *([INFORMATION] if release.design.full else []), *([release.estimates(above)] if depth else [])],

@@ -314,7 +314,7 @@ def _made_of(
     total_first = scope.level in design.total_first
     facts = [VERSION, design.as_record(), total_first, draw_id, scope.level, scope.state, region, of_above]
     if design.full:
-        facts += [scope.histogram, release.is_types_first(scope.level), basis]
+        facts += [scope.histogram, release.design.is_types_first(scope.level), basis]
     return hash_facts(facts)
 
 

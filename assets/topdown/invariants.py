@@ -35,15 +35,12 @@ from mechanisms.topdown.feasibility import (
     propagate_above,
 )
 from mechanisms.topdown.replicates import LevelLimits
-from mechanisms.topdown.schema import PERSONS, UNITS
+from mechanisms.topdown.schema import HOUSEHOLDS, PERSONS, UNITS
 from resources.statements import SQL
 from resources.warehouse import Recipe, Session
 
 MOST_PERSONS = 99_999
 """In one household or one group-quarters facility."""
-
-HOUSEHOLDS = 0
-"""The code of `hhgq` that stands for households; the others are types of group quarters."""
 
 INVARIANT_COLUMNS = {
     "invariant": "The invariant",

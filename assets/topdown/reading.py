@@ -240,7 +240,7 @@ class Reading:
                 level in release.design.total_first,
                 histograms,
                 information,
-                histogram == PERSONS.name and release.is_types_first(level),
+                histogram == PERSONS.name and release.design.is_types_first(level),
             )
         return families
 

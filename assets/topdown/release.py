@@ -164,11 +164,6 @@ class TopDownRelease(Release):
     def is_by_state(self, level: str) -> bool:
         return self.declaration.partitions is not None and self.is_below_states(level)
 
-    def is_types_first(self, level: str) -> bool:
-        """Whether counts by type and by race are decided before single cells."""
-        first = self.design.types_first
-        return first is not None and self.levels.index(level) <= self.levels.index(first)
-
     @property
     def in_parts(self) -> bool:
         """Whether the estimates of a level are in several tables, which the stage `estimates` puts together."""

@@ -199,6 +199,10 @@ class TopDownDesign:
     def full(self) -> bool:
         return self.types_first is not None
 
+    def is_types_first(self, level: str) -> bool:
+        """Whether counts by type and by race are decided before single cells."""
+        return self.types_first in self.levels[self.levels.index(level) :]
+
     @property
     def schemas(self) -> Mapping[str, Schema]:
         """The histograms as they are estimated."""

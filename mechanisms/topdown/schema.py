@@ -168,8 +168,9 @@ Nobody under 18 lives in a nursing facility (the edit constraint)."""
 UNITS = Schema(name="units", attributes=(Attribute("occupancy", 2),))
 """Housing units, occupied or vacant (H1)."""
 
-OCCUPIED = 0
-"""The code of occupied units."""
+HOUSEHOLDS, OCCUPIED = 0, 0
+"""The code of `hhgq` that stands for households, where the others are types of group quarters; and that of occupied
+units."""
 
 UNITS_BY_OCCUPANCY = replace(UNITS, bounded="occupancy", rounding=(TOTAL, "occupancy"))
 """The same histogram, with bounds of the occupied and of the vacant units: persons' estimates bound the former."""

@@ -64,7 +64,10 @@ from tests.topdown_deployments import TO_PUBLICATION, redeclared, topdown_deploy
 
 ROOT = Path(__file__).resolve().parents[3]
 
-GATES = ("invariants_exact", "children_add_up", "whole_numbers", "structural_zeros", "inequalities")
+GATES = (
+    "invariants_exact", "children_add_up", "whole_numbers", "structural_zeros", "inequalities",
+    "persons_and_units_agree",
+)  # fmt: skip
 
 
 EXACT = settings(
