@@ -149,14 +149,12 @@ def make_information(
                 session.drop(release.public(name))
     made: dict[Key, Account] = {}
     for key in keys:
-        if (
-            key in stored
-            and key not in wrong
-            and all(made[below] == stored.get(below) for below in _below(release, key, states))
-        ):
-            made[key] = stored[key]
+        below = [made[each] for each in _below(release, key, states)]
+        account = stored.get(key)
+        if account and key not in wrong and account.made_of == _made_of(release, draw_id, key, account.held, below):
+            made[key] = account
         else:
-            made[key] = _make(warehouse, custody, release, draw_id, tree, states, key, made)
+            made[key] = _make(warehouse, custody, release, draw_id, tree, states, key, below)
             report(f"{to_scope(key, states)}: {made[key].places:,} places")
     return made
 
@@ -231,9 +229,9 @@ def _make(
     tree: Tree,
     states: Sequence[str],
     key: Key,
-    made: Accounts,
+    below: Sequence[Account],
 ) -> Account:
-    scope, below = _scope_below(release, key, states), [made[each] for each in _below(release, key, states)]
+    scope = _scope_below(release, key, states)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         contents = [account.contents for account in below]
         reading = Reading(session, warehouse, release, scope, tree, draw_id, contents, upwards=True)

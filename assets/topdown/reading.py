@@ -28,7 +28,7 @@ from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.estimation import Families, Measurement, divide_parents
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.schema import DETAILED, PERSONS, UNITS, Schema
-from resources.statements import SQL, Table, Zone
+from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
 PLACES_AT_A_TIME = 4_000
@@ -36,18 +36,6 @@ PLACES_AT_A_TIME = 4_000
 
 PLACES_OF_A_TASK = 400
 """The number of places given to a process at a time; fewer if a level has few. A parent's children are never split."""
-
-_INFORMATION = SQL(
-    "topdown/information",
-    "SELECT number, present, estimate, variance FROM {{ table }} "
-    "WHERE histogram = $histogram AND number >= $first AND number < $last ORDER BY number",
-)
-
-_HOUSEHOLDS = SQL(
-    "topdown/households",
-    "SELECT number, sum(count)::BIGINT AS persons FROM {{ estimates }} WHERE histogram = $histogram AND cell < $cells "
-    "AND number >= $first AND number < $last GROUP BY number",
-)
 
 
 @dataclass(frozen=True)
@@ -291,7 +279,7 @@ def read_information(
     """The stored information about the places from `first` up to `last`, which is added to a digest. Raises GridError
     unless each place is stored once, with all its values."""
     values = {"histogram": schema.name, "first": first, "last": last}
-    rows, split = session.arrow(_INFORMATION, values, table=table), Decomposition(schema)
+    rows, split = session.arrow("topdown/information", values, table=table), Decomposition(schema)
     lists = [rows.column(field.name).combine_chunks() for field in fields(Information)]
     present = lists[0].flatten().to_numpy(zero_copy_only=False)
     if not np.array_equal(rows["number"], np.arange(first, last)) or len(present) != len(rows) * split.kept.size:
@@ -326,7 +314,7 @@ def information_tables(release: TopDownRelease, level: str, state: int | None) -
 def read_households(session: Session, estimates: Table, first: int, last: int) -> NDArray[np.int64]:
     """The estimated persons in households of the places from `first` up to `last` of the finest level."""
     values = {"histogram": PERSONS.name, "cells": PERSONS.size // PERSONS.groups.size, "first": first, "last": last}
-    rows = session.arrow(_HOUSEHOLDS, values, estimates=estimates)
+    rows = session.arrow("topdown/households", values, estimates=estimates)
     households = np.zeros(last - first, dtype=np.int64)
     households[rows["number"].to_numpy() - first] = rows["persons"].to_numpy()
     return households
