@@ -103,7 +103,7 @@ def _name_codes(dimension: Dimension) -> list[str]:
 def _list_tree(dimension: Dimension) -> list[str]:
     """The code at the top, and for each other one its parent's and its own, parents first, as within quotation marks.
 
-    Empty if there are several codes at the top, or a parent has no rows: PxWeb takes one tree of a variable's own codes.
+    Empty if there are several codes at the top, or a parent has no rows: PxWeb takes one tree of a variable's codes.
     """
     children: dict[str, list[str]] = {}
     for code in dimension.codes:

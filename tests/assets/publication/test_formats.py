@@ -370,8 +370,8 @@ NESTED = replace(
 
 
 def parents(folder: Path) -> dict[str, tuple[str, str]]:
-    """By code, its label and its parent, which are the same in SDMX and in JSON-stat, and in PX if it is one tree there:
-    read as PxWeb does, the parents first."""
+    """By code, its label and its parent, which are the same in SDMX, in JSON-stat, and, if it is one tree there, in PX
+    (read as PxWeb does, the parents first)."""
     category = json.loads((folder / "counts.json").read_text())["dimension"]["REF_AREA"]["category"]
     above = {child: code for code, children in category.get("child", {}).items() for child in children}
     found = {code: (category["label"][code], above.get(code, "")) for code in category["index"]}
