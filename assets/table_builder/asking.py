@@ -69,6 +69,8 @@ class Publication:
         for each of the larger places, or combination of them, in `by`."""
         if isinstance(by, str) or any(isinstance(values, str) for values in where.values()):
             raise QuestionError("variables and categories are given as lists")
+        if unknown := [name for name in by if name not in self.categories]:
+            raise QuestionError(f"{unknown[0]}: the hypercube is by {', '.join(self.categories)}")
         counted = {name: [self._place(name, value) for value in values] for name, values in where.items()}
         larger = [name for name in by if name in self.larger_places]
         if len(set(larger)) < len(larger):
