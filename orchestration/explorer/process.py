@@ -12,12 +12,13 @@ from pathlib import Path
 
 from orchestration.explorer.confinement import confine, end_with_parent, exclude
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
+from resources.project import CODE, DECLARATIONS
 
-PROJECT = Path(__file__).resolve().parents[2]
 APP, SERVER = (Path(__file__).with_name(name) for name in ("app.py", "server.py"))
-DOCUMENTATION = PROJECT / "docs"
+DOCUMENTATION = CODE / "docs"
 PROGRAMS = [
-    PROJECT / name for name in ("orchestration", "assets", "mechanisms", "resources", "sql", "docs", "pyproject.toml")
+    *(CODE / name for name in ("orchestration", "assets", "mechanisms", "resources", "sql", "docs", "pyproject.toml")),
+    DECLARATIONS,
 ]
 _SYSTEM = (
     "/usr",
