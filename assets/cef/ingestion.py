@@ -17,6 +17,7 @@ from assets.cef.validation import (
     REPEATED_KEY,
     Finding,
     SourceError,
+    copy_findings,
     describe_domain_rule,
     key_findings,
     row_findings,
@@ -112,6 +113,9 @@ def ingest(
                     if changed := _find_changes(sources):
                         raise SourceError([*findings, *changed]) from None
                     raise
+        if len(sources) == len(declaration.files):
+            copied = copy_findings(session, declaration)
+            findings += [_name_source(finding, sources[finding.place]) for finding in copied]
         if len(sources) == len(declaration.files) > 1:
             of_tables = unit_findings(session, declaration)
             of_tables += structure_findings(structure_offenders(session, declaration))

@@ -110,6 +110,9 @@ CEF_TABLES = ("units", "persons", "households")
 Charging = Literal["ask", "automatic"]
 """Whether a new draw needs an authorization."""
 
+Copies = Annotated[int, Field(strict=True, ge=1, le=1000)]
+"""The most records that the answers of one person are in."""
+
 UnboundedReleases = Literal["refused", "allowed"]
 """Whether releases without a finite loss (ε = ∞) may be charged."""
 
@@ -232,6 +235,12 @@ class DatasetDeclaration(Declaration):
         "are not public: ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
         "1/10000000000}.",
     )
+    copies: Copies = Field(
+        1,
+        description="k: the largest number of records that the answers of one person are in, where editing or "
+        "imputation copied answers. It is public. Certificates and the composition state k·ε and k²·ρ beside each "
+        "loss. A column of role donor is checked against it.",
+    )
     charging: Charging | SkipJsonSchema[None] = Field(
         None,
         description="ask: a new draw needs an authorization that names its loss; automatic: it does not. By default, "
@@ -286,6 +295,13 @@ class DatasetDeclaration(Declaration):
             if self.reader is Reader.DDI and records.geography_path is not None:
                 raise ValueError(f"{table}: geography_path: reader ddi takes none")
         for table, records in self.tables.items():
+            if records.donor is not None:
+                if "copies" not in self.model_fields_set:
+                    raise ValueError(
+                        f"copies: {table} has a donor column: declare how many records may have a person's answers"
+                    )
+                if self.rectangular is not None and table == "units":
+                    raise ValueError(f"units: column {records.donor}: in a rectangular file, donors are persons")
             for name, column in records.columns.items():
                 of_units = table == "units" and name in self.units.variables
                 if column.depends_on_persons is not None and not of_units:

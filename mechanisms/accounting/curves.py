@@ -54,6 +54,7 @@ _LONGEST = 2**24
 _REFINEMENTS = 8
 _UNIT = 2.0**-53
 _COARSE = 4_000
+_LARGEST_EXPONENT = 700.0
 
 
 class Bounds(NamedTuple):
@@ -153,6 +154,15 @@ class Curve:
         share = math.expm1(max(0.0, epsilon - self._slack - epsilons[near])) / math.expm1(window.step)
         highest = float(upper[near] + share * (upper[near + 1] - upper[near]))
         return Bounds(max(0.0, float(lower[near + 1])), min(1.0, highest))
+
+    def bound_powers(self, rates: Sequence[float], gap: float = GAP) -> list[float]:
+        """Upper bounds of the largest true-positive rates at false-positive rates α: the least e^ε·α + δ(ε)."""
+        if not self._atoms:
+            return [1.0] * len(rates)
+        window = self._convolve(0.0, self._choose_step(0.0, None, gap))
+        upper, _ = self._bound_curve(window, 1.0)
+        ratios = np.exp(np.minimum(window.epsilons, _LARGEST_EXPONENT))
+        return [float(min(1.0, (ratios * rate + upper).min())) for rate in rates]
 
     def _find_theta(self, is_small: Callable[[float], bool], gap: float) -> float:
         """The largest θ that is too small, by bisection of its logarithm; 0 if none is. Near the largest possible loss,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.topdown.decomposition import Information
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.least_squares import Constraints, NotSolvedError, Query, Solution, solve
 from mechanisms.topdown.rounding import Bounds, NotRoundedError, round_children
@@ -56,6 +57,8 @@ class Families:
     limits: Limits
     total_first: bool
     histograms: NDArray[np.int64] | None
+    information: Information | None = None
+    hold: bool = False
 
     def between(self, begin: int, end: int) -> "Families":
         """The parents from `begin` up to `end`, with their children."""
@@ -67,6 +70,7 @@ class Families:
             measurements=tuple(replace(query, answers=query.answers[first:last]) for query in self.measurements),
             limits=self.limits.between(first, last),
             histograms=None if self.histograms is None else self.histograms[begin:end],
+            information=None if self.information is None else self.information.between(first, last),
         )
 
 

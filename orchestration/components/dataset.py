@@ -25,7 +25,7 @@ from assets.cef.published import Product, Records, State, ppmf, pums
 from assets.cef.survey import SurveyParameters, synthetic_survey
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.columns import Column
-from assets.release.dataset import Cap, Charging, DatasetDeclaration, Reader, UnboundedReleases, require_cap
+from assets.release.dataset import Cap, Charging, Copies, DatasetDeclaration, Reader, UnboundedReleases, require_cap
 from assets.release.declaration import Declaration
 from assets.release.dialect import Dialect
 from assets.release.names import ColumnName, DatasetName, SourcePath
@@ -123,6 +123,7 @@ class FileAttributes(DatasetAttributes):
     synthetic: bool = Field(False, description=_DESCRIPTIONS["synthetic"])
     public: bool = Field(False, description=_DESCRIPTIONS["public"])
     source: str = Field("", description=_DESCRIPTIONS["source"])
+    copies: Copies = Field(1, description=_DESCRIPTIONS["copies"])
 
     def shared(self) -> dict[str, Any]:
         """The attributes that are fields of the declaration too."""

@@ -1,0 +1,98 @@
+"""What a loss means as a risk, by its privacy curve and without any data.
+
+The attacker knows all records but one, finds two values of that one possible, and sees the publication. By a dominating
+pair, no test between the two is better than the best one between P and Q (Wasserman and Zhou 2010; Dong, Roth and Su
+2022), so that, with δ(ε) of the curve:
+
+- Of all pairs of rates, a true-positive rate is at most the least e^ε·α + δ(ε), where α is the false-positive rate.
+- With the prior π for one value, the guess is right with probability 1 − π + π·δ(ln((1 − π)/π)) at most. This is the
+  expected posterior of what the attacker guesses. An attacker who sees nothing guesses right with probability
+  max(π, 1 − π).
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+from mechanisms.accounting.composition import compose_approximate
+from mechanisms.accounting.curves import Curve
+from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss
+from mechanisms.accounting.pairs import Pair
+from mechanisms.accounting.rounding import DECIMALS, round_up
+from mechanisms.accounting.specification import DELTA, PERSON, Specification
+
+EVEN = Fraction(1, 2)
+"""The prior of somebody who finds both values equally likely."""
+
+FALSE_POSITIVE_RATES = (Fraction(1, 100), Fraction(1, 1000))
+"""At which the largest true-positive rates are stated."""
+
+PLOTTED = tuple(10 ** (-step / 10) for step in range(50, -1, -1))
+"""False-positive rates of a picture, from 10^-5 to 1."""
+
+
+@dataclass(frozen=True)
+class Risk:
+    """Upper bounds, rounded up.
+
+    Attributes:
+        epsilon: of ε at `delta`: the lesser of the exact curve's and the conversion's.
+        by_conversion: the ε of the composed loss at `delta`, by `compose_approximate`.
+        posterior: the probability that the best guess at even odds is right.
+        powers: the largest true-positive rates at `FALSE_POSITIVE_RATES`.
+        trade_off: false-positive rates with the largest true-positive rates, for a picture.
+    """
+
+    delta: Fraction
+    epsilon: Decimal
+    by_conversion: Decimal
+    posterior: Decimal
+    powers: tuple[Decimal, ...]
+    trade_off: tuple[tuple[float, float], ...]
+
+    @property
+    def is_tighter(self) -> bool:
+        """Whether the curve gives a smaller ε than the conversion."""
+        return self.epsilon < self.by_conversion
+
+
+def assess_risk(specification: Specification, delta: Fraction = DELTA) -> Risk | None:
+    """The risk of what is charged; None if the loss is infinite. The δs of its lines are added to the given δ."""
+    charge = specification.charge
+    if isinstance(charge, InfiniteLoss):
+        return None
+    if isinstance(charge, ApproximateLoss):
+        delta = min(delta + charge.delta, Fraction(1, 2))
+    unit = PERSON if specification.flavor.changes_per_person else specification.flavor.unit
+    pairs = specification.find_pairs(unit)
+    assert pairs is not None
+    return _assess(pairs, charge, delta)
+
+
+def bound_posterior(curve: Curve, prior: Fraction) -> Decimal:
+    """The probability that the best guess is right, 0 < `prior` < 1, rounded up."""
+    odds = math.log((1 - prior) / prior)
+    # In both orders the curve is the same, so δ(−ε) = 1 − e^−ε + e^−ε δ(ε).
+    upper = curve.bound_delta(abs(odds)).upper
+    delta = upper if odds >= 0 else 1 - math.exp(odds) * (1 - upper)
+    return min(Decimal(1), round_up(Fraction(1 - prior + prior * Fraction(delta)), DECIMALS))
+
+
+@lru_cache(maxsize=64)
+def _assess(pairs: tuple[Pair, ...], charge: Loss, delta: Fraction) -> Risk:
+    curve = Curve(pairs)
+    by_conversion = compose_approximate([charge], delta).epsilon.round_up(DECIMALS)
+    bound = curve.bound_epsilon(float(delta)).upper
+    epsilon = by_conversion if math.isinf(bound) else min(by_conversion, round_up(Fraction(bound), DECIMALS))
+    powers = curve.bound_powers([float(rate) for rate in FALSE_POSITIVE_RATES])
+    trade_off = tuple(zip(PLOTTED, curve.bound_powers(PLOTTED), strict=True))
+    return Risk(
+        delta,
+        epsilon,
+        by_conversion,
+        bound_posterior(curve, EVEN),
+        tuple(min(Decimal(1), round_up(Fraction(power), DECIMALS)) for power in powers),
+        trade_off,
+    )
