@@ -128,7 +128,7 @@ class Curve:
                 break
             share = float((upper[first - 1] - delta) / (upper[first - 1] - upper[first]))
             before = float(window.epsilons[first - 1])
-            highest = before + math.log1p(share * math.expm1(step)) + self._slack
+            highest = min(before + math.log1p(share * math.expm1(step)), self._moments.most) + self._slack
             above = np.flatnonzero(lower > delta)
             lowest = max(0.0, float(window.epsilons[above[-1]]) - self._slack) if above.size else 0.0
             if highest - lowest <= gap * min(1.0, highest):
@@ -219,6 +219,8 @@ class Curve:
         imprecise = scale * norm * window.error
         beyond = window.outside * float(scale[-1])
         upper = expected * (1 + self._rounding) + imprecise + beyond + self._infinite + self._cut
+        # No finite loss is above the sum of all largest ones, each rounded up by less than a step.
+        upper[window.epsilons > self._moments.most + self._parts * step] = self._infinite + self._cut
 
         rare = _RARE * delta
         reach = step * math.sqrt(self._parts * math.log(2 / rare) / 2) + self._parts * step * step / 8

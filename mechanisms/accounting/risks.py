@@ -1,11 +1,12 @@
 """What a loss means as a risk, by its privacy curve and without any data.
 
-The attacker knows all records but one, finds two values of that one possible, and sees the publication. By a dominating
+The attacker knows all records but one, or but the fewest that can change, finds two values of these possible, and sees
+the publication. By a dominating
 pair, no test between the two is better than the best one between P and Q (Wasserman and Zhou 2010; Dong, Roth and Su
 2022), so that, with δ(ε) of the curve:
 
 - Of all pairs of rates, a true-positive rate is at most the least e^ε·α + δ(ε), where α is the false-positive rate.
-- With the prior π for one value, the guess is right with probability 1 − π + π·δ(ln((1 − π)/π)) at most. This is the
+- With the prior π for one of them, the guess is right with probability 1 − π + π·δ(ln((1 − π)/π)) at most. This is the
   expected posterior of what the attacker guesses. An attacker who sees nothing guesses right with probability
   max(π, 1 − π).
 """
@@ -19,9 +20,9 @@ from functools import lru_cache
 from mechanisms.accounting.composition import compose_approximate
 from mechanisms.accounting.curves import Curve
 from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss
-from mechanisms.accounting.pairs import Pair
+from mechanisms.accounting.pairs import LossPair, Pair
 from mechanisms.accounting.rounding import DECIMALS, round_up
-from mechanisms.accounting.specification import DELTA, PERSON, Specification
+from mechanisms.accounting.specification import DELTA, Specification
 
 EVEN = Fraction(1, 2)
 """The prior of somebody who finds both values equally likely."""
@@ -58,21 +59,24 @@ class Risk:
         return self.epsilon < self.by_conversion
 
 
-def assess_risk(specification: Specification, delta: Fraction = DELTA) -> Risk | None:
-    """The risk of what is charged; None if the loss is infinite. The δs of its lines are added to the given δ."""
-    charge = specification.charge
-    if isinstance(charge, InfiniteLoss):
+def find_pairs(specification: Specification, fewest: int = 1) -> tuple[Pair, ...]:
+    """Pairs whose product dominates the charged change, or the change of the fewest units in which data sets differ."""
+    return specification.charged_pairs if fewest == 1 else (LossPair(specification.charge.of_group(fewest)),)
+
+
+def assess_risk(specification: Specification, fewest: int = 1, delta: Fraction = DELTA) -> Risk | None:
+    """The risk of what is charged, for data sets that differ in the fewest units possible; None if the loss is
+    infinite. The δs of its lines are added to the given δ."""
+    loss = specification.charge.of_group(fewest)
+    if isinstance(loss, InfiniteLoss):
         return None
-    if isinstance(charge, ApproximateLoss):
-        delta = min(delta + charge.delta, Fraction(1, 2))
-    unit = PERSON if specification.flavor.changes_per_person else specification.flavor.unit
-    pairs = specification.find_pairs(unit)
-    assert pairs is not None
-    return _assess(pairs, charge, delta)
+    if isinstance(loss, ApproximateLoss):
+        delta = min(delta + loss.delta, EVEN)
+    return _assess(find_pairs(specification, fewest), loss, delta)
 
 
 def bound_posterior(curve: Curve, prior: Fraction) -> Decimal:
-    """The probability that the best guess is right, 0 < `prior` < 1, rounded up."""
+    """The probability that the best guess is right if one value has this prior, rounded up; 0 < `prior` < 1."""
     odds = math.log((1 - prior) / prior)
     # In both orders the curve is the same, so δ(−ε) = 1 − e^−ε + e^−ε δ(ε).
     upper = curve.bound_delta(abs(odds)).upper
@@ -81,9 +85,9 @@ def bound_posterior(curve: Curve, prior: Fraction) -> Decimal:
 
 
 @lru_cache(maxsize=64)
-def _assess(pairs: tuple[Pair, ...], charge: Loss, delta: Fraction) -> Risk:
+def _assess(pairs: tuple[Pair, ...], loss: Loss, delta: Fraction) -> Risk:
     curve = Curve(pairs)
-    by_conversion = compose_approximate([charge], delta).epsilon.round_up(DECIMALS)
+    by_conversion = compose_approximate([loss], delta).epsilon.round_up(DECIMALS)
     bound = curve.bound_epsilon(float(delta)).upper
     epsilon = by_conversion if math.isinf(bound) else min(by_conversion, round_up(Fraction(bound), DECIMALS))
     powers = curve.bound_powers([float(rate) for rate in FALSE_POSITIVE_RATES])

@@ -121,6 +121,13 @@ class Specification:
             return self._bounded().of_group(self.flavor.changes_per_person)
         return None
 
+    @property
+    def charged_pairs(self) -> tuple[Pair, ...]:
+        """Pairs whose product dominates the change that `charge` is the loss of."""
+        pairs = self.find_pairs(PERSON if self.flavor.changes_per_person else self.flavor.unit)
+        assert pairs is not None
+        return pairs
+
     def find_pairs(self, unit: str) -> tuple[Pair, ...] | None:
         """Pairs whose product dominates a change of one unit of some kind; None if the guarantee does not cover it."""
         loss = self.loss_for(unit)
