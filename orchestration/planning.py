@@ -76,7 +76,7 @@ def plan_declaration(
         return method
 
     if sum(map(bool, (request.margins, request.total is not None, request.posterior is not None))) > 1:
-        raise refuse("give wanted margins, a wanted total or a wanted posterior, not several")
+        raise refuse("give wanted margins, a wanted total or a wanted posterior, and not two of them")
     for field in request.fields:
         if field in _STAYS:
             raise refuse(f"{field}: the plan is one of this release, so it stays as it is")

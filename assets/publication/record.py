@@ -199,7 +199,7 @@ class Evaluated(Part):
 class TestPower(Part):
     """The best test of one value."""
 
-    false_positive_rate: float
+    false_positive_rate: float = Field(description="How often it reports the value where it is another one.")
     true_positive_rate: float = Field(description="The largest possible, rounded up.")
 
 

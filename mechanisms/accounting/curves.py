@@ -150,6 +150,8 @@ class Curve:
             further = math.exp(min(0.0, window.log_moment - theta * epsilon)) if epsilon < self._moments.most else 0.0
             return Bounds(max(0.0, self._infinite - self._cut), min(1.0, self._infinite + self._cut + further))
         near = int(np.searchsorted(epsilons, epsilon, side="right")) - 1
+        if upper[near] <= self._infinite + self._cut:
+            return Bounds(max(0.0, self._infinite - self._cut), self._infinite + self._cut)
         _, lower = self._bound_curve(window, float(upper[near]))
         share = math.expm1(max(0.0, epsilon - self._slack - epsilons[near])) / math.expm1(window.step)
         highest = float(upper[near] + share * (upper[near + 1] - upper[near]))

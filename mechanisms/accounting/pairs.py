@@ -37,6 +37,9 @@ NEGLIGIBLE = 1e-32
 POINTS = 1000
 """The points of the bound of a ρ-zCDP curve, on either side of ε = 0."""
 
+LARGEST_EPSILON, LARGEST_BELOW = 500.0, 30.0
+"""The greatest |ε| of these points, above and below 0. More is told apart with certainty, or is not told apart."""
+
 
 @dataclass(frozen=True)
 class Atoms:
@@ -232,14 +235,14 @@ def _bound_concentrated(rho: float) -> Atoms:
     """
     if rho == 0:
         return Atoms(np.zeros(1), np.ones(1))
-    end = rho + math.sqrt(-4 * rho * math.log(NEGLIGIBLE))
+    end = min(rho + math.sqrt(-4 * rho * math.log(NEGLIGIBLE)), LARGEST_EPSILON)
     epsilons = np.linspace(0, end, POINTS)
     x = np.geomspace(1e-3, 1e3, POINTS)[:, None] * max(1.0, 1 / math.sqrt(rho))
     logarithms = x * (rho * (1 + x) - epsilons) + x * np.log(x) - (1 + x) * np.log1p(x)
     above = np.exp(np.minimum(logarithms.min(axis=0), 0.0))
-    below = -np.expm1(-epsilons) + np.exp(-epsilons) * above
+    below = (-np.expm1(-epsilons) + np.exp(-epsilons) * above)[epsilons < LARGEST_BELOW]
     # Less 1, so that their differences are precise where ρ is small.
-    ratios = np.concatenate(([-1.0], np.expm1(-epsilons[:0:-1]), np.expm1(epsilons)))
+    ratios = np.concatenate(([-1.0], np.expm1(-epsilons[: below.size][:0:-1]), np.expm1(epsilons)))
     deltas = np.concatenate(([1.0], below[:0:-1], above))
     corners = [0]
     for point in range(1, ratios.size):
