@@ -52,6 +52,10 @@ class Decomposition:
         names = [attribute.name for attribute in schema.attributes]
         return [name for name in names if name in apart], [name for name in names if name not in apart]
 
+    @property
+    def names_of_summed(self) -> list[str]:
+        return self._names[1]
+
     @cached_property
     def kept(self) -> Marginal:
         return self.schema.marginal(" * ".join(self._names[0]) or TOTAL)

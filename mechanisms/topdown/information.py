@@ -21,8 +21,14 @@ Downwards. With the estimate x and the covariance W of the parent, those of a ch
     x = z' + V' C⁺ (x_parent − s),    W = V' − V' C⁺ (C − W_parent) C⁺ V',
 
 from the z' and the V' of the root. These linear estimates know no bounds and may be negative, but their variances are
-exact, and they are unbiased. Sources: Hay, Rastogi, Miklau and Suciu (2010); Cumings-Menon and Zhuravlev (2026); Ghazi,
-Kamath, Kumar, Manurangsi and Sealfon (2026).
+exact, and they are unbiased.
+
+Unions. The error of a child is V' C⁺ times that of its parent, plus one that is independent of it and whose covariance
+with a sibling's is −V' C⁺ V'_sibling. So the variance of Σ w·x over any places follows from one pass upwards: with
+u = Σ V' w over a parent's children, it grows by Σ wᵀ V' w − uᵀ C⁺ u, and C⁺ u is added to the parent's own w.
+
+Sources: Hay, Rastogi, Miklau and Suciu (2010); Cumings-Menon and Zhuravlev (2026); Ghazi, Kamath, Kumar, Manurangsi and
+Sealfon (2026).
 """
 
 from collections.abc import Sequence
@@ -45,6 +51,12 @@ from mechanisms.topdown.decomposition import (
 )
 from mechanisms.topdown.estimation import Families, Measurement
 from mechanisms.topdown.feasibility import FREE
+
+QUANTILE = 1.645
+"""The standard errors between an estimate and the ends of its 90% interval."""
+
+_EXACT = 1e-6
+"""The part of a person by which rounding errors may move an end, which is an integer where a total is fixed."""
 
 
 def inform(below: Families, information: Information | None, measurements: Sequence[Measurement]) -> Information:
@@ -97,6 +109,71 @@ def descend(above: Information, families: Families, information: Information) ->
     of_above = above.present, above.estimate, above.variance
     _descend(of_above, of_parents, starts, split.divisors, split.spread, (primed.estimate, primed.variance))
     return primed
+
+
+def sum_cells(split: Decomposition, information: Information, counted: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """The linear estimates of sums of cells, such as those of a table, and their variances, both of the shape (places,
+    sums); `counted` has the shape (sums, cells)."""
+    size = split.kept.size, split.summed.size
+    atoms, of_cell = np.unique(counted, axis=1, return_inverse=True)
+    of_place = np.empty(size, dtype=np.int64)
+    of_place[split.kept.cells, split.summed.cells] = of_cell.ravel()
+    masks = np.zeros((len(counted), *size), dtype=np.int64)
+    masks[:, split.kept.cells, split.summed.cells] = counted
+    sets = len(split.divisors)
+    products = np.zeros((sets, len(counted), size[0], size[0]))
+    for own, columns in enumerate(split.spread):
+        by_column = np.zeros((len(counted), size[0], columns.max() + 1), dtype=np.int64)
+        for column, of_column in enumerate(columns):
+            by_column[:, :, of_column] += masks[:, :, column]
+        products[own] = np.einsum("sam,sbm->sab", by_column, by_column) / split.divisors[own]
+    # The projector of S is the sum over the sets W within S of (−1)^|W| J/n over W and all that are not in S.
+    squares = np.zeros((len(counted), sets, size[0], size[0]))
+    for own in range(sets):
+        for within in range(sets):
+            if within & own == within:
+                squares[:, own] += (-1) ** within.bit_count() * products[sets - 1 ^ own | within]
+    return _sum_cells(information.present, information.estimate, information.variance, of_place, atoms.T, squares)
+
+
+def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The ends of the 90% intervals of counts: the integers within 1.645 standard errors of the linear estimate, cut at
+    0 and at `most`, the upper end of the place above; or if there are none, the nearest integer that is not cut off."""
+    margin = QUANTILE * np.sqrt(np.maximum(variance, 0.0)) + _EXACT
+    lower, upper = np.ceil(estimate - margin), np.floor(estimate + margin)
+    nearest = np.rint(estimate)
+    lower, upper = (np.where(lower > upper, nearest, end) for end in (lower, upper))
+    lower, upper = (np.minimum(np.maximum(end, 0.0), most).astype(np.int64) for end in (lower, upper))
+    return lower, upper
+
+
+def choose_places(split: Decomposition, information: Information, chosen: NDArray[np.bool_]) -> Floats:
+    """The weights with which places of a level are in a union, as `lift_union` takes them: 1 if chosen, or else 0."""
+    size = information.variance.shape[1:]
+    return np.broadcast_to(np.eye(size[-1]), size) * chosen[:, None, None, None]
+
+
+def lift_union(families: Families, information: Information, weights: Floats) -> tuple[Floats, Information]:
+    """The weights of some parents in a union of places, from those of all their children, of the shape of a variance;
+    and what the children give to the estimate and to the covariance of the union, as of a single place."""
+    split = Decomposition(families.schema)
+    primed = fix_totals(information, _to_totals(families.limits.totals))
+    sums = _sum_children(primed.estimate, primed.variance, families.starts)
+    parents, estimate, variance = _lift(
+        (primed.estimate, primed.variance), weights, sums, families.starts, split.divisors, split.spread
+    )
+    return parents, Information(np.any(information.present, axis=0, keepdims=True), estimate[None], variance[None])
+
+
+def finish_union(split: Decomposition, root: Information, weights: Floats, parts: Sequence[Information]) -> Information:
+    """The union as a single place, from the linear estimate of the root and its weights, and all that `lift_union`
+    gave."""
+    estimate, variance = np.zeros_like(root.estimate[0]), np.zeros_like(root.variance[0])
+    for part in parts:
+        estimate += part.estimate[0]
+        variance += part.variance[0]
+    _weigh_root(root.estimate[0], root.variance[0], weights[0], split.divisors, split.spread, estimate, variance)
+    return Information(root.present, estimate[None], variance[None])
 
 
 def _to_totals(totals: NDArray[np.int64]) -> Floats:
@@ -282,3 +359,63 @@ def _descend(above, sums, starts, divisors, spread, children):  # type: ignore[n
                 for i in range(n):
                     for j in range(n):
                         variance[child, own, rows[i], rows[j]] -= 0.5 * (change[i, j] + change[j, i])
+
+
+@njit(cache=True, nogil=True)
+def _sum_cells(present, estimate, variance, of_place, contained, squares):  # type: ignore[no-untyped-def]
+    sums, sets = squares.shape[0], variance.shape[1]
+    estimates, variances = np.zeros((present.shape[0], sums)), np.zeros((present.shape[0], sums))
+    atoms = np.empty(contained.shape[0])
+    for place in range(present.shape[0]):
+        rows = list_present(present[place])
+        atoms[:] = 0.0
+        for i in rows:
+            for j in range(estimate.shape[2]):
+                atoms[of_place[i, j]] += estimate[place, i, j]
+        for number in range(sums):
+            for atom in range(atoms.size):
+                if contained[atom, number]:
+                    estimates[place, number] += atoms[atom]
+            for own in range(sets):
+                for i in rows:
+                    for j in rows:
+                        variances[place, number] += variance[place, own, i, j] * squares[number, own, i, j]
+    return estimates, variances
+
+
+@njit(cache=True, nogil=True)
+def _lift(children, weights, sums, starts, divisors, spread):  # type: ignore[no-untyped-def]
+    estimate, variance = children
+    sum_variance, sum_estimate = sums
+    sets, kept = variance.shape[1:3]
+    every = np.arange(kept)
+    of_parents = np.zeros((starts.size - 1, sets, kept, kept))
+    of_estimate, of_variance = np.zeros(estimate.shape[1:]), np.zeros(variance.shape[1:])
+    turned = np.empty((sets, kept, kept))
+    for parent in range(starts.size - 1):
+        together = np.zeros((sets, kept, kept))
+        for child in range(starts[parent], starts[parent + 1]):
+            if not weights[child].any():
+                continue
+            for own in range(sets):
+                along = product(variance[child, own], weights[child, own])
+                turned[own] = weights[child, own].T
+                together[own] += along
+                of_variance[own] += product(turned[own], along)
+            add_product(to_terms(turned, divisors), every, estimate[child], spread, of_estimate)
+        for own in range(sets):
+            inverse, _, _ = invert_covariance(sum_variance[parent, own], False)
+            of_parents[parent, own] = product(inverse, together[own])
+            turned[own] = -of_parents[parent, own].T
+            of_variance[own] += product(turned[own], together[own])
+        add_product(to_terms(turned, divisors), every, sum_estimate[parent], spread, of_estimate)
+    return of_parents, of_estimate, of_variance
+
+
+@njit(cache=True, nogil=True)
+def _weigh_root(root_estimate, root_variance, weights, divisors, spread, estimate, variance):  # type: ignore[no-untyped-def]
+    turned = np.empty_like(weights)
+    for own in range(weights.shape[0]):
+        turned[own] = weights[own].T
+        variance[own] += product(turned[own], product(root_variance[own], weights[own]))
+    add_product(to_terms(turned, divisors), np.arange(weights.shape[1]), root_estimate, spread, estimate)

@@ -13,7 +13,7 @@ from assets.safetab.lists import ListsFileError, read_lists
 from assets.safetab.release import SafeTabHRelease, SafeTabPRelease
 from mechanisms.safetab.lists import CodeLists
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
-from orchestration.environment import PROJECT
+from resources.project import PROJECT
 
 
 @dataclass

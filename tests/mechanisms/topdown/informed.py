@@ -8,12 +8,13 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from benchmarks.topdown_problems import measure
 from mechanisms.topdown.allocation import PERSON_ALLOCATION, compute_variances
 from mechanisms.topdown.decomposition import Information
 from mechanisms.topdown.estimation import Families, Measurement
-from mechanisms.topdown.feasibility import FREE, Limits
+from mechanisms.topdown.feasibility import FREE, Limits, propagate
 from mechanisms.topdown.information import descend, finish_root, inform, inform_finest
-from mechanisms.topdown.schema import PERSONS, Schema
+from mechanisms.topdown.schema import PERSONS, Attribute, Recode, Schema
 
 Floats = NDArray[np.float64]
 
@@ -92,6 +93,14 @@ class Dense:
     def sum_by(self, of: NDArray[np.int64], size: int) -> sparse.csr_matrix:
         return sparse.csr_matrix((np.ones(len(of)), (of, np.arange(len(of)))), shape=(size, len(of)))
 
+    def hold_root(self, histogram: NDArray[np.int64]) -> None:
+        """Hold all cells of the root, instead of the totals at its level."""
+        cells = np.unique(self.cell)
+        below = [place for depth, totals in enumerate(self.tree.totals) for place in np.flatnonzero(totals != FREE)]
+        at_root = int((self.tree.totals[0] != FREE).sum())
+        self.held = np.vstack([self.held[at_root : len(below)], (self.cell == cells[:, None]).astype(float)])
+        self.values = np.concatenate([self.values[at_root:], histogram[cells]])
+
     def solve(self, functions: Floats) -> tuple[list[Floats], Floats]:
         """By level, the estimates of shape (places, cells); and the variances of functions of the unknowns."""
         unknowns = len(self.cell)
@@ -134,6 +143,38 @@ def answer_at_random(
 
 def production(levels: Sequence[str]) -> list[dict[str, Fraction]]:
     return [compute_variances(PERSON_ALLOCATION, level) for level in levels]
+
+
+TOWN = Schema(
+    name="town",
+    attributes=(Attribute("kind", 3), Attribute("adult", 2), Attribute("origin", 2), Attribute("race", 5)),
+    recodes=(Recode("household", "kind", (0, 1, 1)),),
+    bounded="kind",
+    impossible=({"kind": 2, "adult": 0},),
+    rounding=("total", "kind", "kind * origin"),
+    combined=Recode("one race", "race", (0, 1, 2, 2, 2)),
+)
+"""Sixty cells with everything that the persons' histogram has."""
+
+
+def draw_town(seed: int, mean: float, *, fixed: bool) -> tuple[Answered, NDArray[np.int64], tuple[Limits, ...]]:
+    """A town of three levels with 1, 3 and 7 places, answers with noise, the true histograms of the finest places, and
+    the limits by level. If `fixed`, the totals of all three children of the root are, otherwise of the second only."""
+    random = np.random.default_rng(seed)
+    parents = (np.zeros(3, dtype=np.int64), np.array([0, 0, 0, 1, 1, 2, 2]))
+    kinds = np.column_stack([np.ones(7, dtype=bool), random.random((7, 2)) < 0.6])
+    shown = TOWN.possible & kinds[:, TOWN.groups.cells]
+    truth = random.poisson(mean * random.exponential(1, (7, TOWN.size))) * shown
+    by_level = [truth.sum(axis=0)[None], np.add.reduceat(truth, [0, 3, 5]), truth]
+    totals = [np.full(len(own), FREE) for own in by_level]
+    held = [0, 1, 2] if fixed else [1]
+    totals[1][held] = by_level[1].sum(axis=1)[held]
+    lower = np.minimum(TOWN.groups.answer(truth), kinds * np.array([0, 1, 1]))
+    limits = propagate(("Root", "Middle", "Finest"), parents, lower, kinds * 10**6, totals)
+    names = ("detailed", "kind", "household", "total", "origin * race")
+    variances = [{name: Fraction(4 + depth + number, 2) for number, name in enumerate(names)} for depth in range(3)]
+    measurements = tuple(measure(TOWN, own, noises, random) for own, noises in zip(by_level, variances, strict=True))
+    return Answered(TOWN, parents, kinds * 10**6, tuple(totals), measurements), truth, limits
 
 
 FIVE = (np.zeros(2, dtype=np.int64), np.array([0, 0, 1]), np.array([0, 0, 1, 2, 2]))

@@ -11,7 +11,14 @@ import pytest
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.estimation import Measurement
 from mechanisms.topdown.feasibility import FREE
-from mechanisms.topdown.information import inform
+from mechanisms.topdown.information import (
+    choose_places,
+    finish_union,
+    inform,
+    lift_union,
+    round_intervals,
+    sum_cells,
+)
 from mechanisms.topdown.schema import PERSONS, UNITS, Attribute, Schema
 from tests.mechanisms.topdown.informed import FACILITIES, FIVE, Answered, Dense, answer_at_random, production
 from tests.mechanisms.topdown.problems import SMALL
@@ -218,3 +225,65 @@ def test_simulated_draws_have_the_variances_that_are_stated() -> None:
         assert np.mean(shown**2) == pytest.approx(stated, rel=tolerance)
         excess.append(variance_of(split, informed[depth], place, cells) / stated - 1)
     assert np.median(excess) > tolerance
+
+
+@pytest.mark.parametrize("variant", ["two totals", "third level"])
+def test_a_union_of_places_has_the_estimate_and_the_variance_of_the_dense_problem(variant: str) -> None:
+    """Two finest places, of two counties, and the second tract, of the first county, in one pass upwards."""
+    tree, linear, dense = solved(variant)
+    split, informed = Decomposition(PERSONS), tree.inform()
+    chosen = [np.isin(np.arange(places), own) for places, own in ((1, []), (2, []), (3, [1]), (5, [0, 4]))]
+    weights, parts = choose_places(split, informed[3], chosen[3]), []
+    for depth in (3, 2, 1):
+        above, part = lift_union(tree.families(depth), informed[depth], weights)
+        weights = above + choose_places(split, informed[depth - 1], chosen[depth - 1])
+        parts.append(part)
+    union = finish_union(split, linear[0], weights, parts)
+    masks = np.array([np.ones(PERSONS.size, dtype=bool), PERSONS.marginal("cenrace").cells == 1])
+    functions = np.isin(dense.place, [0, 2, 4]) * masks[:, dense.cell].astype(float)
+    estimates, variances = dense.solve(functions)
+    expected = estimates[3][[0, 2, 4]].sum(axis=0)
+    assert np.abs(union.estimate[0] - split.arrange(expected[None])[0]).max() < 1e-7
+    found = sum_cells(split, union, masks)
+    assert np.allclose(found[0][0], masks @ expected, rtol=1e-9)
+    assert np.allclose(found[1][0], variances, rtol=1e-8)
+    apart = sum(sum_cells(split, linear[3].between(place, place + 1), masks)[1][0] for place in (0, 2, 4))
+    assert np.abs(apart / variances - 1).max() > 0.01, "covariances between places count"
+
+
+def test_sums_of_cells_have_their_estimates_and_variances() -> None:
+    _, linear, _ = solved("two totals")
+    split = Decomposition(PERSONS)
+    counted = np.random.default_rng(6).random((4, PERSONS.size)) < 0.3
+    estimates, variances = sum_cells(split, linear[2], counted)
+    for place in range(3):
+        shown = linear[2].estimate[place][split.kept.cells, split.summed.cells]
+        assert np.allclose(estimates[place], counted @ shown)
+        for number, cells in enumerate(counted):
+            assert variances[place, number] == pytest.approx(variance_of(split, linear[2], place, cells), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "variance", "most", "ends"),
+    [
+        # 1.645 · 2 = 3.29: the ends are rounded inwards.
+        (10.0, 4.0, 99.0, (7, 13)),
+        (10.4, 4.0, 99.0, (8, 13)),
+        # Cut at 0 and at the upper end of the place above.
+        (1.0, 4.0, 99.0, (0, 4)),
+        (10.0, 4.0, 11.0, (7, 11)),
+        # Entirely outside.
+        (-9.0, 4.0, 99.0, (0, 0)),
+        (30.0, 4.0, 12.0, (12, 12)),
+        # No integer inside.
+        (4.4, 0.01, 99.0, (4, 4)),
+        # A total that is fixed, with rounding errors.
+        (7.0 + 1e-9, -1e-15, 99.0, (7, 7)),
+        (7.0 - 1e-9, 0.0, 99.0, (7, 7)),
+    ],
+)
+def test_intervals_are_rounded_inwards_and_cut(
+    estimate: float, variance: float, most: float, ends: tuple[int, int]
+) -> None:
+    lower, upper = round_intervals(np.array([estimate]), np.array([variance]), np.array([most]))
+    assert (lower[0], upper[0]) == ends
