@@ -57,6 +57,7 @@ _TOTALS = {
     "unit": "Whose change the total bounds",
     "output premetric": "How the loss is measured",
     "loss": "The total, rounded up",
+    "by the exact curve": "The same by the exact privacy curve of all noise, if that is less; caps count the total",
     "charges": "How many charges it counts",
 }
 _RELEASE = {"release": "Release, with its latest charge"}

@@ -305,6 +305,9 @@ def list_total_rows(comparison: Comparison) -> list[dict[str, str]]:
                 "unit": f"{total.unit} (no moves)" if moves else total.unit,
                 "output premetric": total.output_premetric,
                 "loss": format_loss(total.loss),
+                "by the exact curve": ""
+                if (by_curve := comparison.bound_by_curve(total)) is None
+                else f"ε = {by_curve}",
                 "charges": str(total.releases),
                 "counts": f"{join_names(list_counted(shares))}, with {len(total.multiverse)} invariants; leaves out "
                 f"{left_out or 'nothing'}",

@@ -192,7 +192,7 @@ def _state_risk(specification: Specification, statement: Statement) -> record.Ri
         return None
     return record.Risk(
         sentence=describe_risk(risk, statement.flavor or specification.flavor, statement.fewest),
-        delta=Delta.of(risk.delta),
+        delta=str(risk.delta),
         epsilon=float(risk.epsilon),
         by_conversion=float(risk.by_conversion),
         posterior=float(risk.posterior),

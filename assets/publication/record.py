@@ -207,7 +207,7 @@ class Risk(Part):
     """What the loss means for an attacker who knows all records but those that differ, without looking at data."""
 
     sentence: str = Field(description="The risk in plain words.")
-    delta: Delta = Field(description="δ of both ε.")
+    delta: str = Field(description="δ of both ε, exactly.")
     epsilon: float = Field(description="ε by the exact privacy curve of the noise, rounded up; never what is charged.")
     by_conversion: float = Field(description="ε by the conversion of the loss, rounded up.")
     posterior: float = Field(

@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from mechanisms.accounting.composition import compose_approximate
-from mechanisms.accounting.curves import Curve
+from mechanisms.accounting.curves import Curve, CurveError
 from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss
 from mechanisms.accounting.pairs import LossPair, Pair
 from mechanisms.accounting.rounding import DECIMALS, round_up
@@ -66,13 +66,16 @@ def find_pairs(specification: Specification, fewest: int = 1) -> tuple[Pair, ...
 
 def assess_risk(specification: Specification, fewest: int = 1, delta: Fraction = DELTA) -> Risk | None:
     """The risk of what is charged, for data sets that differ in the fewest units possible; None if the loss is
-    infinite. The δs of its lines are added to the given δ."""
+    infinite, or its curve cannot be bounded. The δs of its lines are added to the given δ."""
     loss = specification.charge.of_group(fewest)
     if isinstance(loss, InfiniteLoss):
         return None
     if isinstance(loss, ApproximateLoss):
         delta = min(delta + loss.delta, EVEN)
-    return _assess(find_pairs(specification, fewest), loss, delta)
+    try:
+        return _assess(find_pairs(specification, fewest), loss, delta)
+    except CurveError:
+        return None
 
 
 def bound_posterior(curve: Curve, prior: Fraction) -> Decimal:
@@ -85,11 +88,20 @@ def bound_posterior(curve: Curve, prior: Fraction) -> Decimal:
 
 
 @lru_cache(maxsize=64)
+def bound_epsilon(pairs: tuple[Pair, ...], delta: Fraction) -> Decimal:
+    """The least ε at δ by the curve of the pairs' product, rounded up; infinite if none is found."""
+    try:
+        bound = Curve(pairs).bound_epsilon(float(delta)).upper
+    except CurveError:
+        bound = math.inf
+    return Decimal("Infinity") if math.isinf(bound) else round_up(Fraction(bound), DECIMALS)
+
+
+@lru_cache(maxsize=64)
 def _assess(pairs: tuple[Pair, ...], loss: Loss, delta: Fraction) -> Risk:
     curve = Curve(pairs)
     by_conversion = compose_approximate([loss], delta).epsilon.round_up(DECIMALS)
-    bound = curve.bound_epsilon(float(delta)).upper
-    epsilon = by_conversion if math.isinf(bound) else min(by_conversion, round_up(Fraction(bound), DECIMALS))
+    epsilon = min(by_conversion, bound_epsilon(pairs, delta))
     powers = curve.bound_powers([float(rate) for rate in FALSE_POSITIVE_RATES])
     trade_off = tuple(zip(PLOTTED, curve.bound_powers(PLOTTED), strict=True))
     return Risk(
