@@ -24,7 +24,7 @@ from mechanisms.accounting.pairs import (
     TabulatedPair,
     read_pair,
 )
-from mechanisms.accounting.risks import assess_risk, bound_posterior
+from mechanisms.accounting.risks import assess_risk, bound_epsilon, bound_posterior
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.topdown.design import TopDownDesign
 
@@ -223,3 +223,27 @@ def test_atoms_add_up_to_one() -> None:
         atoms: Atoms = pair.find_atoms(1)
         assert atoms.masses.sum() + atoms.infinite == pytest.approx(1, abs=1e-9)
         assert np.exp(-atoms.losses) @ atoms.masses <= 1 + 1e-9
+
+
+def test_a_composition_states_the_curve_of_all_noise_the_ledger_knows() -> None:
+    """Ten charges of a hundred lines each, and one of an earlier version without its noise. Fails if lines are counted
+    once per release, or the earlier charge is left out."""
+    flavor = Flavor("d", (), "person", None, ConcentratedLoss.output_premetric)
+    lines = tuple(
+        Line(str(part), ConcentratedLoss(Fraction(1, 400 + part)), (GaussianPair(Fraction(400 + part)),) * 2)
+        for part in range(100)
+    )
+    total = sum((line.loss for line in lines), ConcentratedLoss())
+    known = Specification(flavor, total, lines)
+    earlier = Specification(
+        flavor, ConcentratedLoss(Fraction(1, 10)), (Line("old", ConcentratedLoss(Fraction(1, 10))),)
+    )
+    pairs = (*known.charged_pairs * 10, *earlier.charged_pairs)
+    assert len(pairs) == 2_001
+    bound = float(bound_epsilon(pairs, Fraction(1, 10**10)))
+    whole = float(total.rho) * 10 + 0.1
+    limit = gaussian_epsilon(math.sqrt(2 * whole), 1e-10)
+    by_conversion = float(
+        canonne_kamath_steinke(ConcentratedLoss(total.rho * 10 + Fraction(1, 10)), Fraction(1, 10**10))
+    )
+    assert limit - 2e-3 <= bound <= limit + (by_conversion - limit) / 2
