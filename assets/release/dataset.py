@@ -7,7 +7,7 @@ This module defines the typed declaration and the rules that it must satisfy ind
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -103,6 +103,9 @@ Cap = Annotated[
 CEF = "cef"
 """The stage of a dataset that all its releases begin with."""
 
+DROPPED = "dropped"
+"""The confidential table with the number of records that were left out, by table, if the dataset leaves any out."""
+
 CEF_TABLES = ("units", "persons", "households")
 """The names of all tables that the CEF of a dataset can have. Only SafeTab's files have a table of households."""
 
@@ -190,9 +193,6 @@ class DatasetDeclaration(Declaration):
     model_config = ConfigDict(json_schema_extra=_complete_schema)
 
     declares = "dataset"
-
-    structure: ClassVar[Structure | None] = None
-    """The rules that records must satisfy together; None if the layout of the dataset has no such rules."""
 
     name: DatasetName
     title: str = Field(min_length=1, description="The dataset's name in words.")
@@ -358,6 +358,16 @@ class DatasetDeclaration(Declaration):
             raise ValueError(
                 f"persons: column {persons.unit} is made of {', '.join(household)}: it is a string without a source"
             )
+
+    @property
+    def structure(self) -> Structure | None:
+        """The rules that records must satisfy together; None if the layout of the dataset has no such rules."""
+        return None
+
+    @property
+    def drops_unmatched(self) -> bool:
+        """Whether records in no unit are left out of the CEF; otherwise they are refused."""
+        return False
 
     @property
     def files(self) -> dict[str, RecordTable]:

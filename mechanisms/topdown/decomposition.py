@@ -142,6 +142,11 @@ class Information:
     estimate: Floats
     variance: Floats
 
+    def __post_init__(self) -> None:
+        """One type and layout, so that kernels are compiled only once."""
+        for name, values in vars(self).items():
+            object.__setattr__(self, name, np.require(values, requirements=["C", "W"]))
+
     def between(self, first: int, last: int) -> "Information":
         return Information(self.present[first:last], self.estimate[first:last], self.variance[first:last])
 

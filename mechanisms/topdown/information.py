@@ -393,16 +393,19 @@ def _lift(children, weights, sums, starts, divisors, spread):  # type: ignore[no
     of_estimate, of_variance = np.zeros(estimate.shape[1:]), np.zeros(variance.shape[1:])
     turned = np.empty((sets, kept, kept))
     for parent in range(starts.size - 1):
-        together = np.zeros((sets, kept, kept))
+        together, chosen = np.zeros((sets, kept, kept)), False
         for child in range(starts[parent], starts[parent + 1]):
             if not weights[child].any():
                 continue
+            chosen = True
             for own in range(sets):
                 along = product(variance[child, own], weights[child, own])
                 turned[own] = weights[child, own].T
                 together[own] += along
                 of_variance[own] += product(turned[own], along)
             add_product(to_terms(turned, divisors), every, estimate[child], spread, of_estimate)
+        if not chosen:
+            continue
         for own in range(sets):
             inverse, _, _ = invert_covariance(sum_variance[parent, own], False)
             of_parents[parent, own] = product(inverse, together[own])

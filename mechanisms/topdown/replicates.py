@@ -59,7 +59,7 @@ def estimate_finest(
     """
     finest = {}
     for histogram, schema in SCHEMAS.items():
-        census = _Census(design, schema, parents, roll_up(counts[histogram], parents, schema.size), limits[histogram])
+        census = Census(design, schema, parents, roll_up(counts[histogram], parents, schema.size), limits[histogram])
         informed: list[Information | None] = [None] * len(census.exact)
         if types_first is not None and histogram == PERSONS.name:
             informed = census.inform(noise.from_the_beginning())
@@ -99,7 +99,7 @@ def find_starts(parents: Sequence[NDArray[np.int64]], depth: int) -> NDArray[np.
 
 
 @dataclass(frozen=True)
-class _Census:
+class Census:
     """The exact counts and the limits of a histogram by level, to be measured and estimated."""
 
     design: TopDownDesign
@@ -114,11 +114,11 @@ class _Census:
         for depth in reversed(range(len(self.exact) - 1)):
             parts = [
                 inform(
-                    families := self._take(depth + 1, begin, end, None if informed[0] else noise, informed[0]),
+                    families := self.take(depth + 1, begin, end, None if informed[0] else noise, informed[0]),
                     families.information,
                     self._measure(depth, begin, end, noise),
                 )
-                for begin, end in self._divide(depth + 1)
+                for begin, end in self.divide(depth + 1)
             ]
             arrays = (np.concatenate(own) for own in zip(*(vars(part).values() for part in parts), strict=True))
             informed.insert(0, Information(*arrays))
@@ -135,25 +135,25 @@ class _Census:
         total_first: bool,
     ) -> Counts:
         estimates = []
-        for begin, end in self._divide(depth):
-            families = self._take(depth, begin, end, noise if information is None else None, information)
+        for begin, end in self.divide(depth):
+            families = self.take(depth, begin, end, noise if information is None else None, information)
             histograms = None if above is None else above.answer(self.schema.marginal(DETAILED), begin, end)
             children = estimate_families(replace(families, hold=hold, total_first=total_first, histograms=histograms))
-            first, _ = self._children(depth, begin, end)
+            first, _ = self.find_children(depth, begin, end)
             estimates.append((first + children.children, children.cells, children.counts))
         return Counts(*(np.concatenate(arrays) for arrays in zip(*estimates, strict=True)))
 
-    def _divide(self, depth: int) -> Iterator[tuple[int, int]]:
+    def divide(self, depth: int) -> Iterator[tuple[int, int]]:
         starts = find_starts(self.parents, depth)
         return divide_parents(starts, 0, len(starts) - 1, PLACES_AT_A_TIME)
 
-    def _children(self, depth: int, begin: int, end: int) -> tuple[int, int]:
+    def find_children(self, depth: int, begin: int, end: int) -> tuple[int, int]:
         first, last = find_starts(self.parents, depth)[[begin, end]]
         return int(first), int(last)
 
-    def _take(self, depth: int, begin: int, end: int, noise: Noise | None, information: Information | None) -> Families:
+    def take(self, depth: int, begin: int, end: int, noise: Noise | None, information: Information | None) -> Families:
         """Some families of a level, measured if there is noise."""
-        first, last = self._children(depth, begin, end)
+        first, last = self.find_children(depth, begin, end)
         return Families(
             self.schema,
             tuple(f"{self.design.levels[depth]}: parent {number}" for number in range(begin, end)),
