@@ -33,6 +33,8 @@ _HOUSEHOLD = re.compile(
     re.IGNORECASE,
 )
 _SAMPLE = re.compile(r"^(year|month|sample|wave|country|survey_?year)$", re.IGNORECASE)
+_FEW_OF = 20
+"""If a column differs within one of so many households or fewer, it may be theirs."""
 _MOST_KEYS = 4
 """The most columns that are tried as the key of households."""
 
@@ -98,7 +100,7 @@ class ColumnProfile:
         negative: the number of negative values, without `missing`.
         title: its label in a codebook, or in the file of a statistical package.
         labels: the labels of all `codes` there.
-        reasons: the labels of codes in `missing`.
+        reasons: the labels of codes in `missing`, or of categories that the file declares as no value.
     """
 
     name: str
@@ -147,6 +149,7 @@ class Profile:
         within: by geography, the smallest larger one that its value determines.
         household: the columns that identify a household, if rows of the same household repeat others.
         repeated: the columns that have the same value on all rows of each household.
+        nearly_repeated: by further column, the number of households within which it differs, if these are few.
         csv: how a CSV file is written, as far as it differs from the default.
         reasons: why the values of a column are no numbers or dates, although they look so.
         sentences: what a person should know about how the file was read.
@@ -158,6 +161,7 @@ class Profile:
     within: Mapping[str, str] = field(default_factory=dict)
     household: Sequence[str] = ()
     repeated: Sequence[str] = ()
+    nearly_repeated: Mapping[str, int] = field(default_factory=dict)
     csv: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     sentences: Sequence[str] = ()
@@ -233,13 +237,16 @@ def profile(
             described = known.describe(replace(described, type=kind, rounded=rounded))
             columns.append(_as_written(described, notation) if name in notation.types else described)
         larger = _find_larger_places(session, relation, columns)
-        household, repeated = _find_households(session, relation, columns)
+        household, differing = _find_households(session, relation, columns)
+        repeated = known.select_of_units(name for name, households in differing.items() if not households)
+        nearly = known.select_of_units(name for name, households in differing.items() if households)
         return Profile(
             columns,
             unfit,
             within=larger,
-            household=household,
-            repeated=known.select_of_units(repeated),
+            household=household if repeated else (),
+            repeated=repeated,
+            nearly_repeated={name: differing[name] for name in nearly},
             csv=notation.dialect.unusual,
             reasons=notation.reasons,
             sentences=sentences,
@@ -329,8 +336,9 @@ def _find_codes_at_end(side: Sequence[_Number], other: _Number, usual_rows: floa
 
 def _find_households(
     session: Session, relation: Fragment, columns: Sequence[ColumnProfile]
-) -> tuple[Sequence[str], Sequence[str]]:
-    """The columns that identify a household of several rows, and those that its rows repeat; none if there are none.
+) -> tuple[Sequence[str], Mapping[str, int]]:
+    """The columns that identify a household of several rows, and those that its rows repeat, or nearly so, with the
+    number of households within which they differ; none if there are none.
 
     A key of households is named so, or the rows with the same one are numbered from 1. The year or sample, if there are
     several, belongs to it.
@@ -349,10 +357,11 @@ def _find_households(
     for key in sorted(keys, key=lambda name: not _HOUSEHOLD.search(name))[:_MOST_KEYS]:
         household = [*samples, key]
         others = [name for name in names if name not in household]
-        households, numbered, *same = session.row(
+        households, several, numbered, *differing = session.row(
             "cef/households", relation=relation, key=household, columns=others, number=number
         )
-        repeated = [name for name, is_same in zip(others, same, strict=True) if is_same]
+        within = dict(zip(others, differing, strict=True))
+        repeated = [name for name, households in within.items() if not households]
         varied = {column.name for column in columns if column.different > 1}
         if (
             households < columns[0].records
@@ -360,8 +369,8 @@ def _find_households(
             and varied.intersection(repeated)
             and varied.difference(repeated, household, [number])
         ):
-            return household, repeated
-    return (), ()
+            return household, {name: differ for name, differ in within.items() if _FEW_OF * differ <= several}
+    return (), {}
 
 
 def _find_larger_places(session: Session, relation: Fragment, columns: Iterable[ColumnProfile]) -> dict[str, str]:
