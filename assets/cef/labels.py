@@ -57,7 +57,7 @@ class Known:
             )
             return replace(column, title=variable.label, codes=codes, missing={}, labels=labels, reasons=declared)
         if isinstance(variable, Field) and variable.filled_up:
-            missing = {code.zfill(variable.width): rows for code, rows in missing.items()}
+            missing = {code and code.zfill(variable.width): rows for code, rows in missing.items()}
         missing |= self.missing.get(column.name, {})
         reasons = {code: label for code in missing if (label := _find_label(variable, code))}
         return replace(column, title=variable.label, missing=missing, reasons=reasons)
