@@ -223,6 +223,8 @@ def profile(
         records, *columns_facts = session.row("cef/profile", {"missing": list(MISSING)}, **names)
         if not records or source.records not in (None, records):
             raise SourceError([Finding(source.label, "contains no records" if not records else "cannot be read")])
+        if path.suffix.lower() == ".xpt":
+            sentences.append(f"{path.name} has {records:,} records, which it may not state itself: compare with SAS")
         columns = []
         for (name, column), facts in zip(source.columns.items(), columns_facts, strict=True):
             rows, ends = [], ((), (), ())

@@ -107,7 +107,7 @@ def test_a_proposal_takes_what_the_codebook_says(tmp_path: Path) -> None:
         assert f"reader: {reader}" in beside.text
         assert ("compression: gzip" in beside.text) == (suffix == ".csv.gz")
         assert 'values: {"1": "Alabama", "2": "Alaska", "6": "California"}' in beside.text, "as the file has the codes"
-        assert re.search(r'INCTOT: {type: integer, .*null: \[("", )?"9999999"\], title: "Total personal income"}', beside.text)
+        assert re.search(r'INCTOT: {type: integer, .*null: \[("", )?"9999999"\], title: "Total personal', beside.text)
         assert "rectangular: {household: [SAMPLE, SERIAL], columns: " in beside.text
 
 

@@ -198,6 +198,7 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
         undeclared = [f"{words}, in a column that is not declared" for words in GRAMMAR.values()]
         rules = [*GRAMMAR.values(), *undeclared, f"not a readable {kind}", "contains no records"]
         rules += ["there is no such file", "line break in the name of a column", NO_HEADER, ONE_MORE]
+        rules += ["has quotes after backslashes, which `csv: {escape: backslash}` declares"]
         said |= {f"{file}: {rule}" for rule in rules}
         for column, meant in columns_of(dataset, name).items():
             rules = [*GRAMMAR.values(), "missing column", "more than one column of that name"]
