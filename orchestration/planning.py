@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from assets.ledger.view import FOR_CONTRIBUTOR, describe_contributor
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
 from assets.release.numbers import positive_fraction
@@ -88,6 +89,8 @@ def plan_declaration(
         raise
     except ValueError as error:
         raise refuse(str(error)) from None
+    if plan.specification and (words := describe_contributor(plan.specification.with_copies(dataset.copies))):
+        plan = replace(plan, facts={**plan.facts, FOR_CONTRIBUTOR: words})
     return PlannedDeclaration(changed, method, replace(plan, problem=plan.problem or _find_problem(method, plan)))
 
 

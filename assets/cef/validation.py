@@ -121,6 +121,23 @@ def unit_findings(session: Session, declaration: DatasetDeclaration) -> list[Fin
     return findings
 
 
+def copy_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
+    """The findings about donors, whose answers may be in at most `copies` records, their own among them."""
+    findings = []
+    for table, records in zip(declaration.cef_tables(), declaration.tables.values(), strict=True):
+        if records.donor is not None:
+            names = {"donor": records.donor, "key": records.key, "table": table}
+            offenders = session.row("cef/count_donors", {"copies": declaration.copies}, **names)
+            rules = (
+                "donor that is no record",
+                "donor that has a donor itself",
+                f"donor whose answers are in more than {declaration.copies} records (copies)",
+            )
+            of_table = zip(rules, offenders, strict=True)
+            findings += [Finding(table.name, rule, records.donor, rows) for rule, rows in of_table if rows]
+    return findings
+
+
 def structure_offenders(session: Session, declaration: DatasetDeclaration) -> dict[Rule, int]:
     """The number of records that violate each rule of the layout. The tables must have the declared columns."""
     structure = declaration.structure
@@ -159,7 +176,7 @@ def cef_findings(session: Session, declaration: DatasetDeclaration) -> list[Find
         findings += key_findings(session, table, records)
     # Persons can be matched with their units only if both tables have the declared columns.
     if not malformed:
-        findings += unit_findings(session, declaration)
+        findings += unit_findings(session, declaration) + copy_findings(session, declaration)
     return findings
 
 

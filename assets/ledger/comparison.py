@@ -6,7 +6,7 @@ by side, and only what composes is added.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,6 +36,7 @@ class Charge:
         release: the release that was charged; with its dataset, if charges of several datasets are listed.
         latest: whether the release has no later charge.
         edition: the number of the draw's edition; None if the draw was not made.
+        copies: the `copies` of its dataset, as they are declared now.
     """
 
     entry: Entry
@@ -44,10 +45,11 @@ class Charge:
     edition: int | None = None
     settled: Entry | None = None
     withdrawn: Entry | None = None
+    copies: int = 1
 
     @cached_property
     def specification(self) -> Specification:
-        return self.entry.parse_specification()
+        return self.entry.parse_specification().with_copies(self.copies)
 
     @property
     def loss(self) -> Loss:
@@ -143,8 +145,8 @@ def compare(entries: Sequence[Entry]) -> Comparison:
     return Comparison(list_charges(entries))
 
 
-def list_charges(entries: Sequence[Entry]) -> tuple[Charge, ...]:
-    """The charges of an intact ledger, or of a part of one, in order."""
+def list_charges(entries: Sequence[Entry], copies: Mapping[str, int] | None = None) -> tuple[Charge, ...]:
+    """The charges of an intact ledger, or of a part of one, in order; `copies` are those of datasets, by name."""
     reserved = [entry for entry in entries if entry.kind == RESERVE]
     settled = {entry.draw_id: entry for entry in entries if entry.kind == SETTLE}
     withdrawn = {entry.draw_id: entry for entry in entries if entry.kind == WITHDRAW}
@@ -163,6 +165,7 @@ def list_charges(entries: Sequence[Entry]) -> tuple[Charge, ...]:
             editions.get(entry.draw_id),
             settled.get(entry.draw_id),
             withdrawn.get(entry.draw_id),
+            (copies or {}).get(entry.dataset, 1),
         )
         for entry in reserved
     )

@@ -79,8 +79,13 @@ class Role(StrEnum):
     """Identifies the record. It is not a variable, and no mechanism sees it."""
     UNIT = "unit"
     """In `persons`: identifies the unit of the person."""
+    DONOR = "donor"
+    """The key of the record whose answers were copied into this one; empty if none were. No mechanism sees it."""
     GEOGRAPHY = "geography"
     CHARACTERISTIC = "characteristic"
+
+
+_IDENTIFIERS = (Role.KEY, Role.UNIT, Role.DONOR)
 
 
 @contextmanager
@@ -167,13 +172,14 @@ class Column(Part):
     `null` and `zero` list codes of the source. They are compared with its text before anything else is done with it, so
     that they are neither in the domain nor recoded.
 
-    Key and unit columns are integers or strings, never null, and need no domain.
+    Key and unit columns are integers or strings, never null, and need no domain. Donor columns may be empty, and need
+    none either.
     """
 
     model_config = ConfigDict(json_schema_extra=_allow_unquoted_null)
 
     type: ColumnType = Field(description="integer, string, boolean, date or decimal.")
-    role: Role = Field(Role.CHARACTERISTIC, description="key, unit, geography or characteristic.")
+    role: Role = Field(Role.CHARACTERISTIC, description="key, unit, donor, geography or characteristic.")
     title: str = Field(
         "", description="The column's name in words; by default, the name with spaces in place of underscores."
     )
@@ -231,7 +237,7 @@ class Column(Part):
         if not isinstance(fields, Mapping):
             return fields
         fields = {"null" if field is None else field: value for field, value in fields.items()}
-        return {"nullable": True} | fields if fields.get("null") else fields
+        return {"nullable": True} | fields if fields.get("null") or fields.get("role") == Role.DONOR else fields
 
     @field_validator("values", mode="before")
     @classmethod
@@ -297,7 +303,7 @@ class Column(Part):
             raise ValueError("everything_else is for a column with merge")
         if not declared:
             return
-        if self.role in (Role.KEY, Role.UNIT):
+        if self.role in _IDENTIFIERS:
             raise ValueError(f"a {self.role.value} column is not recoded: drop {' and '.join(declared)}")
         if declared[0] != "merge" and kind not in (ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.DATE):
             advice = "; merge its codes instead" if kind is ColumnType.STRING else ""
@@ -329,11 +335,11 @@ class Column(Part):
             raise ValueError(f"a {name} column takes no minimum or maximum")
         if self.values is not None and (self.pattern is not None or bounds != (None, None)):
             raise ValueError("values are the whole domain: drop minimum, maximum and pattern")
-        if self.role in (Role.KEY, Role.UNIT):
+        if self.role in _IDENTIFIERS:
             if kind not in (ColumnType.INTEGER, ColumnType.STRING):
                 raise ValueError(f"a {self.role.value} column is an integer or a string, not a {name}")
-            if self.nullable:
-                raise ValueError(f"a {self.role.value} column is not nullable")
+            if self.nullable is not (self.role is Role.DONOR):
+                raise ValueError(f"a {self.role.value} column is {'nullable' if not self.nullable else 'not nullable'}")
         elif self.bands is not None or self.merge is not None:
             return
         elif kind is ColumnType.INTEGER and self.values is None and None in bounds:
@@ -575,6 +581,11 @@ class RecordTable(Part):
     def _check_key(self) -> Self:
         if len(self._having(Role.KEY)) > 1:
             raise ValueError(f"more than one key: {', '.join(self._having(Role.KEY))}")
+        if donors := self._having(Role.DONOR):
+            if len(donors) > 1:
+                raise ValueError(f"more than one donor column: {', '.join(donors)}")
+            if self.key is None or self.columns[self.key].type is not self.columns[donors[0]].type:
+                raise ValueError(f"column {donors[0]}: role donor: a key of the same type is required")
         geography = self._having(Role.GEOGRAPHY)
         for name, column in self.columns.items():
             larger = column.within
@@ -606,18 +617,19 @@ class RecordTable(Part):
         return next(iter(self._having(Role.UNIT)), None)
 
     @property
+    def donor(self) -> str | None:
+        """The column with the key of the record that this one was copied from; None if the table has none."""
+        return next(iter(self._having(Role.DONOR)), None)
+
+    @property
     def variables(self) -> dict[str, Column]:
-        """The columns that describe the record, as the CEF has them: all except the key and the unit."""
-        return {
-            name: column.in_cef(name)
-            for name, column in self.columns.items()
-            if column.role not in (Role.KEY, Role.UNIT)
-        }
+        """The columns that describe the record, as the CEF has them: all except key, unit and donor."""
+        return {name: column.in_cef(name) for name, column in self.columns.items() if column.role not in _IDENTIFIERS}
 
     @property
     def stored(self) -> dict[str, Column]:
-        """The columns in the order of the CEF: the key, the unit, then the variables in declared order."""
-        first = [name for name in (self.key, self.unit) if name is not None]
+        """The columns in the order of the CEF: key, unit and donor, then the variables in declared order."""
+        first = [name for name in (self.key, self.unit, self.donor) if name is not None]
         return {name: self.columns[name] for name in first} | self.variables
 
     @property

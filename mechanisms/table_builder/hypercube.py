@@ -64,6 +64,8 @@ class HypercubeError(ValueError):
 
 
 class Margins(StrEnum):
+    """Which tables of a hypercube are measured, and whether they agree."""
+
     SUMMED = "summed"
     """Only the inner table is measured; margins are sums of its cells."""
     INDEPENDENT = "independent"
@@ -73,6 +75,8 @@ class Margins(StrEnum):
 
 
 class NoiseFamily(StrEnum):
+    """The distribution of the noise in cells."""
+
     LAPLACE = "laplace"
     """Discrete Laplace; the budget is ε in pure DP, or in approximate DP with a cap."""
     GAUSSIAN = "gaussian"

@@ -21,8 +21,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from assets.release.dataset import DatasetDeclaration
-from orchestration.environment import PROJECT, list_folder_variables
+from orchestration.environment import list_folder_variables
 from orchestration.explorer.settings import REPLAYS, VARIABLE, Settings
+from resources.project import IMPORTED_FROM, PROJECT
 
 INHERITED = frozenset(
     {
@@ -32,7 +33,7 @@ INHERITED = frozenset(
 )
 """The variables that the explorer's process has too, besides the folders that declarations use. None is a secret."""
 _HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*")
-COMMAND = ("-m", "orchestration.explorer.process")
+COMMAND = ("-m", f"{__package__}.process")
 _BETWEEN_LOOKS, _BETWEEN_REPLAYS = 1.0, 30.0
 _TO_START = 60.0
 
@@ -111,7 +112,8 @@ def make_environment(settings: Settings) -> dict[str, str]:
         "HOME": settings.temporary,
         "TMPDIR": settings.temporary,
         "MPLCONFIGDIR": settings.temporary,
-        "PYTHONPATH": str(PROJECT),
+        "PYTHONPATH": str(IMPORTED_FROM),
+        "STIRRED_PROJECT": str(PROJECT),
         "PYTHONDONTWRITEBYTECODE": "1",
         "STIRRED_HOME": settings.home,
         "STIRRED_PUBLISHED": settings.published,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from orchestration.explorer.confinement import confine, end_with_parent, exclude
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
+from resources.project import CODE, DECLARATIONS
 
-PROJECT = Path(__file__).resolve().parents[2]
 APP, SERVER = (Path(__file__).with_name(name) for name in ("app.py", "server.py"))
-DOCUMENTATION = PROJECT / "docs"
+DOCUMENTATION = CODE / "docs"
 _PROGRAMS = ("orchestration", "assets", "mechanisms", "resources", "sql", "docs", "pyproject.toml")
 _SYSTEM = (
     "/usr",
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def list_readable(settings: Settings) -> Sequence[Path]:
-    programs = [PROJECT / name for name in _PROGRAMS]
+    programs = [*(CODE / name for name in _PROGRAMS), DECLARATIONS]
     boundaries = [settings.boundaries] if settings.boundaries else []
     others = [Path(path) for path in (*_SYSTEM, sys.prefix, sys.base_prefix, *boundaries)]
     logs = [database.with_name(f"{database.name}.wal") for database in settings.databases]

@@ -334,6 +334,8 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("population",): (*NOT_NAMES[1:], "ledger", "information_schema"),
         ("charging",): ("free", 1, True, [], ""),
         ("unbounded_releases",): ("perhaps", 1, True, [], ""),
+        ("copies",): (0, 1001, "2", 2.5, True, None, [], {}),
+        ("units", "columns", "origin"): ({"type": "integer", "role": "donor"}, {"type": "string", "role": "donor"}),
         ("units", "columns", "size", "depends_on_persons"): ("perhaps", 3),
         ("persons", "columns", "age", "depends_on_persons"): (True,),
         ("cap",): ({"rho": 1, "epsilon": 1}, {"epsilon": 1}, {"delta": "1e-10"}, {"sigma": 1}, {"rho": None}),

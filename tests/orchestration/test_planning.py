@@ -416,6 +416,18 @@ def test_a_charge_that_no_ledger_would_take_is_a_problem_of_the_plan() -> None:
     assert "a charge of ρ = 2.0000 cannot be counted under the cap of ε = 40.0000: ρ-zCDP" in found
 
 
+def test_a_plan_states_the_loss_of_a_contributor_where_copies_are_declared() -> None:
+    """The price stays that of one person: with its group of two charged, it would be four times ρ."""
+    component, dataset, beside = phsafe()
+    single, double = (
+        plan_of((component, dataset.model_copy(update={"copies": copies}), beside)).plan for copies in (1, 2)
+    )
+    assert isinstance(single.loss, ConcentratedLoss)
+    words = f"ρ = {single.loss.of_group(2).round_up()}, because one person's answers can be in 2 records"
+    assert double.loss == single.loss
+    assert dict(double.facts) == {**single.facts, "for one contributor": words}
+
+
 def test_fields_are_merged_null_removes_and_all_else_replaces() -> None:
     found = plan_of(phsafe(), fields={"runs": {"PH1_num": None, "PH2": {"budget": {"state_*": None, "nation_*": 1}}}})
     assert yaml.safe_load(found.text)["attributes"]["runs"] == {
