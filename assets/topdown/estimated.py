@@ -102,6 +102,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
                 "largest duality gap, relative": made.gap,
                 "largest violation of a constraint before rounding": made.violation,
                 "processor time (s)": made.seconds,
+                **({"estimated without races first": made.without_parts} if release.design.full else {}),
                 "dagster/column_schema": schema,
             },
         )

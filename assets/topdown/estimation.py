@@ -87,6 +87,8 @@ class Estimation:
         violation: the largest violation of a constraint by a real-valued solution; the integers violate none.
         seconds: the processor time over all processes.
         held: a digest of the spine and the invariants as they were read, as far as the estimates depend on them.
+        without_parts: the number of parents whose children could not be rounded with the counts by race, alone or
+            combined, decided before.
     """
 
     made_of: str
@@ -100,6 +102,7 @@ class Estimation:
     seconds: float
     held: str
     draw_id: str
+    without_parts: int
 
 
 def estimate_level(
@@ -160,6 +163,7 @@ def estimate_level(
                 seconds=results.seconds,
                 held=region,
                 draw_id=draw_id,
+                without_parts=results.without_parts,
             )
             row = pa.Table.from_pylist([vars(estimation)])
             session.create(account, "warehouse/all", source=session.register("made", row))
@@ -410,7 +414,7 @@ class _Results:
     def __init__(self, folder: Path, histograms: Sequence[str]) -> None:
         self._histograms, self.paths = histograms, [folder / f"{histogram}.parquet" for histogram in histograms]
         self._writers = [open_part(path, _ESTIMATES) for path in self.paths]
-        self.parents = self.solved = 0
+        self.parents = self.solved = self.without_parts = 0
         self.gap = self.violation = self.seconds = 0.0
 
     def add(self, outcome: Outcome) -> None:
@@ -421,6 +425,7 @@ class _Results:
             columns = [pa.repeat(histogram, len(own.counts)), outcome.first + own.children, own.cells, own.counts]
             writer.write_table(pa.table(columns, schema=_ESTIMATES))
             self.solved += own.solved
+            self.without_parts += own.without_parts
             self.gap, self.violation = max(self.gap, own.gap), max(self.violation, own.violation)
 
     def close(self) -> None:
