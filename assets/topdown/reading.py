@@ -132,6 +132,7 @@ class Reading:
 
     def tasks(self) -> Iterator[Task]:
         of_a_task = min(PLACES_OF_A_TASK, -(-self.places // (8 * count_processes(self._release))))
+        of_a_task = of_a_task if self._direction else PLACES_AT_A_TIME // 4
         for number, part in enumerate(self._parts()):
             read = {histogram: InformationDigest() for histogram in self.histograms}
             for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
