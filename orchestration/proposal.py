@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import floor
 from pathlib import Path
 
@@ -200,6 +201,7 @@ def _propose_table(
             larger = profile.within.get(column.name)
             if larger is not None and larger not in omitted and larger not in roles:
                 domain |= {"within": _write(renamed.get(larger, larger))}
+                domain |= _propose_nesting(profile, column, larger) if "values" in domain else {}
             fields |= domain | ({"title": _quote(column.title)} if column.title else {})
             if column.present < column.records and not column.missing:
                 fields["nullable"] = "true"
@@ -218,6 +220,17 @@ def _propose_table(
     for name, why in profile.unfit.items():
         yield f"      # {_write(name)} is left out: {why}"
         proposal.warnings.append(f"{table}: column {_write(name)} is left out: {why}.")
+
+
+def _propose_nesting(profile: Profile, column: ColumnProfile, larger: str) -> dict[str, str]:
+    """Which places lie in which larger ones, if all codes of both are proposed as they were read."""
+    nesting = profile.nesting.get(column.name, {})
+    (above,) = (other for other in profile.columns if other.name == larger)
+    listed = set(nesting) == set(above.codes) and sorted(chain(*nesting.values())) == sorted(column.codes)
+    if not listed or "values" not in _propose_domain(above, ColumnType.STRING, _leave_uncounted)[0]:
+        return {}
+    places = (f"{_quote(place)}: [{', '.join(map(_quote, codes))}]" for place, codes in nesting.items())
+    return {"nesting": f"{{{', '.join(places)}}}"}
 
 
 def _explain_omission(column: ColumnProfile, reason: str, count: Callable[[int], str]) -> str:

@@ -69,6 +69,7 @@ _MARKS = {
 """By column of `sql/cef/profile.sql`, what is unusual about a text."""
 
 _WHOLE = SQL("cef/profiled", "FROM ({{ relation }})")
+_NESTED = SQL("cef/nested", "SELECT DISTINCT {{ outer | id }}, {{ inner | id }} FROM {{ relation }} ORDER BY ALL")
 
 _DIGIT = re.compile(r"\d")
 _WORDS = re.compile(r"[^\W\d_]+")
@@ -145,6 +146,7 @@ class Profile:
         unfit: why all other columns are left out, by name.
         fields: further fields of the table's declaration, by name.
         within: by geography, the smallest larger one that its value determines.
+        nesting: by geography with few codes, which of them lie in each code of that larger one.
         household: the columns that identify a household, if rows of the same household repeat others.
         repeated: the columns that have the same value on all rows of each household.
         csv: how a CSV file is written, as far as it differs from the default.
@@ -156,6 +158,7 @@ class Profile:
     unfit: Mapping[str, str]
     fields: Mapping[str, str] = field(default_factory=dict)
     within: Mapping[str, str] = field(default_factory=dict)
+    nesting: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     household: Sequence[str] = ()
     repeated: Sequence[str] = ()
     csv: Mapping[str, str] = field(default_factory=dict)
@@ -238,6 +241,11 @@ def profile(
             columns,
             unfit,
             within=larger,
+            nesting={
+                column.name: _list_nested(session, relation, column.name, larger[column.name])
+                for column in columns
+                if column.name in larger and column.codes
+            },
             household=household,
             repeated=known.select_of_units(repeated),
             csv=notation.dialect.unusual,
@@ -362,6 +370,13 @@ def _find_households(
         ):
             return household, repeated
     return (), ()
+
+
+def _list_nested(session: Session, relation: Fragment, inner: str, outer: str) -> dict[str, list[str]]:
+    nested: dict[str, list[str]] = {}
+    for place, code in session.rows(_NESTED, relation=relation, inner=inner, outer=outer):
+        nested.setdefault(place, []).append(code)
+    return nested
 
 
 def _find_larger_places(session: Session, relation: Fragment, columns: Iterable[ColumnProfile]) -> dict[str, str]:

@@ -373,7 +373,7 @@ def test_a_wanted_total_of_a_swap_takes_the_smallest_rate(largest: int, place: F
         (
             "phsafe",
             {"total": 1, "margins": {"PH2 state_*": 5}},
-            "plan: give wanted margins or a wanted total, not both",
+            "plan: give wanted margins, a wanted total or a wanted posterior, and not two of them",
         ),
         ("phsafe", {"total": "1/999999999989"}, "runs.PH1_num.budget.nation_*: 1/26999999999703 is too fine; a number"),
         ("phsafe", {"fields": {"runs": {"PH9": {}}}}, "runs: there is no run PH9"),
