@@ -173,7 +173,7 @@ def gates_in(text: str) -> set[str]:
 
 
 def test_the_readme_lists_the_folders() -> None:
-    packages = {path.parent.name for path in ROOT.glob("[a-z]*/__init__.py")} | {"deploy", "docs", "tests"}
+    packages = {path.parent.name for path in ROOT.glob("[a-z]*/__init__.py")} | {"deploy", "docs", "examples", "tests"}
     listed = re.findall(r"^\| `(\w+)/` \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(packages)
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sparse
 
+from benchmarks.topdown_trees import TOWN, Dense, Floats, draw_town
 from mechanisms.topdown import estimation, least_squares
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.estimation import Estimate, estimate, estimate_families
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.rounding import NotRoundedError
-from tests.mechanisms.topdown.informed import TOWN, Dense, Floats, draw_town
 
 SPLIT = Decomposition(TOWN)
 
