@@ -663,6 +663,8 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
             {"detailed": "1/2", "hispanic * hispanic": "1/2"}, {},
         ),
         ("total_first",): (["State"], ["US"], "US", [1]),
+        ("estimation",): ("none", 1),
+        ("types_first",): ("Nation", 1),
         ("products",): (["P9"], ["P1", "P1"], ["housing_units"], "P1", None),
     },
 }  # fmt: skip
