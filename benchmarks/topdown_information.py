@@ -8,6 +8,7 @@ keys, so that every run gives the same figures. All runs in memory, by the code 
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.allocation import PERSON_ALLOCATION, compute_variances
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.design import POPULATION, words
+from mechanisms.topdown.feasibility import limit_by_occupancy
 from mechanisms.topdown.information import (
     QUANTILE,
     choose_places,
@@ -35,7 +37,7 @@ from mechanisms.topdown.information import (
 )
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Census, Sums, estimate_finest, replicate_noise, roll_up
-from mechanisms.topdown.schema import PERSONS
+from mechanisms.topdown.schema import PERSONS, UNITS
 
 DRAWS = 5
 TYPES_FIRST = "State"
@@ -69,13 +71,17 @@ MEASURES: Mapping[str, NDArray[np.bool_]] = {
 
 def compare(census: ReplicateTask, types_first: str | None, draws: int = DRAWS) -> pd.DataFrame:
     """The mean absolute errors and biases of estimates, by measure, kind of error and level."""
+    if types_first:
+        units = limit_by_occupancy(census.design.levels, census.parents, census.limits[UNITS.name])
+        design = replace(census.design, total_first=(), types_first=types_first)
+        census = replace(census, design=design, limits={**census.limits, UNITS.name: units})
     levels = [words(level) for level in census.design.levels]
     exact = roll_up(census.counts[PERSONS.name], census.parents, PERSONS.size)
     sums = {name: Sums(counted) for name, counted in MEASURES.items()}
     errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for draw in range(draws):
         noise = replicate_noise(census.design, derive_key("draw", "A", draw))
-        found = estimate_finest(census.design, census.parents, census.counts, census.limits, noise, types_first)
+        found = estimate_finest(census.design, census.parents, census.counts, census.limits, noise)
         by_level = roll_up(found[PERSONS.name], census.parents, PERSONS.size)
         for depth, (level, estimated, true) in enumerate(zip(levels, by_level, exact, strict=True)):
             places = len(census.parents[depth - 1]) if depth else 1

@@ -24,7 +24,7 @@ from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR, DesignError
 from mechanisms.sampling.noise import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
 from mechanisms.topdown.allocation import Allocation, compute_variances
-from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
+from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, UNITS_BY_OCCUPANCY, Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS)}
 """The histograms that are measured, in order."""
@@ -82,18 +82,22 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class TopDownDesign:
-    """What is measured, and what is held exactly.
+    """What is measured, what is held exactly, and how the counts are estimated.
 
     Levels are from the root to the finest, allocations by histogram. By name, `invariants` has the level at which a
     statistic is held exactly, and so at all levels above. At the levels `total_first`, a separate pass of estimation
-    determines totals from `total`, which does not change the measurements. Raises DesignError if the histograms, levels
-    or invariants are invalid, or a budget or its noise is out of range.
+    determines totals from `total`. With `types_first`, estimation is full: a place is estimated from all measurements
+    at and below it, and units after persons; from the root to this level, counts by type of dwelling and by race alone
+    or combined are decided before single cells. Without it, places are estimated from their own level's measurements.
+    None of this changes the measurements. Raises DesignError if the histograms, levels or invariants are invalid, or a
+    budget or its noise is out of range.
     """
 
     levels: tuple[str, ...]
     allocations: Mapping[str, Allocation]
     invariants: Mapping[str, str]
     total_first: tuple[str, ...] = ()
+    types_first: str | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels) or len(self.levels) < 2:
@@ -116,6 +120,14 @@ class TopDownDesign:
         for level in self.total_first:
             if level not in self.levels or not self.allocations[PERSONS.name].part(level, TOTAL).rho:
                 raise DesignError(f"total_first: {level}: persons have no query {TOTAL} there")
+        if self.types_first is not None:
+            if self.total_first:
+                raise DesignError("total_first: with full estimation, all queries together determine the totals")
+            if self.types_first not in self.levels[:-1]:
+                raise DesignError(
+                    f"types_first: there is no level {self.types_first} above the finest; there are "
+                    f"{', '.join(self.levels[:-1])}"
+                )
 
     def _check_persons_out_of_noise(self) -> None:
         """Estimates are not negative, so the noise of empty cells adds persons unless their number is held.
@@ -190,6 +202,19 @@ class TopDownDesign:
         return tuple(query for query in self.measured if (query.histogram, query.level) == (histogram, level))
 
     @property
+    def full(self) -> bool:
+        return self.types_first is not None
+
+    def is_types_first(self, level: str) -> bool:
+        """Whether counts by type and by race are decided before single cells."""
+        return self.types_first in self.levels[self.levels.index(level) :]
+
+    @property
+    def schemas(self) -> Mapping[str, Schema]:
+        """The histograms as they are estimated."""
+        return {**SCHEMAS, UNITS.name: UNITS_BY_OCCUPANCY} if self.full else SCHEMAS
+
+    @property
     def persons(self) -> ConcentratedLoss:
         return self.allocations[PERSONS.name].loss
 
@@ -249,7 +274,8 @@ class TopDownDesign:
         )
 
     def as_record(self) -> dict[str, Any]:
-        """What is measured and held, as exact plain values, equal for designs with the same draws."""
+        """What is measured and held, as exact plain values, equal for designs with the same draws. How the counts are
+        estimated is not part of it."""
         return {
             "levels": list(self.levels),
             "invariants": dict(sorted(self.invariants.items())),
