@@ -426,3 +426,9 @@ def test_households_repeated_on_the_rows_of_persons_are_proposed_as_such(warehou
     for key in ("STATEFIP", "AGE"):
         rows = [{key: row[key], "PERNUM": row["PERNUM"], "HHWT": row["HHWT"]} for row in RECTANGULAR]
         assert declared(proposed(warehouse, written(tmp_path / "rows.csv", rows))).rectangular is None
+    rows = [dict(row) for row in RECTANGULAR]
+    rows[2]["HHWT"] = "0.5"
+    proposal = proposed(warehouse, written(tmp_path / "rows.csv", rows))
+    assert "column HHWT differs within 1 of the households only. If it is theirs, make" in "".join(proposal.warnings)
+    assert "HHWT" in (declared(proposal).persons or declared(proposal).units).variables
+    assert not re.search(r"within 1\b", proposal.text)
