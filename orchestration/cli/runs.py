@@ -104,6 +104,9 @@ def print_preflights(release: str, *, as_json: bool) -> None:
     if as_json:
         print_json(preflights[0] if len(preflights) == 1 else preflights)
         return
+    # It imports Pygments.
+    from rich.markdown import Markdown
+
     console = make_console()
     for component, preflight in zip(components, preflights, strict=True):
         if len(preflights) > 1:
