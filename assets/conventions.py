@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -12,8 +11,6 @@ import dagster as dg
 from assets.texts import show_line
 from resources.statements import Table
 from resources.warehouse import Session
-
-PROJECT = Path(__file__).resolve().parents[1]
 
 OWNERS = ["team:disclosure-avoidance"]
 POOL = "warehouse"

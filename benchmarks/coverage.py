@@ -18,7 +18,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from assets.conventions import PROJECT
 from assets.pictures import BLUE, GRID, QUIET, VERMILION, blank, png
 from mechanisms.noise import Noise
 from mechanisms.phsafe.averages import MOST_PERSONS, estimate_averages, log_on_ray
@@ -26,6 +25,7 @@ from mechanisms.phsafe.design import budget_for_margin, noise_of_count, producti
 from mechanisms.phsafe.estimation import Estimates, Interval, estimate_counts
 from mechanisms.phsafe.runs import RUNS
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
+from resources.project import PROJECT
 
 PICTURES = PROJECT / "docs" / "pictures"
 

@@ -60,7 +60,7 @@ def main() -> None:
     started = perf_counter()
     measured = {}
     for name, population in CENSUSES.items():
-        census, persons = _make_census(population)
+        census, persons = make_census(population)
         print(f"{name}: {persons:,} persons in {len(census.parents[-1]):,} blocks", flush=True)
         measured[name] = _measure(name, census)
     tallies = pd.concat(measured, names=["census"])
@@ -73,7 +73,7 @@ def main() -> None:
     print(f"\n{perf_counter() - started:.0f} s")
 
 
-def _make_census(population: SyntheticPopulation) -> tuple[ReplicateTask, int]:
+def make_census(population: SyntheticPopulation) -> tuple[ReplicateTask, int]:
     """A census as the task of a replicate, whose counts are the exact ones, and its number of persons."""
     dataset = synthetic_census(population, name="bench", cap={"rho": 100})
     declaration = TopDownDeclaration(name="redistricting", dataset="bench", title="Redistricting data")
@@ -87,19 +87,19 @@ def _make_census(population: SyntheticPopulation) -> tuple[ReplicateTask, int]:
     return ReplicateTask(0, b"", release.design, parents, counts, limits), persons
 
 
-def _derive_key(*parts: object) -> bytes:
+def derive_key(*parts: object) -> bytes:
     return sha256(" ".join(map(str, parts)).encode()).digest()
 
 
 def _measure(name: str, census: ReplicateTask) -> pd.DataFrame:
     """Publish a census several times, and add up what `_compare` finds of every publication."""
-    draws = [replace(census, replicate=draw, key=_derive_key("draw", name, draw)) for draw in range(DRAWS)]
+    draws = [replace(census, replicate=draw, key=derive_key("draw", name, draw)) for draw in range(DRAWS)]
     published = {draw: counts for draw, counts, _ in in_processes(make_replicate, iter(draws), PROCESSES)}
     tasks = (
         replace(
             census,
             replicate=draw * REPLICATES + number,
-            key=_derive_key("replicate", name, draw, number),
+            key=derive_key("replicate", name, draw, number),
             counts=published[draw],
         )
         for draw in range(DRAWS)

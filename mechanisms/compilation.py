@@ -6,6 +6,7 @@ the module's file. It does not notice a change of a kernel in another module tha
 and compile again, as `make` does.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -19,8 +20,21 @@ from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, count_cells, permute
 from mechanisms.table_builder.p_table import PTable, Row
+from mechanisms.topdown.decomposition import Decomposition
+from mechanisms.topdown.estimation import Families, Measurement, estimate_families
+from mechanisms.topdown.feasibility import FREE, Limits
+from mechanisms.topdown.information import (
+    choose_places,
+    descend,
+    finish_root,
+    finish_union,
+    inform,
+    lift_union,
+    sum_cells,
+)
 from mechanisms.topdown.least_squares import Constraints, Query, solve
 from mechanisms.topdown.rounding import cheapest_flow
+from mechanisms.topdown.schema import DETAILED, PERSONS
 
 
 def compile_kernels() -> None:
@@ -35,12 +49,27 @@ def compile_kernels() -> None:
         Constraints(ones, np.array([0, 2]), np.zeros((1, 1)), np.full((1, 1), 2.0), np.array([2.0])),
     )
     cheapest_flow(ones, ones, ones, ones, ones)
+    _compile_information()
     estimate_averages(2, 1, 1, 1, least=1)
     table = PTable((Row((0,), (1,)), Row((0, 1), (1, 1))))
     table.draw(ones, stream)
     table.look_up(ones, ones)
     sum_of_digests(b"", np.frombuffer(b"0", dtype=np.uint8), np.array([0, 1]))
     delimited.form([np.frombuffer(b"0", dtype=np.uint8)], 1, 1)
+
+
+def _compile_information() -> None:
+    """Two levels of one place each."""
+    own = (Measurement(DETAILED, Fraction(1), np.ones((1, PERSONS.size), dtype=np.int32)),)
+    bounds = np.zeros((1, PERSONS.groups.size), dtype=np.int64)
+    limits, split = Limits(bounds, bounds + 9, np.full(1, FREE)), Decomposition(PERSONS)
+    families = Families(PERSONS, ("",), np.array([0, 1]), own, limits, False, None)
+    information = inform(families, None, own)
+    root = finish_root(inform(families, information, own), families)
+    linear = descend(root, families, information)
+    weights, part = lift_union(families, information, choose_places(split, information, np.ones(1, dtype=np.bool_)))
+    sum_cells(split, finish_union(split, linear, weights, [part]), PERSONS.possible[None])
+    estimate_families(replace(families, information=information, hold=True))
 
 
 if __name__ == "__main__":

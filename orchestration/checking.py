@@ -18,7 +18,7 @@ from assets.texts import is_formula
 from orchestration import components
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import PublisherSettings
-from orchestration.components.release import DeclaresReleases, dataset_of
+from orchestration.components.release import COMPONENTS, DeclaresReleases, dataset_of
 from orchestration.defs_files import list_files, require_unambiguous_text
 from orchestration.release_definitions import define_stages
 from resources.faults import name_error
@@ -168,10 +168,10 @@ def _resolve(file: str, node: yaml.Node, document: Any, documents: list[_Documen
     kind = document.get("type") if isinstance(document, Mapping) else None
     # A component can also be named by the module that defines it.
     package, _, name = str(kind).rpartition(".")
-    ours = package.startswith(components.__name__) and name in components.__all__
+    ours = package.startswith(COMPONENTS) and name in components.__all__
     known: Any = getattr(components, name) if ours else None
     if known is None:
-        if kind is None or str(kind).startswith(components.__name__):
+        if kind is None or str(kind).startswith(COMPONENTS):
             kinds = ", ".join(components.__all__)
             yield Problem(file, _find_line(node, ["type"]), f"type: {kind} is no component; there are {kinds}")
         return

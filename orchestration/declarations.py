@@ -1,20 +1,31 @@
 """What a component tree declares, without the definitions that follow from it."""
 
+import sys
 from collections.abc import Sequence
-from pathlib import Path
+from importlib import import_module
+from types import ModuleType
 
 import dagster as dg
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from orchestration.components.dataset import Dataset
-from orchestration.components.release import DeclaresReleases, ReleaseComponent, releases_of
+from orchestration.components.release import COMPONENTS, DeclaresReleases, ReleaseComponent, releases_of
 from orchestration.defs_files import require_unambiguous
+from resources.project import CODE, DECLARATIONS, INSTALLED, PROJECT
 
 
 def component_tree() -> dg.ComponentTree:
-    """The declarations under `defs/`, not loaded yet."""
-    return dg.ComponentTree.for_project(Path(__file__).parent)
+    """The declarations of the deployment, not loaded yet."""
+    if DECLARATIONS == CODE / "orchestration" / "defs":
+        return dg.ComponentTree.for_project(CODE)
+    if INSTALLED:
+        # Files name components as in a checkout, where nothing else can have these names either.
+        for name in ("orchestration", COMPONENTS):
+            sys.modules.setdefault(name, import_module(f"{__package__}{name.removeprefix('orchestration')}"))
+    module = ModuleType("orchestration.defs")
+    module.__file__, module.__path__ = None, [str(DECLARATIONS)]
+    return dg.ComponentTree.from_module(module, PROJECT)
 
 
 def load_declarations(tree: dg.ComponentTree) -> tuple[list[DatasetDeclaration], list[ReleaseComponent]]:

@@ -1,5 +1,7 @@
 """What the environment says of the deployment: its folders, and the resources that lie in them.
 
+- `STIRRED_PROJECT`: the folder of the deployment, with its declarations under `orchestration/defs`; by default the
+  checkout, or the current folder if Stirred is installed (`resources.project`);
 - `STIRRED_HOME`: the folder of databases and keys; `var` in the project by default;
 - `STIRRED_PUBLISHED`: the folder of publications; `published` in the project by default;
 - `STIRRED_PUBLISHED_URL`: the address under which the folder of publications is served, if it is;
@@ -27,11 +29,11 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.conventions import PROJECT
 from assets.release.release import DeclarationError
 from resources import clock
 from resources.custody import Custody
 from resources.ledger import Ledger
+from resources.project import PROJECT
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 

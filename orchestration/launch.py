@@ -29,8 +29,9 @@ from uuid import uuid4
 import dagster as dg
 from sqlalchemy import Connection, create_engine, inspect
 
-from orchestration.environment import PROJECT, is_cluster
+from orchestration.environment import is_cluster
 from resources.faults import conceal, name_error
+from resources.project import CODE, PROJECT
 
 STATES, PUBLICATION_OF = "states", "publication"
 """The names of the jobs of a release with partitions begin with these."""
@@ -43,7 +44,7 @@ BY_COMMAND = "stirred/launch"
 
 T = TypeVar("T")
 
-_WORKSPACE = PROJECT / "deploy" / "workspace.yaml"
+_WORKSPACE = CODE / "deploy" / "workspace.yaml"
 LOCATION, _REPOSITORY = "stirred", "__repository__"
 _BETWEEN_LOOKS = 1.0
 _SHARE_OF_TIME, _LONGEST_BETWEEN_LOOKS = 1 / 8, 20.0
@@ -108,7 +109,7 @@ def prepare_instance() -> None:
     home.mkdir(parents=True, exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():
-        settings.symlink_to(PROJECT / ("deploy/dagster.yaml" if is_cluster() else "dagster.yaml"))
+        settings.symlink_to(CODE / ("deploy/dagster.yaml" if is_cluster() else "dagster.yaml"))
 
 
 def open_instance() -> dg.DagsterInstance:
@@ -147,7 +148,7 @@ def run_job(
     if is_cluster():
         command += ["launch", "-w", str(_WORKSPACE)]
     else:
-        command += ["execute", "-m", "orchestration.datasets", "-a", f"{OF_DATASET}{dataset}", "-d", str(PROJECT)]
+        command += ["execute", "-m", f"{__package__}.datasets", "-a", f"{OF_DATASET}{dataset}", "-d", str(PROJECT)]
     command += ["-j", job, "--tags", json.dumps(tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with NamedTemporaryFile("w", suffix=".yaml") as configuration:

@@ -26,7 +26,7 @@ OF_CERTIFICATES = {
 }
 """Causes in our words, by parts of messages of DuckDB's HTTP client: they do not pass by themselves."""
 
-_OURS = ("mechanisms", "assets", "resources", "orchestration")
+_OURS = ("mechanisms", "assets", "resources", "orchestration", "stirred")
 
 
 class FaultError(Exception):

@@ -24,11 +24,16 @@ def forge_file(path: Path, bounds: Mapping[Bounds, Bounds]) -> None:
         assert stated in content, old
         while (at := content.find(stated, at + 1)) >= 0:
             content[at : at + len(stated)] = _write_bounds(new)
+    path.write_bytes(seal_blocks(content))
+
+
+def seal_blocks(content: bytearray) -> bytearray:
+    """Make the checksums of the blocks of a DuckDB file right, in place."""
     for start in range(_HEADERS, len(content), _BLOCK):
         words = np.frombuffer(bytes(content[start + 8 : start + _BLOCK]), dtype="<u8")
         checksum = int(np.bitwise_xor.reduce(words * _FACTOR)) ^ _START
         content[start : start + 8] = checksum.to_bytes(8, "little")
-    path.write_bytes(content)
+    return content
 
 
 def forge_footer(path: Path, replaced: Mapping[bytes, bytes]) -> None:

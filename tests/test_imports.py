@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LAYERS = ("orchestration", "assets", "resources", "mechanisms")
+LAYERS = ("stirred", "orchestration", "assets", "resources", "mechanisms")
 MATHEMATICS = {
     *(
         "abc",
@@ -52,8 +52,8 @@ MECHANISMS = {path.name for path in (ROOT / "mechanisms").iterdir() if (path / "
 }
 """The mechanisms. Each has a package of its name in `mechanisms` and in `assets`, and a component."""
 
-LISTS_MECHANISMS = {Path("mechanisms/compilation.py")}
-"""The module that names mechanisms: what the set-up compiles."""
+LISTS_MECHANISMS = {Path("mechanisms/compilation.py"), Path("stirred/__init__.py")}
+"""The modules that name mechanisms: what the set-up compiles, and the public package."""
 
 READS_ENVIRONMENT = {
     Path(name)
@@ -61,6 +61,8 @@ READS_ENVIRONMENT = {
         *("orchestration/environment.py", "orchestration/launch.py", "orchestration/backup.py"),
         *(f"orchestration/explorer/{module}.py" for module in ("launcher", "process", "settings")),
         "resources/custody.py",
+        "resources/project.py",
+        "stirred/deployment.py",
     )
 }
 """The modules that read variables. `test_quoted_by_nobody` has the variables, and what may be shown of each."""

@@ -94,7 +94,10 @@ REFUSED_UNQUOTED = {
 """Settings, by the function that reads them: an impossible value may hold a password, and is not quoted."""
 
 SHOWN = {
-    **dict.fromkeys(("STIRRED_HOME", "STIRRED_PUBLISHED", "STIRRED_SPILL_FOLDER", "DAGSTER_HOME"), "folders, by name"),
+    **dict.fromkeys(
+        ("STIRRED_PROJECT", "STIRRED_HOME", "STIRRED_PUBLISHED", "STIRRED_SPILL_FOLDER", "DAGSTER_HOME"),
+        "folders, by name",
+    ),
     **dict.fromkeys(("PGPASSFILE", "PGSERVICEFILE", "STIRRED_SECRETS"), "names of files, which only libpq or sh reads"),
     **dict.fromkeys(("PGSSLMODE", "AWS_DEFAULT_REGION", "STIRRED_DECLARATION_VARIABLES"), "no secret whatever it is"),
     "EXPLORER_SETTINGS": "folders, which the launcher writes",

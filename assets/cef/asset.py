@@ -22,12 +22,12 @@ from assets.release.contents import (
     hash_source,
     publish_contents,
 )
-from assets.release.dataset import DatasetDeclaration
+from assets.release.dataset import DROPPED, DatasetDeclaration
 from assets.release.seal import SealError
 from assets.stages import stage, stage_check
 from resources.chain import canonicalize
 from resources.custody import Custody
-from resources.statements import Zone
+from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
 CODE_VERSION = "3"
@@ -64,6 +64,9 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
         if declaration.synthetic:
             with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
                 counts = [session.count(table) for table in declaration.cef_tables()]
+                if declaration.drops_unmatched:
+                    dropped = session.rows("warehouse/all", source=Table(Zone.CONFIDENTIAL, declaration.name, DROPPED))
+                    metadata |= {f"{table} left out": records for table, records in dropped}
             metadata |= dict(zip(["dagster/row_count", *list(declaration.tables)[1:]], counts, strict=True))
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
@@ -140,6 +143,11 @@ def describe(declaration: DatasetDeclaration) -> str:
     for name, records in declaration.tables.items():
         table = markdown_table(header, [_describe_column(*column) for column in records.stored.items()])
         parts.append(f"Table `{name}`:\n\n{table}")
+    if declaration.drops_unmatched:
+        parts.append(
+            f"Records in a {record} that the table of {record}s lacks are left out. The table `{DROPPED}` in the "
+            "confidential zone has their number."
+        )
     return "\n\n".join(part for part in parts if part)
 
 

@@ -14,10 +14,10 @@ these are one column, BLOCK, the key of the table of blocks.
 """
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -90,11 +90,17 @@ _RULES = {
     for layout, rows in _read_groups("rules.csv").items()
 }
 
-STRUCTURE = Structure("cef/census_structure", _RULES["census"])
+
+def _leave_out(rule: str) -> Structure:
+    return Structure("cef/census_structure", {name: held for name, held in _RULES["census"].items() if name != rule})
+
+
+STRUCTURE, AS_GIVEN = _leave_out("divided_block"), _leave_out("block_group")
 """The rules that persons and units must satisfy together.
 
 The codes that follow from a household's persons are checked only if it has one householder and at most one spouse or
-partner. Otherwise the household already violates a rule, and the codes are not defined.
+partner. Otherwise the household already violates a rule, and the codes are not defined. The second one is for block
+groups `as_given`.
 """
 
 
@@ -105,19 +111,34 @@ def _require_recodes(columns: dict[str, Column]) -> dict[str, Column]:
 Recodes = Annotated[dict[ColumnName, Column], AfterValidator(_require_recodes)]
 """Columns beyond those of the layout, each recoded from one of the file."""
 
+BlockGroup = Literal["first_digit", "as_given"]
+Unmatched = Literal["refuse", "drop"]
+
 PlaceNames = dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]]
 
 
 class CensusDeclaration(DatasetDeclaration):
     """A dataset in the production layout, which must also satisfy the rules of the layout's structure."""
 
-    structure: ClassVar[Structure | None] = STRUCTURE
-
     place_names: PlaceNames = Field(
         default_factory=dict,
         description="The names of places by code, as releases write it: '10001' for county 001 of state 10. Codes are "
         "in quotes. Tables for places show the names, but none for a code that stands for places of two levels.",
     )
+    block_group: BlockGroup = Field(
+        "first_digit",
+        description="first_digit: TABBLKGRPCE is the first digit of TABBLK, and another one is refused. as_given: it "
+        "may be another, and every block lies in one block group.",
+    )
+
+    @property
+    def structure(self) -> Structure:
+        return STRUCTURE if self.block_group == "first_digit" else AS_GIVEN
+
+    def describe_reading(self, names: Collection[str]) -> tuple[str, ...]:
+        as_given = "block group: As given, which need not be the first digit of the block."
+        given = self.block_group == "as_given" and "TABBLKGRPCE" in names
+        return (*super().describe_reading(names), *([as_given] if given else []))
 
 
 def census_units(
@@ -202,10 +223,13 @@ def _make_block_table(table: str, path: str) -> RecordTable:
 class BlockFilesDeclaration(DatasetDeclaration):
     """A dataset from the input files of SafeTab."""
 
-    structure: ClassVar[Structure | None] = Structure("cef/detailed_files_structure", _RULES["block files"])
-
     households: RecordTable | SkipJsonSchema[None] = Field(
         None, description="The table of households, each of which is in one unit."
+    )
+    unmatched: Unmatched = Field(
+        "refuse",
+        description="Whether persons and households in a block that the file of blocks lacks are refused, or left out "
+        "(drop), as production does. The certificate states the rule, and the confidential zone has their number.",
     )
 
     @field_validator("reader")
@@ -219,9 +243,24 @@ class BlockFilesDeclaration(DatasetDeclaration):
     def tables(self) -> dict[str, RecordTable]:
         return super().tables | ({"households": self.households} if self.households else {})
 
+    @property
+    def structure(self) -> Structure:
+        return Structure("cef/detailed_files_structure", _RULES["block files"])
 
-def detailed_files(units: str, persons: str, households: str | None = None, **described: Any) -> BlockFilesDeclaration:
-    """The declaration of a dataset from three files. `described` has its other fields: `name`, `title`, `cap` etc."""
+    @property
+    def drops_unmatched(self) -> bool:
+        return self.unmatched == "drop"
+
+    def describe_reading(self, names: Collection[str]) -> tuple[str, ...]:
+        dropped = "Records in a block that the file of blocks lacks are left out."
+        return (*super().describe_reading(names), *([dropped] if self.drops_unmatched else []))
+
+
+def detailed_files(
+    units: str, persons: str | None, households: str | None = None, **described: Any
+) -> BlockFilesDeclaration:
+    """The declaration of a dataset from blocks and persons, households or both. `described` has its other fields:
+    `name`, `title`, `cap` etc."""
     paths = {"units": units, "persons": persons, "households": households}
     tables = {table: _make_block_table(table, path) for table, path in paths.items() if path is not None}
     return BlockFilesDeclaration(**described | tables, reader=Reader.PIPE_SEPARATED, record_name="block")

@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from assets.cef.notation import explain_ill_typed
 from assets.cef.readers import Source, UnreadableError, name_in_source, open_geography, open_source, source_paths
 from assets.cef.sketch import sketch_records
@@ -18,6 +21,7 @@ from assets.cef.validation import (
     REPEATED_KEY,
     Finding,
     SourceError,
+    copy_findings,
     describe_domain_rule,
     key_findings,
     row_findings,
@@ -27,7 +31,7 @@ from assets.cef.validation import (
 )
 from assets.release.columns import Column, RecordTable
 from assets.release.contents import CefVersions, hash_cef, hash_files
-from assets.release.dataset import CEF_TABLES, DatasetDeclaration
+from assets.release.dataset import CEF_TABLES, DROPPED, DatasetDeclaration
 from assets.release.dialect import USUAL, Dialect
 from assets.release.names import LONGEST_COLUMN
 from assets.release.recodes import Bands, Coding, Merge
@@ -113,6 +117,9 @@ def ingest(
                     if changed := _find_changes(sources):
                         raise SourceError([*findings, *changed]) from None
                     raise
+        if len(sources) == len(declaration.files):
+            of_tables = _drop_unmatched(session, declaration) + copy_findings(session, declaration)
+            findings += [_name_source(finding, sources[finding.place]) for finding in of_tables]
         if len(sources) == len(declaration.files) > 1:
             of_tables = unit_findings(session, declaration)
             of_tables += structure_findings(structure_offenders(session, declaration))
@@ -136,6 +143,26 @@ def ingest(
         versions = hash_cef(session, declaration, version_key) if session.shared else None
     # Of a file, DuckDB reads committed rows on all cores, and those of a running transaction on one.
     return replace(versions or hash_cef(session, declaration, version_key), sketch=sketch)
+
+
+def _drop_unmatched(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
+    """Leave out the records in no unit, if that is declared, and store their numbers; of a table, not all may be."""
+    dropped = Table(Zone.CONFIDENTIAL, declaration.name, DROPPED)
+    session.drop(dropped)
+    if not declaration.drops_unmatched:
+        return []
+    units, *others = declaration.cef_tables()
+    before = [session.count(table) for table in others]
+    for table, records in zip(others, list(declaration.tables.values())[1:], strict=True):
+        session.run("cef/drop_unmatched", records=table, unit=records.unit, units=units, key=declaration.units.key)
+    left = [session.count(table) for table in others]
+    rows = {"table_name": [table.name for table in others], "records": np.subtract(before, left)}
+    session.create(dropped, "warehouse/all", source=session.register("unmatched", pa.table(rows)))
+    return [
+        Finding(table.name, f"no record is in one of the {declaration.record_name}s")
+        for table, number in zip(others, left, strict=True)
+        if not number
+    ]
 
 
 def _drop_recode(column: Column) -> Column:

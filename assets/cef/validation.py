@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from assets.release.columns import Column, RecordTable
 from assets.release.dataset import DatasetDeclaration, Rule
 from mechanisms.refusal import RefusedError
@@ -88,8 +90,15 @@ def key_findings(session: Session, table: Table, records: RecordTable) -> list[F
         findings += [Finding(table.name, REPEATED_KEY, records.key, repeated)] if repeated else []
     for name, column in records.variables.items():
         if column.within is not None:
-            (rows,) = session.row("cef/count_divided_places", place=name, larger=column.within, table=table)
-            rule = f"place in more than one {column.within}"
+            names = {"place": name, "larger": column.within, "table": table}
+            rule, statement = f"place in more than one {column.within}", "cef/count_divided_places"
+            if column.nesting is not None:
+                rule, statement = f"place in another {column.within} than nesting says", "cef/count_misplaced"
+                places = column.larger_places(records.variables[column.within])
+                names["places"] = session.register(
+                    "places", pa.table([[*places], [*places.values()]], ["code", "larger"])
+                )
+            (rows,) = session.row(statement, **names)
             findings += [Finding(table.name, rule, name, int(rows))] if rows else []
     return findings
 
@@ -118,6 +127,23 @@ def unit_findings(session: Session, declaration: DatasetDeclaration) -> list[Fin
             key=declaration.persons.unit,
         )
         findings += [Finding("units", "unit without a person", str(declaration.units.key), empty)] if empty else []
+    return findings
+
+
+def copy_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
+    """The findings about donors, whose answers may be in at most `copies` records, their own among them."""
+    findings = []
+    for table, records in zip(declaration.cef_tables(), declaration.tables.values(), strict=True):
+        if records.donor is not None:
+            names = {"donor": records.donor, "key": records.key, "table": table}
+            offenders = session.row("cef/count_donors", {"copies": declaration.copies}, **names)
+            rules = (
+                "donor that is no record",
+                "donor that has a donor itself",
+                f"donor whose answers are in more than {declaration.copies} records (copies)",
+            )
+            of_table = zip(rules, offenders, strict=True)
+            findings += [Finding(table.name, rule, records.donor, rows) for rule, rows in of_table if rows]
     return findings
 
 
@@ -159,7 +185,7 @@ def cef_findings(session: Session, declaration: DatasetDeclaration) -> list[Find
         findings += key_findings(session, table, records)
     # Persons can be matched with their units only if both tables have the declared columns.
     if not malformed:
-        findings += unit_findings(session, declaration)
+        findings += unit_findings(session, declaration) + copy_findings(session, declaration)
     return findings
 
 

@@ -23,7 +23,7 @@ from assets.charge.assessment import (
 )
 from assets.conventions import DRAW_ID, KEYED, StageKind, group_digits, preview, shorten_digest, table_schema
 from assets.ledger.comparison import NOT_RECORDED
-from assets.ledger.view import AUTOMATIC, AUTOMATICALLY
+from assets.ledger.view import AUTOMATIC, AUTOMATICALLY, FOR_CONTRIBUTOR, describe_contributor
 from assets.release.contents import forget_sketches
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
@@ -165,6 +165,8 @@ def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
     entry = assessment.entry
     if entry is not None and not assessment.refusal:
         return {"decision": f"Already charged in ledger entry {entry.sequence}; running it charges nothing.", **facts}
+    if words := describe_contributor(assessment.draw.specification.with_copies(assessment.release.dataset.copies)):
+        facts = {FOR_CONTRIBUTOR: words, **facts}
     facts = {"price": assessment.price, "price, exactly": str(assessment.loss), "why new": assessment.reason, **facts}
     if assessment.refusal:
         return {"decision": f"The ledger would refuse it: {assessment.refusal}.", **facts}

@@ -17,7 +17,7 @@ from assets.ledger.comparison import Charge, Comparison, compare
 from assets.ledger.page import describe_composition, describe_ledger, read_last_replays
 from assets.ledger.population import Population
 from assets.ledger.remarks import PROSE
-from assets.ledger.view import find_budget
+from assets.ledger.view import find_budget, list_budgets
 from assets.release.dataset import DatasetDeclaration
 from assets.stages import stage, stage_check
 from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
@@ -143,10 +143,11 @@ def build_composition(population: Population) -> dg.AssetsDefinition:
         automation_condition=WHEN_CHARGED,
     )
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        budget = find_budget(population.datasets[0], ledger.examine())
+        entries = of_population(ledger.examine().require_intact(), population.name)
+        budget = list_budgets(entries, [population])[population.name]
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
-                for table, rows in make_tables(population.name, budget.comparison).items():
+                for table, rows in make_tables(population.name, compare(entries)).items():
                     session.create(table, "warehouse/all", source=session.register(table.name, rows))
             columns = session.columns(totals) | session.columns(releases)
             version = session.content_version([totals, releases])

@@ -6,12 +6,15 @@ by side, and only what composes is added.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 
 from mechanisms.accounting.composition import NOT_FINITE, Conversion, convert
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
+from mechanisms.accounting.risks import bound_epsilon
+from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import Specification, Total, compose, explain_omission
 from resources.chain import DIFFERENT_PEOPLE, RESERVE, SETTLE, WITHDRAW, Entry
 
@@ -36,6 +39,7 @@ class Charge:
         release: the release that was charged; with its dataset, if charges of several datasets are listed.
         latest: whether the release has no later charge.
         edition: the number of the draw's edition; None if the draw was not made.
+        copies: the `copies` of its dataset, as they are declared now.
     """
 
     entry: Entry
@@ -44,10 +48,11 @@ class Charge:
     edition: int | None = None
     settled: Entry | None = None
     withdrawn: Entry | None = None
+    copies: int = 1
 
     @cached_property
     def specification(self) -> Specification:
-        return self.entry.parse_specification()
+        return self.entry.parse_specification().with_copies(self.copies)
 
     @property
     def loss(self) -> Loss:
@@ -124,6 +129,15 @@ class Comparison:
         implying = _IMPLIED_BY.get(invariant, ())
         return frozenset(release for words in implying for release in self.invariants.get(words, ()))
 
+    def bound_by_curve(self, total: Total) -> Decimal | None:
+        """ε of a total in (ε, δ) by the exact curve of all noise that the ledger knows; None if that is not less."""
+        if not isinstance(total.loss, ApproximateLoss):
+            return None
+        counted = [share.charge.specification for share in self.list_shares(total) if share.loss is not None]
+        pairs = [pair for specification in counted for pair in specification.find_pairs(total.unit) or ()]
+        epsilon = bound_epsilon(tuple(pairs), total.loss.delta)
+        return epsilon if epsilon < total.loss.epsilon.round_up(DECIMALS) else None
+
     def list_shares(self, total: Total) -> tuple[Share, ...]:
         """The contribution of each charge to one of the totals, or the reason why it does not count."""
         return tuple(_share(charge, total) for charge in self.charges)
@@ -143,8 +157,8 @@ def compare(entries: Sequence[Entry]) -> Comparison:
     return Comparison(list_charges(entries))
 
 
-def list_charges(entries: Sequence[Entry]) -> tuple[Charge, ...]:
-    """The charges of an intact ledger, or of a part of one, in order."""
+def list_charges(entries: Sequence[Entry], copies: Mapping[str, int] | None = None) -> tuple[Charge, ...]:
+    """The charges of an intact ledger, or of a part of one, in order; `copies` are those of datasets, by name."""
     reserved = [entry for entry in entries if entry.kind == RESERVE]
     settled = {entry.draw_id: entry for entry in entries if entry.kind == SETTLE}
     withdrawn = {entry.draw_id: entry for entry in entries if entry.kind == WITHDRAW}
@@ -163,6 +177,7 @@ def list_charges(entries: Sequence[Entry]) -> tuple[Charge, ...]:
             editions.get(entry.draw_id),
             settled.get(entry.draw_id),
             withdrawn.get(entry.draw_id),
+            (copies or {}).get(entry.dataset, 1),
         )
         for entry in reserved
     )

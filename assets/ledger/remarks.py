@@ -28,6 +28,7 @@ def write_remarks(comparison: Comparison) -> tuple[str, ...]:
         *_on_pure_losses_in_zcdp(comparison),
         *_on_conversions(comparison),
         *_on_units(comparison),
+        *_on_copies(comparison),
         *_on_universes(comparison),
     )
 
@@ -105,6 +106,12 @@ def _on_units(comparison: Comparison) -> Iterator[str]:
         yield PROSE("persons", releases=persons, units=units)
     if records:
         yield PROSE("person records", releases=records, records_of_others=RECORDS_OF_OTHERS)
+
+
+def _on_copies(comparison: Comparison) -> Iterator[str]:
+    copies = {charge.entry.dataset: charge.copies for charge in comparison.charges if charge.copies > 1}
+    if copies:
+        yield PROSE("copies", copies=[f"{number} records of {dataset}" for dataset, number in copies.items()])
 
 
 def _on_universes(comparison: Comparison) -> Iterator[str]:

@@ -24,7 +24,7 @@ from mechanisms.accounting.composition import (
 )
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss, format_number
 from mechanisms.accounting.rounding import DECIMALS
-from mechanisms.accounting.specification import DELTA
+from mechanisms.accounting.specification import CONTRIBUTOR, DELTA, PERSON, Specification, explain_omission
 from resources.chain import DIFFERENT_PEOPLE, NOT_CHARGED, PUBLIC_BECAUSE, RESERVE, Entry
 from resources.ledger import Reading, of_population, remaining
 
@@ -32,6 +32,8 @@ AUTOMATIC = "the declaration: the dataset is charged automatically"
 """The ledger's words for a charge that needed no authorization."""
 AUTOMATICALLY = "automatic"
 """The same in a table."""
+FOR_CONTRIBUTOR = "for one contributor"
+"""The label of what `describe_contributor` returns."""
 NONE = "–"
 _BLOCKS = 10
 _MINUTES = len("2026-01-01T00:00")
@@ -101,6 +103,19 @@ class Budget:
         """A sentence on charges without a finite loss; "" if there are none."""
         return warn_of_infinite(len(self.comparison.infinite))
 
+    @property
+    def of_contributor(self) -> str:
+        """The total for one contributor, as `total`, in words; "" if no charged dataset declares copies."""
+        losses = [charge.specification.loss_for(CONTRIBUTOR) for charge in self.charges]
+        known = drop_infinite(loss for loss in losses if loss is not None)
+        if all(charge.copies == 1 for charge in self.charges):
+            return ""
+        try:
+            total = format_loss(compose_like(self.cap or next(iter(known), PureLoss()), known))
+        except DoesNotCompose as error:
+            total = f"no total: {error}"
+        return f"{total}, and {unknown} charges without such a loss" if (unknown := losses.count(None)) else total
+
     def as_of(self, last: Charge) -> "Budget":
         """The budget as it was after a charge."""
         return replace(self, charges=self.charges[: self.charges.index(last) + 1])
@@ -117,7 +132,10 @@ def list_budgets(entries: Sequence[Entry], populations: Iterable[Population]) ->
     budgets = {
         population.name: Budget(
             population.name,
-            list_charges(of_population(entries, population.name)),
+            list_charges(
+                of_population(entries, population.name),
+                {dataset.name: dataset.copies for dataset in population.datasets},
+            ),
             population.cap,
             tuple(dataset.name for dataset in population.datasets),
         )
@@ -135,7 +153,7 @@ def list_budget_records(reading: Reading, populations: Iterable[Population]) -> 
     """For each declared population: its datasets, cap, what was charged, and what remains. For scripts."""
     populations = tuple(populations)
     budgets = list_budgets(() if reading.problems else reading.entries, populations)
-    unknown = {"beside": "", "charged": "unknown: the ledger is not intact", "left": "unknown"}
+    unknown = {"beside": "", "contributor": "", "charged": "unknown: the ledger is not intact", "left": "unknown"}
     return [
         {
             "population": population.name,
@@ -143,6 +161,7 @@ def list_budget_records(reading: Reading, populations: Iterable[Population]) -> 
             "cap": format_loss(population.cap),
             "charging": "asks" if population.datasets[0].asks else "automatic",
             "beside": budget.warning,
+            "contributor": budget.of_contributor,
             "charged": format_loss(budget.total) if budget.total else f"cannot be added up: {budget.problem}",
             "left": budget.left,
         }
@@ -155,6 +174,15 @@ def format_charge(reservation: Entry) -> str:
     """The loss of a charge, or of a draw from public data, which is not charged."""
     loss = format_loss(reservation.parse_specification().charge)
     return f"{loss} ({NOT_CHARGED})" if reservation.parse_details().public else loss
+
+
+def describe_contributor(specification: Specification) -> str:
+    """The loss of a person whose answers are in `copies` records, or why none is known; "" if all are in one."""
+    if specification.flavor.copies == 1:
+        return ""
+    loss = specification.loss_for(CONTRIBUTOR)
+    words = format_loss(loss) if loss else explain_omission(specification, CONTRIBUTOR, InfiniteLoss())
+    return f"{words}, because one person's answers can be in {specification.flavor.copies} records"
 
 
 def list_entry_records(entries: Iterable[Entry]) -> list[dict[str, Any]]:
@@ -271,12 +299,14 @@ def list_total_rows(comparison: Comparison) -> list[dict[str, str]]:
         left_out = "; ".join(f"{join_names(list(releases))}: {reason}" for reason, releases in reasons.items())
         # A total for persons does not bound a person's move between the units of a release that it counts.
         units = {share.charge.specification.flavor.unit for share in shares if share.loss is not None}
-        moves = total.unit == "person" and units - {"person"}
+        moves = total.unit in (PERSON, CONTRIBUTOR) and units - {PERSON}
+        by_curve = comparison.bound_by_curve(total)
         rows.append(
             {
                 "unit": f"{total.unit} (no moves)" if moves else total.unit,
                 "output premetric": total.output_premetric,
                 "loss": format_loss(total.loss),
+                "by curve": "" if by_curve is None else f" (ε = {by_curve} by the exact curve of the noise)",
                 "charges": str(total.releases),
                 "counts": f"{join_names(list_counted(shares))}, with {len(total.multiverse)} invariants; leaves out "
                 f"{left_out or 'nothing'}",

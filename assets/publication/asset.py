@@ -423,7 +423,7 @@ def certify(
         dataset=record.Dataset.model_validate(dataset, from_attributes=True),
         release=record.Release.model_validate(release, from_attributes=True),
         statement=replace(statement, errors=context.method.errors(session)),
-        specification=entry.parse_specification(),
+        specification=entry.parse_specification().with_copies(dataset.copies),
         randomness=Randomness(release.custody, draw.draw_id, entry.commitment),
         ledger=LedgerReference(
             entry.sequence,

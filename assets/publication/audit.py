@@ -23,7 +23,7 @@ from assets.ledger.comparison import list_charges
 from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
 from assets.publication.listing import LISTING, make_listing
-from assets.publication.placement import publications
+from assets.publication.placement import ARRIVING, LEAVING, publications
 from assets.publication.signature import PUBLIC_KEY, earlier_editions, fingerprint, public_key, signed_identity, verify
 from assets.release.contents import forget_sketches
 from assets.release.draw import StaleInputError
@@ -272,16 +272,16 @@ def _audit_time_stamps(ledger: Ledger, published: Path) -> list[Finding]:
 def _audit_catalog(published: Path) -> Finding:
     """Whether what lies beside the publications is their catalog, which is not signed, as it follows from them."""
     remarks = []
-    if (published / LISTING).exists():
-        made = make_listing(published)
-        for path in sorted((*published.glob("[!.]*"), *published.glob("[!.]*/[!.]*"))):
-            name, is_plain = path.relative_to(published).as_posix(), path.is_file() and not path.is_symlink()
-            if path.is_dir() and not path.is_symlink():
-                continue
-            if not is_plain or name not in {*made, PUBLIC_KEY}:
-                remarks.append(f"{show_line(name)} is not part of any publication.")
-            elif name in made and path.read_bytes() != made[name]:
-                remarks.append(f"{name} is not as this version writes it. The next publication writes it anew.")
+    made = make_listing(published) if publications(published) or (published / LISTING).exists() else {}
+    for path in sorted({*published.glob("*"), *published.glob("*/*"), *(published / name for name in made)}):
+        name, is_plain = path.relative_to(published).as_posix(), path.is_file() and not path.is_symlink()
+        is_folder = path.is_dir() and not path.is_symlink()
+        if path.name.endswith((ARRIVING, LEAVING)) or (is_folder and path.name[0] != "."):
+            continue
+        if name in made and (not path.exists() or (is_plain and path.read_bytes() != made[name])):
+            remarks.append(f"{name} is not as this version writes it. The next publication writes it anew.")
+        elif not is_plain or name not in {*made, PUBLIC_KEY}:
+            remarks.append(f"{show_line(name)} is not part of any publication.")
     words = "Beside the publications is nothing but their public key and their catalog, which follows from them."
     return _judge("The catalog", "catalog", words, (), remarks)
 

@@ -22,12 +22,14 @@ from typing import Any
 from jinja2 import Template
 from markupsafe import Markup, escape
 
+from assets.ledger.view import describe_contributor
 from assets.publication import record
 from assets.publication.package import DataFile
 from assets.publication.record import PROSE, Check, Delta, Edition, LedgerReference, Randomness, Record
 from assets.release.prose import load_template
 from assets.release.release import Publisher
-from assets.release.statement import Statement
+from assets.release.risks import describe_risk
+from assets.release.statement import Equivalent, Statement
 from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import (
     INFINITY,
@@ -37,8 +39,9 @@ from mechanisms.accounting.losses import (
     PureLoss,
     format_loss,
 )
+from mechanisms.accounting.risks import FALSE_POSITIVE_RATES, assess_risk
 from mechanisms.accounting.rounding import DECIMALS, LINE_DECIMALS, bound_exponential, format_decimal_above, round_up
-from mechanisms.accounting.specification import DELTA, PERSON_RECORD, RECORDS_OF_OTHERS, Specification
+from mechanisms.accounting.specification import CONTRIBUTOR, DELTA, PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 
 CONVERSIONS = (
     ("Canonne, Kamath and Steinke", "https://doi.org/10.29012/jpc.784", canonne_kamath_steinke),
@@ -98,7 +101,7 @@ class Certificate:
     def as_record(self) -> dict[str, Any]:
         """The record as plain values for JSON: rounded numbers as numbers, and exact ones beside them as text."""
         statement, charged = self.statement, self.specification.flavor
-        shown = replace(self.specification, flavor=statement.flavor or charged)
+        shown = replace(self.specification, flavor=statement.flavor or charged).with_copies(charged.copies)
         record_ = Record(
             publisher=self._publisher(),
             dataset=self.dataset,
@@ -149,14 +152,20 @@ class Certificate:
             and record.Evaluated(
                 rounded_up=float(round_up(Fraction(evaluated.epsilon), DECIMALS)), meaning=evaluated.meaning
             ),
-            equivalents=_equivalents(statement),
+            equivalents=_equivalents(statement, specification),
+            risk=_state_risk(specification, statement),
             lines=[record.LineAmount.of(line.loss, LINE_DECIMALS, label=line.label) for line in specification.lines],
         )
 
 
-def _equivalents(statement: Statement) -> record.Equivalents:
-    """The losses of parts and of some changes, each also as (ε, δ) by every conversion if it is in zCDP."""
-    delta = statement.delta
+def _equivalents(statement: Statement, specification: Specification) -> record.Equivalents:
+    """The losses of parts and of some changes, each also as (ε, δ) by every conversion if it is in zCDP. That of a
+    contributor is one of them if the dataset declares copies."""
+    equivalents, delta = statement.equivalents, statement.delta
+    if specification.flavor.copies > 1 and (loss := specification.loss_for(CONTRIBUTOR)):
+        of = f"One contributor, whose answers are in up to {specification.flavor.copies} records"
+        equivalents += (Equivalent(of, loss, PROSE("contributor")),)
+        delta = delta or (DELTA if isinstance(loss, ConcentratedLoss) else None)
     conversions = CONVERSIONS if delta is not None else ()
     return record.Equivalents(
         delta=None if delta is None else Delta.of(delta),
@@ -172,7 +181,24 @@ def _equivalents(statement: Statement) -> record.Equivalents:
                 ],
                 source=equivalent.source,
             )
-            for equivalent in statement.equivalents
+            for equivalent in equivalents
+        ),
+    )
+
+
+def _state_risk(specification: Specification, statement: Statement) -> record.Risk | None:
+    risk = assess_risk(specification, statement.fewest, statement.delta or DELTA)
+    if risk is None:
+        return None
+    return record.Risk(
+        sentence=describe_risk(risk, statement.flavor or specification.flavor, statement.fewest),
+        delta=str(risk.delta),
+        epsilon=float(risk.epsilon),
+        by_conversion=float(risk.by_conversion),
+        posterior=float(risk.posterior),
+        tests=tuple(
+            record.TestPower(false_positive_rate=float(rate), true_positive_rate=float(power))
+            for rate, power in zip(FALSE_POSITIVE_RATES, risk.powers, strict=True)
         ),
     )
 
@@ -249,6 +275,7 @@ def to_html(certificate: Certificate) -> bytes:
 def building_blocks(specification: Specification) -> tuple[record.BuildingBlock, ...]:
     """This specification's answers to the five questions."""
     further = {"person_record": PERSON_RECORD, "records_of_others": RECORDS_OF_OTHERS}
+    further |= {"contributor": describe_contributor(specification)}
     return tuple(
         record.BuildingBlock(block=block, question=question, answer=_write(block, specification, **further))
         for block, question in QUESTIONS.items()

@@ -28,6 +28,9 @@ from pathlib import Path
 from assets.publication.signature import EDITIONS
 from resources.keyfiles import flush_file, flush_folder
 
+ARRIVING, LEAVING = ".arriving", ".leaving"
+"""How the hidden names of files and folders end that are moved into or out of their place."""
+
 
 @contextmanager
 def place_folder(
@@ -161,11 +164,11 @@ def bring_publications(folder: Path, published: Path) -> None:
 
 
 def _arriving(target: Path) -> Path:
-    return target.with_name(f".{target.name}.arriving")
+    return target.with_name(f".{target.name}{ARRIVING}")
 
 
 def _leaving(target: Path) -> Path:
-    return target.with_name(f".{target.name}.leaving")
+    return target.with_name(f".{target.name}{LEAVING}")
 
 
 @contextmanager

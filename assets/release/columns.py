@@ -5,6 +5,7 @@ column says how the source is read. `Column.in_cef` is the column that it become
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
@@ -79,8 +80,13 @@ class Role(StrEnum):
     """Identifies the record. It is not a variable, and no mechanism sees it."""
     UNIT = "unit"
     """In `persons`: identifies the unit of the person."""
+    DONOR = "donor"
+    """The key of the record whose answers were copied into this one; empty if none were. No mechanism sees it."""
     GEOGRAPHY = "geography"
     CHARACTERISTIC = "characteristic"
+
+
+_IDENTIFIERS = (Role.KEY, Role.UNIT, Role.DONOR)
 
 
 @contextmanager
@@ -121,6 +127,11 @@ _Given = int | float | str | bool
 _GivenValues = Annotated[
     list[_Given] | dict[_Given, str],
     WithJsonSchema({"type": ["array", "object"], "minItems": 1, "minProperties": 1}),
+]
+
+_GivenNesting = Annotated[
+    dict[_Given, list[_Given]],
+    WithJsonSchema({"type": "object", "minProperties": 1, "additionalProperties": {"type": "array", "minItems": 1}}),
 ]
 
 _GivenMerge = Annotated[
@@ -167,13 +178,14 @@ class Column(Part):
     `null` and `zero` list codes of the source. They are compared with its text before anything else is done with it, so
     that they are neither in the domain nor recoded.
 
-    Key and unit columns are integers or strings, never null, and need no domain.
+    Key and unit columns are integers or strings, never null, and need no domain. Donor columns may be empty, and need
+    none either.
     """
 
     model_config = ConfigDict(json_schema_extra=_allow_unquoted_null)
 
     type: ColumnType = Field(description="integer, string, boolean, date or decimal.")
-    role: Role = Field(Role.CHARACTERISTIC, description="key, unit, geography or characteristic.")
+    role: Role = Field(Role.CHARACTERISTIC, description="key, unit, donor, geography or characteristic.")
     title: str = Field(
         "", description="The column's name in words; by default, the name with spaces in place of underscores."
     )
@@ -185,6 +197,11 @@ class Column(Part):
         None,
         description="For a geography column: another one of the table, which has the same value wherever this one has, "
         "such as the region of a district.",
+    )
+    nesting: _GivenNesting | SkipJsonSchema[None] = Field(
+        None,
+        description="With within: by code of the larger place, the codes that lie in it, each once. Hypercubes then "
+        "have no impossible combinations, and answer by the larger place too.",
     )
     values: _GivenValues | SkipJsonSchema[None] = Field(
         None, description="The codes that may occur: a list, or a mapping of each code to its label."
@@ -231,7 +248,7 @@ class Column(Part):
         if not isinstance(fields, Mapping):
             return fields
         fields = {"null" if field is None else field: value for field, value in fields.items()}
-        return {"nullable": True} | fields if fields.get("null") else fields
+        return {"nullable": True} | fields if fields.get("null") or fields.get("role") == Role.DONOR else fields
 
     @field_validator("values", mode="before")
     @classmethod
@@ -244,23 +261,23 @@ class Column(Part):
             raise ValueError("every label in values is a text; put it in quotes")
         return values
 
-    @field_validator("bands", "merge", mode="before")
+    @field_validator("bands", "merge", "nesting", mode="before")
     @classmethod
     def _keep_names_as_given(cls, given: object, info: ValidationInfo) -> object:
         if given is None:
             return given
-        kind = {"bands": "band", "merge": "category"}[info.field_name or ""]
+        kind = {"bands": "band", "merge": "category", "nesting": "place"}[info.field_name or ""]
         if not (isinstance(given, Mapping) and given):
             raise ValueError(f"it is a nonempty mapping with the name of each {kind}")
         for name, values in given.items():
-            if not isinstance(name, str) or not name:
+            if not isinstance(name, _Given if kind == "place" else str) or name == "":
                 raise ValueError(f"{shown(name)} is not the name of a {kind}; put it in quotes")
             if kind == "band" and not isinstance(values, Mapping | Band):
                 raise ValueError(f"{shown(name)}: a band has at_least, below, or both")
-            if kind == "category" and not (
+            if kind != "band" and not (
                 isinstance(values, list | tuple) and values and all(isinstance(code, _Given) for code in values)
             ):
-                raise ValueError(f"{shown(name)}: a category has a nonempty list of codes")
+                raise ValueError(f"{shown(name)}: a {kind} has a nonempty list of codes")
         if len(given) > MOST_BANDS and kind == "band":
             raise ValueError(f"at most {MOST_BANDS:,} bands are allowed")
         return given
@@ -297,7 +314,7 @@ class Column(Part):
             raise ValueError("everything_else is for a column with merge")
         if not declared:
             return
-        if self.role in (Role.KEY, Role.UNIT):
+        if self.role in _IDENTIFIERS:
             raise ValueError(f"a {self.role.value} column is not recoded: drop {' and '.join(declared)}")
         if declared[0] != "merge" and kind not in (ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.DATE):
             advice = "; merge its codes instead" if kind is ColumnType.STRING else ""
@@ -329,11 +346,11 @@ class Column(Part):
             raise ValueError(f"a {name} column takes no minimum or maximum")
         if self.values is not None and (self.pattern is not None or bounds != (None, None)):
             raise ValueError("values are the whole domain: drop minimum, maximum and pattern")
-        if self.role in (Role.KEY, Role.UNIT):
+        if self.role in _IDENTIFIERS:
             if kind not in (ColumnType.INTEGER, ColumnType.STRING):
                 raise ValueError(f"a {self.role.value} column is an integer or a string, not a {name}")
-            if self.nullable:
-                raise ValueError(f"a {self.role.value} column is not nullable")
+            if self.nullable is not (self.role is Role.DONOR):
+                raise ValueError(f"a {self.role.value} column is {'nullable' if not self.nullable else 'not nullable'}")
         elif self.bands is not None or self.merge is not None:
             return
         elif kind is ColumnType.INTEGER and self.values is None and None in bounds:
@@ -416,6 +433,23 @@ class Column(Part):
     def _type_all(self, name: str, given: Sequence[object]) -> tuple[Value | None, ...]:
         with name_error(name):
             return tuple(None if value is None else _typed(self.type, value) for value in given)
+
+    def larger_places(self, larger: "Column") -> dict[Value, Value]:
+        """By code, the code of the larger place in `nesting`, for columns as the CEF has them.
+
+        Raises ValueError unless each code lies in one place. The message names field and rule.
+        """
+        with name_error("nesting"):
+            pairs = [
+                (_typed(self.type, code), _typed(larger.type, place))
+                for place, codes in (self.nesting or {}).items()
+                for code in codes
+            ]
+            if self.nullable or Counter(code for code, _ in pairs) != Counter(self.codes):
+                raise ValueError("it names every code of the column once, and the column is never empty")
+            if unknown := [place for _, place in pairs if place not in larger.codes]:
+                raise ValueError(f"{shown(unknown[0])} is not among the codes of the larger place")
+        return dict(pairs)
 
     def in_cef(self, name: str) -> "Column":
         """The column as the CEF has it, under the name `name`: an ordinary column, whose domain follows from a recode.
@@ -575,11 +609,27 @@ class RecordTable(Part):
     def _check_key(self) -> Self:
         if len(self._having(Role.KEY)) > 1:
             raise ValueError(f"more than one key: {', '.join(self._having(Role.KEY))}")
+        if donors := self._having(Role.DONOR):
+            if len(donors) > 1:
+                raise ValueError(f"more than one donor column: {', '.join(donors)}")
+            if self.key is None or self.columns[self.key].type is not self.columns[donors[0]].type:
+                raise ValueError(f"column {donors[0]}: role donor: a key of the same type is required")
         geography = self._having(Role.GEOGRAPHY)
         for name, column in self.columns.items():
             larger = column.within
             if larger is not None and (name not in geography or larger not in geography or larger == name):
                 raise ValueError(f"column {name}: within: both columns have the role geography, and are two")
+            seen = {name}
+            while larger in self.columns and larger not in seen:
+                seen.add(larger)
+                larger = self.columns[larger].within
+            if larger in seen:
+                raise ValueError(f"column {name}: within: {larger} would lie in itself")
+            if column.nesting is not None:
+                with name_error(f"column {name}"):
+                    if column.within is None:
+                        raise ValueError("nesting: it is for a column with within")
+                    self.variables[name].larger_places(self.variables[column.within])
         if self.geography_path is not None:
             for required in (Role.KEY, Role.GEOGRAPHY):
                 if not self._having(required):
@@ -606,18 +656,19 @@ class RecordTable(Part):
         return next(iter(self._having(Role.UNIT)), None)
 
     @property
+    def donor(self) -> str | None:
+        """The column with the key of the record that this one was copied from; None if the table has none."""
+        return next(iter(self._having(Role.DONOR)), None)
+
+    @property
     def variables(self) -> dict[str, Column]:
-        """The columns that describe the record, as the CEF has them: all except the key and the unit."""
-        return {
-            name: column.in_cef(name)
-            for name, column in self.columns.items()
-            if column.role not in (Role.KEY, Role.UNIT)
-        }
+        """The columns that describe the record, as the CEF has them: all except key, unit and donor."""
+        return {name: column.in_cef(name) for name, column in self.columns.items() if column.role not in _IDENTIFIERS}
 
     @property
     def stored(self) -> dict[str, Column]:
-        """The columns in the order of the CEF: the key, the unit, then the variables in declared order."""
-        first = [name for name in (self.key, self.unit) if name is not None]
+        """The columns in the order of the CEF: key, unit and donor, then the variables in declared order."""
+        first = [name for name in (self.key, self.unit, self.donor) if name is not None]
         return {name: self.columns[name] for name in first} | self.variables
 
     @property

@@ -7,7 +7,7 @@ This module defines the typed declaration and the rules that it must satisfy ind
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -103,12 +103,18 @@ Cap = Annotated[
 CEF = "cef"
 """The stage of a dataset that all its releases begin with."""
 
+DROPPED = "dropped"
+"""The confidential table with the number of records that were left out, by table, if the dataset leaves any out."""
+
 CEF_TABLES = ("units", "persons", "households")
 """The names of all tables that the CEF of a dataset can have. Only SafeTab's files have a table of households."""
 
 
 Charging = Literal["ask", "automatic"]
 """Whether a new draw needs an authorization."""
+
+Copies = Annotated[int, Field(strict=True, ge=1, le=1000)]
+"""The most records that the answers of one person are in."""
 
 UnboundedReleases = Literal["refused", "allowed"]
 """Whether releases without a finite loss (ε = ∞) may be charged."""
@@ -188,9 +194,6 @@ class DatasetDeclaration(Declaration):
 
     declares = "dataset"
 
-    structure: ClassVar[Structure | None] = None
-    """The rules that records must satisfy together; None if the layout of the dataset has no such rules."""
-
     name: DatasetName
     title: str = Field(min_length=1, description="The dataset's name in words.")
     description: str = Field("", description="Where the records come from and what they are.")
@@ -231,6 +234,12 @@ class DatasetDeclaration(Declaration):
         description="The upper bound on the loss of all releases from the datasets of the population together, if they "
         "are not public: ε as a number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: "
         "1/10000000000}.",
+    )
+    copies: Copies = Field(
+        1,
+        description="k: the largest number of records that the answers of one person are in, where editing or "
+        "imputation copied answers. It is public. Certificates and the composition state k·ε and k²·ρ beside each "
+        "loss. A column of role donor is checked against it.",
     )
     charging: Charging | SkipJsonSchema[None] = Field(
         None,
@@ -286,6 +295,13 @@ class DatasetDeclaration(Declaration):
             if self.reader is Reader.DDI and records.geography_path is not None:
                 raise ValueError(f"{table}: geography_path: reader ddi takes none")
         for table, records in self.tables.items():
+            if records.donor is not None:
+                if "copies" not in self.model_fields_set:
+                    raise ValueError(
+                        f"copies: {table} has a donor column: declare how many records may have a person's answers"
+                    )
+                if self.rectangular is not None and table == "units":
+                    raise ValueError(f"units: column {records.donor}: in a rectangular file, donors are persons")
             for name, column in records.columns.items():
                 of_units = table == "units" and name in self.units.variables
                 if column.depends_on_persons is not None and not of_units:
@@ -342,6 +358,16 @@ class DatasetDeclaration(Declaration):
             raise ValueError(
                 f"persons: column {persons.unit} is made of {', '.join(household)}: it is a string without a source"
             )
+
+    @property
+    def structure(self) -> Structure | None:
+        """The rules that records must satisfy together; None if the layout of the dataset has no such rules."""
+        return None
+
+    @property
+    def drops_unmatched(self) -> bool:
+        """Whether records in no unit are left out of the CEF; otherwise they are refused."""
+        return False
 
     @property
     def files(self) -> dict[str, RecordTable]:

@@ -76,7 +76,7 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
     levels, dataset = _levels(release), release.dataset
     read = identify_records(dataset, release.counted, release.design.max_race_codes)
     codes, members, memberships = _register_members(session, release.lists, levels)
-    areas, area_regions, regions = _stage_regions(session, release)
+    areas, area_regions, regions = stage_regions(session, release)
     answers = session.stage("answers", "safetab/answers", **read)
     races = [code for code in read["codes"] if code != ETHNICITY_CODE]
     answer_sets = session.stage(
@@ -109,7 +109,7 @@ def regions_recipe(session: Session, release: SafeTabRelease) -> Recipe:
     Columns: `REGION_COLUMNS`. `number` is INTEGER and counts from 0 within the region type, in the order of
     `region_id`; the others are VARCHAR. Rows are in the order of the draw.
     """
-    _, area_regions, _ = _stage_regions(session, release)
+    _, area_regions, _ = stage_regions(session, release)
     types = {"region_types": [str(region_type) for region_type in _levels(release)]}
     return "safetab/regions", types, {"area_regions": area_regions}
 
@@ -214,7 +214,7 @@ def _levels(release: SafeTabRelease) -> Mapping[RegionType, list[int]]:
     return levels
 
 
-def _stage_regions(session: Session, release: SafeTabRelease) -> tuple[Fragment, Fragment, Fragment]:
+def stage_regions(session: Session, release: SafeTabRelease) -> tuple[Fragment, Fragment, Fragment]:
     """The areas of the units, the regions that each area lies in, and the regions with their numbers."""
     types = {"region_types": [str(region_type) for region_type in _levels(release)]}
     states, units = {"states": list(release.design.states)}, release.dataset.cef_tables()[0]

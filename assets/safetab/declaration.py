@@ -2,19 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, StrictInt, Tag
+from pydantic import Field, StrictInt, Tag, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from assets.measurement.declaration import PRODUCTION_OR_OWN, Definition, Production, State
 from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
 from assets.release.names import ReleaseName, SourcePath
 from assets.release.numbers import Budget, Delta, Margin, Share
 from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.specification import DELTA
 from mechanisms.design import DesignError
 from mechanisms.safetab.design import Key, Pair, SafeTabHDesign, SafeTabPDesign, find_runs, format_label
-from mechanisms.safetab.lists import CodeLists
+from mechanisms.safetab.lists import MOST_RACE_CODES, CodeLists
 from mechanisms.safetab.planning import (
     BUDGETS_H,
     BUDGETS_P,
@@ -35,6 +37,7 @@ _BUDGETS = (
     "production: those of the 2020 Census. Otherwise by line, such as {example}: ρ, or ε with noise: pure, for one "
     "{unit} added or removed; lines left out are not measured."
 )
+_NO_ITERATION = "the lists have no iteration of this level for such regions"
 _MOE = "By line: the 95% margin of error of one measured number, from which the budget follows."
 
 
@@ -79,14 +82,12 @@ class SafeTabPDeclaration(SafeTabDeclaration):
         """What is measured of the groups in the lists, for the states in ascending order."""
         lists: CodeLists = sources["lists"]
         states, share = tuple(sorted(self.states)), self.stage_1_share
-        pairs = [pair for pair in PAIRS if pair[0].run in find_runs(states) and lists.universe(*pair)]
-        stabilities = {pair: lists.stability(*pair, self.max_race_codes) for pair in pairs}
-        without = "the lists have no iteration of this level for such regions"
+        stabilities = {pair: lists.stability(*pair, self.max_race_codes) for pair in find_pairs(lists, states)}
         return SafeTabPDesign(
             states=states,
             noise=self.noise.noise,
             stabilities=stabilities,
-            budgets=_choose_budgets(self, BUDGETS_P, stabilities, states, without, share),
+            budgets=_choose_budgets(self, BUDGETS_P, stabilities, states, _NO_ITERATION, share),
             thresholds={**THRESHOLDS_P, **_read_lines(self, "thresholds")},
             stage_1_share=share,
             zero_suppression_chance=self.zero_suppression_chance,
@@ -95,12 +96,30 @@ class SafeTabPDeclaration(SafeTabDeclaration):
         )
 
 
+class PublishedTotals(Part):
+    """Totals of persons that SafeTab-P published elsewhere. They are public, so that nothing is charged for them."""
+
+    path: SourcePath = Field(description="The file, pop-group-totals.txt: absolute, or relative to the project's root.")
+    source: str = Field(min_length=1, description="Who published the totals, and where. The certificate states it.")
+
+
 class SafeTabHDeclaration(SafeTabDeclaration):
     """The YAML declaration of a release of household type and tenure of detailed race and ethnicity groups."""
 
-    detail: ReleaseName = Field(
+    detail: ReleaseName | SkipJsonSchema[None] = Field(
+        None,
         description="The release by SafeTab-P of the same dataset whose published totals say which groups there are "
-        "and in what detail. States, lists and race codes are those of that release."
+        "and in what detail. States, lists and race codes are those of that release.",
+    )
+    totals: PublishedTotals | SkipJsonSchema[None] = Field(
+        None,
+        description="In place of detail: a file of such totals, which a dataset without persons needs. Then declare "
+        "states, and lists and max_race_codes if they differ from those of production.",
+    )
+    states: list[State] | SkipJsonSchema[None] = Field(None, description="With totals: as in SafeTabP.")
+    lists: SourcePath | SkipJsonSchema[None] = Field(None, description="With totals: as in SafeTabP.")
+    max_race_codes: Annotated[int, Field(ge=1, le=8, strict=True)] | SkipJsonSchema[None] = Field(
+        None, description="With totals: as in SafeTabP."
     )
     budgets: Budgets = Field("production", description=_BUDGETS.format(example="TRACT 2 T3", unit="household"))
     thresholds: Thresholds = Field(
@@ -109,12 +128,29 @@ class SafeTabHDeclaration(SafeTabDeclaration):
         "from which there are more cells.",
     )
 
+    @model_validator(mode="after")
+    def _check_detail(self) -> Self:
+        if (self.detail is None) is (self.totals is None):
+            raise ValueError(
+                "detail: name a release by SafeTab-P, or declare totals that were published: one of the two"
+            )
+        own = ("states", "lists", "max_race_codes")
+        if self.detail is not None and (given := [field for field in own if getattr(self, field) is not None]):
+            raise ValueError(f"{given[0]}: it is that of the release named in detail; leave it out")
+        if self.totals is not None and not self.states:
+            raise ValueError("states: they are required with totals")
+        return self
+
     def design(self, dataset: DatasetDeclaration, **sources: Any) -> SafeTabHDesign:
-        """What is measured of the groups of the release by SafeTab-P."""
+        """What is measured of the groups of the release by SafeTab-P, or of those with published totals."""
         lists, detail = sources["lists"], sources["detail"]
-        states, max_race_codes = detail.design.states, detail.design.max_race_codes
-        stabilities = {pair: lists.stability(*pair, max_race_codes) for pair in detail.pairs}
-        without = f"release {detail.name} measures no totals there"
+        if detail is None:
+            states, max_race_codes = tuple(sorted(self.states or ())), self.max_race_codes or MOST_RACE_CODES
+            pairs, without = find_pairs(lists, states), _NO_ITERATION
+        else:
+            states, max_race_codes = detail.design.states, detail.design.max_race_codes
+            pairs, without = detail.pairs, f"release {detail.name} measures no totals there"
+        stabilities = {pair: lists.stability(*pair, max_race_codes) for pair in pairs}
         return SafeTabHDesign(
             states=states,
             noise=self.noise.noise,
@@ -124,6 +160,11 @@ class SafeTabHDeclaration(SafeTabDeclaration):
             negative_counts=self.negative_counts,
             max_race_codes=max_race_codes,
         )
+
+
+def find_pairs(lists: CodeLists, states: Sequence[str]) -> list[Pair]:
+    """The region types and levels of the runs of some states that have groups."""
+    return [pair for pair in PAIRS if pair[0].run in find_runs(states) and lists.universe(*pair)]
 
 
 def _choose_budgets(

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.conventions import StageKind, preview, public_table_metadata, table_schema
+from assets.conventions import StageKind, escape_markdown, preview, public_table_metadata, table_schema
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import MEASUREMENTS, Batch, GridError, build_counts, plan_gate
 from assets.publication.asset import publication_problems
@@ -29,7 +29,8 @@ from assets.release.method import CHARGE, PLAN, PUBLICATION, release_hook
 from assets.release.release import Release
 from assets.release.seal import SealError, seal_stage
 from assets.release.stage import COLUMN_SCHEMA, create_tables, release_stage
-from assets.safetab.counting import COUNT_COLUMNS, counts_recipe, require_households_in_groups
+from assets.safetab.counting import COUNT_COLUMNS, counts_recipe, require_households_in_groups, stage_regions
+from assets.safetab.lists import ListsFileError, read_totals
 from assets.safetab.method import SafeTabMethod, SafeTabPMethod, find_farthest
 from assets.safetab.release import COLUMNS_OF_GROUPS, COUNTS, GROUPS, SafeTabHRelease
 from assets.safetab.tables import (
@@ -47,6 +48,7 @@ from mechanisms.safetab.details import HOUSEHOLD_CELLS, HOUSEHOLD_TABLES
 from mechanisms.sampling.quantiles import Uncapped
 from resources.custody import Custody
 from resources.ledger import Ledger
+from resources.project import PROJECT
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
@@ -91,7 +93,7 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
 
     @property
     def reads_publications_of(self) -> Sequence[Release]:
-        return [self.release.detail]
+        return [self.release.detail] if self.release.detail else []
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -187,9 +189,10 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
 
     def further_gates(self) -> Sequence[Gate[SafeTabHRelease]]:
         release = self.release
+        zones = [Zone.PUBLIC] if release.detail else [Zone.CONFIDENTIAL, Zone.PUBLIC]
         return [
             plan_gate(self),
-            session_gate("groups_as_published", GROUPS, _check_groups),
+            session_gate("groups_as_published", GROUPS, _check_groups, zones),
             tables_gate(lambda session: household_table_recipes(session, release)),
             session_gate("groups_complete", TABLES, _check_completeness),
         ]
@@ -198,8 +201,8 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
         design = self.release.design
         return f"""All region types, levels and tables are charged together, with a line for each. Budgets are declared
 for one household added or removed. The charge is the loss for one household's record changed: twice the sum of the
-lines' {design.noise.symbol}. The groups and their detail are read from the publication of {self.release.detail.name},
-and cost nothing here."""
+lines' {design.noise.symbol}. The groups and their detail follow from the totals
+{escape_markdown(self.release.totals_in_words)}, which are public and cost nothing here."""
 
     def draw_description(self) -> str:
         return """For every published group, the exact count of every measured cell of its table of household types and
@@ -221,18 +224,21 @@ def _check_completeness(session: Session, context: ReleaseContext[SafeTabHReleas
 
 
 def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
+    # Of a file's totals, those of regions with a unit count, and which regions have one is an invariant.
+    kind, read = (StageKind.POSTPROCESSING, []) if release.detail else (StageKind.INVARIANTS, [Zone.CONFIDENTIAL])
+
     @release_stage(
         release,
         GROUPS,
-        StageKind.POSTPROCESSING,
-        f"The groups with a published total in {release.dataset.name}/{release.detail.name}, and the detail that this "
-        "total allows. Read from the signed publication, so nothing is spent on them.",
-        [release.detail.key(PUBLICATION)],
+        kind,
+        f"The groups with a total {escape_markdown(release.totals_in_words)}, in the regions in which there is a unit, "
+        "and the detail that this total allows. What is read was published, so nothing is spent on it.",
+        [release.detail.key(PUBLICATION) if release.detail else CEF],
         kinds={"duckdb", "parquet"},
     )
     def population_groups(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         table = release.public(GROUPS)
-        with warehouse.session(writes=Zone.PUBLIC) as session:
+        with warehouse.session(reads=read, writes=Zone.PUBLIC) as session:
             totals = read_published_totals(session, release, custody, ledger)
             recipe = groups_recipe(session, release, totals)
             with session.transaction():
@@ -255,9 +261,14 @@ def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
 
 
 def read_published_totals(session: Session, release: SafeTabHRelease, custody: Custody, ledger: Ledger) -> pa.Table:
-    """T1 as the release by SafeTab-P published it, from the current records. Raises DetailError if the publication is
-    missing or was altered, or is of other records or of another declaration."""
+    """T1 as the release by SafeTab-P published it, from the current records, or the declared file of totals.
+
+    Raises DetailError if the publication is missing or was altered, or is of other records or of another declaration;
+    ListsFileError if the file is missing or breaks a rule."""
     persons = release.detail
+    if persons is None:
+        assert release.declaration.totals is not None
+        return read_totals(PROJECT / release.declaration.totals.path)
     name, job = f"{persons.dataset.name}/{persons.name}", persons.schema
     launch = f"launch the job {job}, and then this one again"
     if not persons.folder.exists():
@@ -292,6 +303,7 @@ def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) 
     names = {
         "totals": session.register("published_totals", totals),
         "universes": session.register("universes", pa.Table.from_pylist(universes, _UNIVERSES)),
+        "regions": None if release.detail else stage_regions(session, release)[-1],
     }
     return "safetab/groups", {}, names
 
@@ -301,6 +313,6 @@ def _check_groups(session: Session, context: ReleaseContext[SafeTabHRelease]) ->
     release = context.release
     try:
         totals = read_published_totals(session, release, context.custody, context.ledger)
-    except DetailError as error:
+    except (DetailError, ListsFileError) as error:
         return [str(error)]
     return differing_table(session, release.public(GROUPS), groups_recipe(session, release, totals))

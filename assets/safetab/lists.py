@@ -1,4 +1,5 @@
-"""Reading the lists of codes and iterations from a folder with four files, in the layout of SafeTab's input.
+"""Reading the lists of codes and iterations from a folder with four files, and published totals of population groups
+from one, in the layout of SafeTab's input.
 
 The files are pipe-separated text with a header. Their rows end in LF or CR LF, every value is text, and `Null` is that
 literal word. There is no quoting. `mechanisms.safetab.lists` has the rules that hold between rows and files.
@@ -10,6 +11,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import pyarrow as pa
+
 from mechanisms.refusal import RefusedError
 from mechanisms.safetab.lists import (
     CODES_FILE,
@@ -19,6 +22,7 @@ from mechanisms.safetab.lists import (
     CodeLists,
     Iteration,
     ListsError,
+    RegionType,
     format_count,
 )
 
@@ -46,6 +50,14 @@ FIELDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 }
 """By file, its fields in order, each with the regular expression of its values and the rule in words."""
 
+TOTALS: Mapping[str, tuple[str, str]] = {
+    "REGION_ID": ("1|([0-9]{2}|[0-9]{4}|[0-9]{5}|[0-9]{7}|[0-9]{11})", "a region is 1, or has 2, 4, 5, 7 or 11 digits"),
+    "REGION_TYPE": ("|".join(RegionType), "a type of regions is one of SafeTab's"),
+    "ITERATION_CODE": _ITERATION_CODE,
+    "COUNT": ("-?[0-9]{1,15}", "a total is an integer"),
+}
+"""The same of pop-group-totals.txt."""
+
 _TRUTH = {"True": True, "False": False, "Null": None}
 
 
@@ -57,14 +69,17 @@ def read_lists(folder: Path = PRODUCTION) -> CodeLists:
     """The lists in a folder. Raises ListsFileError if a file is missing or not UTF-8 text, its header is not the exact
     one, a row has too few or too many fields, or a rule of a field, or between rows and files, is broken."""
     try:
-        codes = _read_rows(folder, CODES_FILE)
+        codes = _read_rows(folder / CODES_FILE, FIELDS[CODES_FILE])
         names = dict(codes)
         if len(names) < len(codes):
             repeated = format_count(len(codes) - len(names), "row")
             raise ListsError(f"{CODES_FILE}: RACE_ETH_CODE: a code is repeated: {repeated}")
-        race = tuple(_iteration(*row) for row in _read_rows(folder, RACE_FILE))
-        ethnicity = tuple(_iteration(*row[:3], "Null", *row[3:]) for row in _read_rows(folder, ETHNICITY_FILE))
-        pairs = tuple((iteration, code) for iteration, code in _read_rows(folder, MAP_FILE))
+        race = tuple(_iteration(*row) for row in _read_rows(folder / RACE_FILE, FIELDS[RACE_FILE]))
+        ethnicity = tuple(
+            _iteration(*row[:3], "Null", *row[3:])
+            for row in _read_rows(folder / ETHNICITY_FILE, FIELDS[ETHNICITY_FILE])
+        )
+        pairs = tuple((iteration, code) for iteration, code in _read_rows(folder / MAP_FILE, FIELDS[MAP_FILE]))
         return CodeLists(names, race, ethnicity, pairs)
     except OSError as error:
         raise ListsFileError(f"{error.filename}: the file cannot be read ({error.strerror})") from None
@@ -72,13 +87,28 @@ def read_lists(folder: Path = PRODUCTION) -> CodeLists:
         raise ListsFileError(f"{folder}: {error}") from None
 
 
+def read_totals(path: Path) -> pa.Table:
+    """Published totals of groups, in the layout of SafeTab-P's T1. Raises ListsFileError as `read_lists`, or if a group
+    is there twice."""
+    try:
+        rows = _read_rows(path, TOTALS)
+        if repeated := len(rows) - len({tuple(row[:3]) for row in rows}):
+            raise ListsError(f"{path.name}: a group is there twice: {format_count(repeated, 'row')}")
+    except OSError as error:
+        raise ListsFileError(f"{path}: the file cannot be read ({error.strerror})") from None
+    except ListsError as error:
+        raise ListsFileError(f"{path.parent}: {error}") from None
+    *texts, counts = zip(*rows, strict=True)
+    return pa.table(dict(zip(TOTALS, [*texts, list(map(int, counts))], strict=True)))
+
+
 def _iteration(code: str, name: str, level: str, *flags: str) -> Iteration:
     return Iteration(code, name, int(level), *(_TRUTH[flag] for flag in flags))
 
 
-def _read_rows(folder: Path, file: str) -> list[list[str]]:
+def _read_rows(path: Path, fields: Mapping[str, tuple[str, str]]) -> list[list[str]]:
     """The rows of a file in order, without the header; every value keeps its rule."""
-    fields, path = FIELDS[file], folder / file
+    file = path.name
     if path.stat().st_size > LARGEST:
         raise ListsError(f"{file}: the file has at most {LARGEST:,} bytes")
     try:

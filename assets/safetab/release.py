@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, ClassVar
 
 from assets.cef.census import BLOCK, RACE_CODES, CensusDeclaration
@@ -96,7 +97,9 @@ class SafeTabRelease(Release):
             self.refuse(f"dataset: {self.dataset.name} has no records of households; declare their file as households")
         for table, columns in columns_read(self.dataset, self.counted).items():
             records = self.dataset.tables.get(table)
-            missing = [name for name in columns if records is None or name not in records.stored]
+            if records is None:
+                self.refuse(f"dataset: {self.dataset.name} has no records of {table}; declare their file as {table}")
+            missing = [name for name in columns if name not in records.stored]
             if missing:
                 census = "with detailed_codes: true, or " if isinstance(self.dataset, CensusDeclaration) else ""
                 self.refuse(
@@ -150,10 +153,19 @@ class SafeTabPRelease(SafeTabRelease):
 
 @dataclass(frozen=True)
 class SafeTabHRelease(SafeTabRelease):
-    """A release by SafeTab-H. The totals that `detail` published say which groups there are, and in what detail."""
+    """A release by SafeTab-H. The totals that `detail` published, or those of the declared file if there is none, say
+    which groups there are, and in what detail."""
 
     declaration: SafeTabHDeclaration
     design: SafeTabHDesign
-    detail: SafeTabPRelease
+    detail: SafeTabPRelease | None
 
     counted = Counted.HOUSEHOLDS
+
+    @property
+    def totals_in_words(self) -> str:
+        """Where the totals come from."""
+        if self.detail is not None:
+            return f"published by {self.dataset.name}/{self.detail.name}"
+        assert self.declaration.totals is not None
+        return f"in {Path(self.declaration.totals.path).name}, from {self.declaration.totals.source}"

@@ -32,7 +32,7 @@ def safetab_statement(release: SafeTabRelease, inputs: Inputs, output_version: s
     if isinstance(release, SafeTabHRelease):
         not_covered = "groups without a published total of persons"
         counted_in = DataVersion("published groups", inputs.versions[GROUPS], keyed=True)
-        detail = [Parameter("Detail", f"The published totals of {release.dataset.name}/{release.detail.name}")]
+        detail = [Parameter("Detail", f"The totals {release.totals_in_words}")]
     else:
         assert isinstance(release, SafeTabPRelease)
         not_covered = "totals that were left out"

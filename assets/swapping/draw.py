@@ -27,7 +27,7 @@ from assets.swapping.release import SwappingRelease
 from mechanisms.accounting.losses import PureLoss
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.design import SwapLosses
-from mechanisms.swapping.permutation import Contingency, find_firsts, permute, stir
+from mechanisms.swapping.permutation import Contingency, measure_strata, permute, stir
 from mechanisms.swapping.uncertainty import Moved, moved
 from resources.custody import Custody
 from resources.statements import Fragment, Table
@@ -81,14 +81,6 @@ def read_inputs(session: Session, release: SwappingRelease, version_key: bytes) 
     return SwappingInputs(versions, *count_strata(session, release), stored_unique(session, release), share)
 
 
-def strata_of_records(records: Contingency) -> tuple[int, int]:
-    """The result of `count_strata`, from the records as they are permuted. Records of two cells are distinct."""
-    firsts = find_firsts(records.stratum)
-    cells = np.diff(firsts, append=len(records.stratum))
-    sizes = np.add.reduceat(records.count, firsts)
-    return len(firsts), int(sizes[cells > 1].max(initial=0))
-
-
 def draw_cells(
     session: Session, release: SwappingRelease, draw: Draw[SwappingInputs], key: bytes, custody: Custody
 ) -> Contingency:
@@ -113,7 +105,7 @@ def _swap(
     """The swapped records; None if the loss that was charged does not follow from the records."""
     design = release.design
     if design.plain_rate is not None:
-        if strata_of_records(records) != (inputs.strata, inputs.largest_stratum):
+        if measure_strata(records) != (inputs.strata, inputs.largest_stratum):
             return None
         return permute(records, design.plain_rate, RandomStream(key, MECHANISM))
     stirring = stored_stirring(session, release)

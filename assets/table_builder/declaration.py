@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.conventions import PROJECT
 from assets.release.columns import Column, ColumnType
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
@@ -25,6 +24,7 @@ from mechanisms.table_builder.grid_values import PLACES, Grid
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, HypercubeError, Margins, NoiseFamily, Table
 from mechanisms.table_builder.p_table import PTable
 from mechanisms.table_builder.reading import PTableError, read_ons, read_sdctools
+from resources.project import PROJECT
 
 Number = Annotated[
     Fraction,

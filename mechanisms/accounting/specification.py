@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self
 
 from mechanisms.accounting.composition import compose_like, explain_exclusion
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
+from mechanisms.accounting.pairs import LossPair, Pair, read_pair
 
 BOUNDED = "bounded"
 UNBOUNDED = "unbounded"
@@ -16,6 +17,10 @@ PERSON, PERSON_RECORD = "person", "person record"
 """Two units that differ. A *person record* is a row of a file with one row for each person, which also has columns of
 the unit that the person lives in. Where those follow from the unit's persons, a change of one person changes the rows
 of others, so a guarantee for one row is none for one person."""
+
+CONTRIBUTOR = "contributor"
+"""The unit of totals for a person whose answers are in several records, because editing and imputation copied them
+(Bailie, Gong and Meng, Section 5.2)."""
 
 RECORDS_OF_OTHERS = "a change of one person can change the records of all persons in the same unit"
 """Why a guarantee for one person record bounds no change of a person."""
@@ -39,6 +44,8 @@ class Flavor:
         changes_per_person: the most units that a change of one person's characteristics, which is no move, can change;
             None if the unit is the person, or if there is no bound, as for person records.
         neighbors: "bounded" if the loss is for a change of one unit, "unbounded" if for adding or removing one.
+        copies: k, the most records that the answers of one person are in, as the dataset declares now. The ledger does
+            not record it: a charge is for one unit.
     """
 
     domain: str
@@ -47,6 +54,7 @@ class Flavor:
     changes_per_person: int | None
     output_premetric: str = PureLoss.output_premetric
     neighbors: str = BOUNDED
+    copies: int = 1
 
     def __post_init__(self) -> None:
         if self.neighbors not in (BOUNDED, UNBOUNDED):
@@ -55,10 +63,22 @@ class Flavor:
 
 @dataclass(frozen=True)
 class Line:
-    """A part of a release's loss: what one of its independent measurements costs."""
+    """A part of a release's loss: what one of its independent measurements costs, and, if its noise is known, pairs
+    whose product dominates it. Lines with equal losses protect alike, whatever their noise."""
 
     label: str
     loss: Loss
+    pairs: tuple[Pair, ...] = field(default=(), compare=False)
+
+    def as_record(self) -> dict[str, Any]:
+        noise = [pair.as_record() for pair in self.pairs]
+        known = {"noise": noise} if noise and None not in noise else {}
+        return {"label": self.label, "loss": self.loss.as_record(), **known}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any], kind: type[Loss]) -> Self:
+        pairs = tuple(read_pair(noise) for noise in record.get("noise", []))
+        return cls(record["label"], kind.from_record(record["loss"]), pairs)
 
 
 @dataclass(frozen=True)
@@ -84,16 +104,45 @@ class Specification:
         return self._bounded().of_group(self.flavor.changes_per_person or 1)
 
     def loss_for(self, unit: str) -> Loss | None:
-        """The loss for a change of one unit of some kind; None if the guarantee does not cover such a change."""
+        """The loss for a change of one unit of some kind; None if the guarantee does not cover such a change.
+
+        A contributor's answers are in `copies` persons' records, whose losses are kε and k²ρ by group privacy.
+        """
+        if unit == CONTRIBUTOR:
+            person = self.loss_for(PERSON)
+            try:
+                return person and person.of_group(self.flavor.copies)
+            except ValueError:
+                # A δ of 1 or more guarantees nothing.
+                return None
         if unit == self.flavor.unit:
             return self._bounded()
         if unit == PERSON and self.flavor.changes_per_person:
             return self._bounded().of_group(self.flavor.changes_per_person)
         return None
 
+    @property
+    def charged_pairs(self) -> tuple[Pair, ...]:
+        """Pairs whose product dominates the change that `charge` is the loss of."""
+        pairs = self.find_pairs(PERSON if self.flavor.changes_per_person else self.flavor.unit)
+        assert pairs is not None
+        return pairs
+
+    def find_pairs(self, unit: str) -> tuple[Pair, ...] | None:
+        """Pairs whose product dominates a change of one unit of some kind; None if the guarantee does not cover it."""
+        loss = self.loss_for(unit)
+        if loss is None:
+            return None
+        if loss != self.loss or not self.lines:
+            return (LossPair(loss),)
+        return tuple(pair for line in self.lines for pair in line.pairs or (LossPair(line.loss),))
+
     def _bounded(self) -> Loss:
         # A change is a removal and an addition. A mechanism known to lose less states a bounded loss itself.
         return self.loss.of_group(2) if self.flavor.neighbors == UNBOUNDED else self.loss
+
+    def with_copies(self, copies: int) -> "Specification":
+        return replace(self, flavor=replace(self.flavor, copies=copies))
 
     def protects_like(self, other: "Specification") -> bool:
         """Whether both have the same loss, lines and unit, whatever their wording."""
@@ -105,14 +154,15 @@ class Specification:
 
     def as_record(self) -> dict[str, Any]:
         flavor = asdict(self.flavor) | {"multiverse": list(self.flavor.multiverse)}
-        lines = [{"label": line.label, "loss": line.loss.as_record()} for line in self.lines]
+        del flavor["copies"]
+        lines = [line.as_record() for line in self.lines]
         return {"flavor": flavor, "loss": self.loss.as_record()} | ({"lines": lines} if lines else {})
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
         flavor = record["flavor"] | {"multiverse": tuple(record["flavor"]["multiverse"])}
         kind = _LOSSES[flavor["output_premetric"]]
-        lines = tuple(Line(line["label"], kind.from_record(line["loss"])) for line in record.get("lines", []))
+        lines = tuple(Line.from_record(line, kind) for line in record.get("lines", []))
         return cls(Flavor(**flavor), kind.from_record(record["loss"]), lines)
 
 
@@ -132,7 +182,8 @@ class Total:
 def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) -> tuple[Total, ...]:
     """Total losses of one dataset's releases for a change of one unit, by unit and output premetric.
 
-    In a total for persons, a guarantee for another unit counts as a group of `changes_per_person` units. Each output
+    In a total for persons, a guarantee for another unit counts as a group of `changes_per_person` units. If a dataset
+    declares `copies`, there is one for contributors, where a guarantee for persons counts as such a group. Each output
     premetric in which some release is stated has a total of the losses that imply one there, which lists what it leaves
     out; next to one in zCDP is one in (ε, δ). The releases' own δs are added to the δ for the conversion. If a loss is
     infinite, there is a total of ∞, which counts every release; no other total counts that loss.
@@ -141,6 +192,8 @@ def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) ->
     units = {specification.flavor.unit for specification in composed}
     if any(specification.flavor.changes_per_person for specification in composed):
         units.add(PERSON)
+    if any(specification.flavor.copies > 1 for specification in composed):
+        units.add(CONTRIBUTOR)
     totals = [total for unit in units for total in _totals(unit, composed, delta)]
     return tuple(sorted(totals, key=lambda total: (total.unit, total.output_premetric)))
 
@@ -150,7 +203,9 @@ def explain_omission(specification: Specification, unit: str, limit: Loss) -> st
     loss = specification.loss_for(unit)
     if loss is None:
         own = specification.flavor.unit
-        because = f": {RECORDS_OF_OTHERS}" if (own, unit) == (PERSON_RECORD, PERSON) else ""
+        if unit == CONTRIBUTOR and specification.loss_for(PERSON) is not None:
+            return f"for a group of {specification.flavor.copies}, its δ grows to 1 or more, which guarantees nothing"
+        because = f": {RECORDS_OF_OTHERS}" if own == PERSON_RECORD and unit in (PERSON, CONTRIBUTOR) else ""
         return f"a guarantee for one {own} bounds no change of a {unit}{because}"
     return explain_exclusion(loss, limit)
 
@@ -162,7 +217,7 @@ def _totals(unit: str, specifications: Sequence[Specification], delta: Fraction)
     limits: list[Loss] = [PureLoss()] if PureLoss in kinds else []
     if ConcentratedLoss in kinds:
         limits.append(ConcentratedLoss())
-    if kinds & {ConcentratedLoss, ApproximateLoss}:
+    if kinds & {ConcentratedLoss, ApproximateLoss} and delta + own_deltas < 1:
         limits.append(ApproximateLoss(PureLoss(), delta + own_deltas))
     if InfiniteLoss in kinds:
         limits.append(InfiniteLoss())

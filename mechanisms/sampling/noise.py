@@ -276,8 +276,13 @@ class Noise:
 
     def __init__(self, mechanism: str, distributions: Mapping[str, Distribution], key: bytes) -> None:
         self._distributions = distributions
+        self._mechanism, self._key = mechanism, key
         self._streams = {query: RandomStream(key, f"{mechanism} {query}") for query in distributions}
 
     def of_next(self, query: str, count: int) -> NDArray[np.int64]:
         """The noise of the next `count` counts of a query, shape (count,)."""
         return self._distributions[query].sample(count, self._streams[query])
+
+    def from_the_beginning(self) -> "Noise":
+        """The same noise, to be read once more."""
+        return Noise(self._mechanism, self._distributions, self._key)

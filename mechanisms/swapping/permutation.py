@@ -185,6 +185,15 @@ def find_firsts(codes: Codes) -> NDArray[np.intp]:
     return np.flatnonzero(np.append(len(codes) > 0, codes[1:] != codes[:-1]))
 
 
+def measure_strata(table: Contingency) -> tuple[int, int]:
+    """How many strata there are, and b: the size of the largest stratum with two distinct records, those of two cells;
+    0 if there is none."""
+    firsts = find_firsts(table.stratum)
+    cells = np.diff(firsts, append=len(table.stratum))
+    sizes = np.add.reduceat(table.count, firsts)
+    return len(firsts), int(sizes[cells > 1].max(initial=0))
+
+
 def _starts(stratum: Codes, count: Counts) -> Counts:
     """Where each stratum starts among the records, shape (strata + 1,), from the strata and counts of cells."""
     sizes = np.add.reduceat(count, find_firsts(stratum))

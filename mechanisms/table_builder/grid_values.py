@@ -10,6 +10,9 @@ changes is confidential.
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 PLACES = 4
 """Decimals of the numbers that are rounded: those of a decimal column of the CEF."""
 
@@ -63,3 +66,11 @@ class Grid:
     @property
     def divisor(self) -> int:
         return (1 / (10**PLACES * self.step)).denominator
+
+    def round(self, ten_thousandths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The steps nearest to numbers, halves away from 0, within the bounds, as `sql/table_builder/steps.sql` has
+        them."""
+        # In integers of any size: products may exceed 64 bits.
+        sizes = np.abs(ten_thousandths).astype(object)
+        steps = (2 * sizes * self.multiplier + self.divisor) // (2 * self.divisor)
+        return np.clip(np.sign(ten_thousandths) * steps, self.least, self.most).astype(np.int64)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.accounting.pairs import GaussianPair, Pair
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR, DesignError
 from mechanisms.sampling.noise import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
@@ -72,6 +73,11 @@ class Measured(NamedTuple):
     @property
     def noise(self) -> DiscreteGaussian:
         return DiscreteGaussian(self.variance)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """A change of one record takes 1 from a cell and adds 1 to another, at most."""
+        return (GaussianPair(self.variance),) * 2
 
 
 @dataclass(frozen=True)
@@ -205,9 +211,10 @@ class TopDownDesign:
     @property
     def lines(self) -> tuple[Line, ...]:
         """ρ of every measurement, and of the second unit whose occupancy a move can change."""
+        second = tuple(pair for query in self.measured if query.histogram == UNITS.name for pair in query.pairs)
         return (
-            *(Line(query.label, query.loss) for query in self.measured),
-            Line("units, the second one of a move: all levels and queries", self.units),
+            *(Line(query.label, query.loss, query.pairs) for query in self.measured),
+            Line("units, the second one of a move: all levels and queries", self.units, second),
         )
 
     @property

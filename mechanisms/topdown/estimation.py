@@ -8,7 +8,7 @@ counts fixed. This is always possible: within a group, any children's counts tha
 among the group's cells.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.feasibility import FREE, Limits
+from mechanisms.topdown.informed import build_cells, build_groups, build_parts, hold_groups
 from mechanisms.topdown.least_squares import Constraints, NotSolvedError, Query, Solution, solve
 from mechanisms.topdown.rounding import Bounds, NotRoundedError, round_children
 from mechanisms.topdown.schema import TOTAL, Schema, add_up
@@ -36,10 +38,12 @@ class Measurement:
 @dataclass(frozen=True)
 class Estimate:
     """Siblings' histograms, shape (children, cells), integers that meet all constraints; and the real-valued solutions,
-    in order of the passes, empty if the constraints leave no choice."""
+    in order of the passes, empty if the constraints leave no choice. `without_parts`: parts were to be held, but the
+    cells were estimated without."""
 
     histograms: NDArray[np.int64]
     solutions: tuple[Solution, ...]
+    without_parts: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ class Families:
     """Several parents of one level, each with all its children: parent p's are those from `starts[p]` up to
     `starts[p + 1]`. Parents are named as in errors about their children. Measurements and limits are those of all
     children. The parents' histograms have the shape (parents, cells), and are None if the only child is the root. With
-    `total_first`, `total` has a separate pass."""
+    `total_first`, `total` has a separate pass. If there is information about all children, it takes the place of the
+    measurements, and `hold` is whether parts are held, as of `estimate`."""
 
     schema: Schema
     parents: tuple[str, ...]
@@ -56,6 +61,8 @@ class Families:
     limits: Limits
     total_first: bool
     histograms: NDArray[np.int64] | None
+    information: Information | None = None
+    hold: bool = False
 
     def between(self, begin: int, end: int) -> "Families":
         """The parents from `begin` up to `end`, with their children."""
@@ -67,6 +74,7 @@ class Families:
             measurements=tuple(replace(query, answers=query.answers[first:last]) for query in self.measurements),
             limits=self.limits.between(first, last),
             histograms=None if self.histograms is None else self.histograms[begin:end],
+            information=None if self.information is None else self.information.between(first, last),
         )
 
 
@@ -79,6 +87,7 @@ class Children:
         solved: for how many parents the constraints alone did not determine the children.
         gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
         violation: the largest violation of a constraint by a real-valued solution; integers violate none.
+        without_parts: for how many parents parts were to be held, but were not.
     """
 
     children: NDArray[np.int64]
@@ -87,6 +96,7 @@ class Children:
     solved: int
     gap: float
     violation: float
+    without_parts: int = 0
 
 
 def divide_parents(starts: NDArray[np.int64], first: int, last: int, places: int) -> Iterator[tuple[int, int]]:
@@ -108,7 +118,15 @@ def estimate_families(families: Families) -> Children:
         above = None if family.histograms is None else family.histograms[0]
         try:
             estimates.append(
-                estimate(family.schema, family.measurements, family.limits, above, total_first=family.total_first)
+                estimate(
+                    family.schema,
+                    family.measurements,
+                    family.limits,
+                    above,
+                    total_first=family.total_first,
+                    information=family.information,
+                    hold=family.hold,
+                )
             )
         except (NotSolvedError, NotRoundedError) as error:
             raise type(error)(f"{family.schema.name} of {parent}: {error}") from None
@@ -122,6 +140,7 @@ def estimate_families(families: Families) -> Children:
         sum(bool(siblings.solutions) for siblings in estimates),
         max((0.0, *(solution.gap / max(solution.objective, 1.0) for solution in solutions))),
         max((0.0, *(solution.violation for solution in solutions))),
+        sum(siblings.without_parts for siblings in estimates),
     )
 
 
@@ -131,7 +150,9 @@ def estimate(
     limits: Limits,
     parent: NDArray[np.int64] | None,
     *,
-    total_first: bool,
+    total_first: bool = False,
+    information: Information | None = None,
+    hold: bool = False,
 ) -> Estimate:
     """The histograms of the children of a parent with a histogram of shape (cells,), or the root's, an only child.
     Limits are those of `feasibility.propagate`, and the parent is within its own.
@@ -139,6 +160,10 @@ def estimate(
     A separate pass of `total` determines the free totals, which are fixed while the other queries determine the rest.
     This is useful if `total` is measured much more precisely than the sums of other answers. If it is not, as in the
     blocks of the 2020 Census, one pass of all queries together estimates the totals better.
+
+    If there is information about the children, it takes the place of the measurements. With `hold`, the counts of
+    groups are estimated and rounded first, and then those by `Schema.combined`. If the cells cannot be estimated within
+    the latter, they are estimated without.
 
     Raises NotSolvedError if a real-valued solution could not be certified, and NotRoundedError if there are no integers
     nearby.
@@ -148,57 +173,164 @@ def estimate(
     possible = schema.possible & (limits.upper.max(axis=0) > 0)[schema.groups.cells]
     unsorted = np.flatnonzero(possible if parent is None else parent > 0)
     support = unsorted[np.argsort(schema.groups.cells[unsorted], kind="stable")]
-    first = _within_bounds(schema, measurements, limits, parent, support, total_first)
-    if not first.solutions or satisfies_sets(limits.sets, schema.groups.answer(first.histograms)):
+    if not support.size:
+        return Estimate(np.zeros((len(limits.totals), schema.size), dtype=np.int64), ())
+    family = _Family(schema, limits, parent, support)
+    if information is not None:
+        return _estimate_with_information(family, information, hold=hold and schema.bounded is not None)
+    return _within_sets(family, lambda own: _within_bounds(own, measurements, total_first))
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Siblings with their limits, and their parent's histogram, shape (cells,); None at the root. Only cells of the
+    support, which is in order of groups, can be nonzero."""
+
+    schema: Schema
+    limits: Limits
+    parent: NDArray[np.int64] | None
+    support: NDArray[np.intp]
+
+    @property
+    def groups(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The groups that are present, and the position of each cell's group among them."""
+        return _renumber(self.schema.groups.cells[self.support])
+
+    @property
+    def counts(self) -> NDArray[np.int64] | None:
+        """The parent's counts of all groups, shape (groups,)."""
+        return None if self.parent is None else self.schema.groups.answer(self.parent[None])[0]
+
+    def add_up(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The children's real-valued counts of all groups."""
+        return add_up(x, self.schema.groups.cells[self.support], self.schema.groups.size)
+
+    def constrain(self) -> Constraints:
+        present, groups = self.groups
+        sums = None if self.parent is None else self.parent[self.support]
+        totals = np.where(self.limits.totals == FREE, np.nan, self.limits.totals.astype(np.float64))
+        lower, upper = self.limits.lower[:, present], self.limits.upper[:, present]
+        return Constraints(sums, np.searchsorted(groups, np.arange(len(present) + 1)), lower, upper, totals)
+
+    def fix(self, counts: NDArray[np.int64]) -> "_Family":
+        """The same siblings with these counts of groups."""
+        return replace(self, limits=Limits(counts, counts, counts.sum(axis=1)))
+
+
+def _within_sets(family: _Family, estimate_within: Callable[[_Family], Estimate]) -> Estimate:
+    """Histograms that also satisfy the limits of sets: if they break one, the nearest counts that do not are fixed."""
+    first = estimate_within(family)
+    limits = family.limits
+    if satisfies_sets(limits.sets, family.schema.groups.answer(first.histograms)):
         return first
-    real = add_up(first.solutions[-1].x, schema.groups.cells[support], schema.groups.size)
-    counts = nearest_counts(real, limits, None if parent is None else schema.groups.answer(parent[None])[0])
-    fixed = Limits(counts, counts, counts.sum(axis=1))
-    again = _within_bounds(schema, measurements, fixed, parent, support, total_first)
+    counts = nearest_counts(family.add_up(first.solutions[-1].x), limits, family.counts)
+    again = estimate_within(family.fix(counts))
     return Estimate(again.histograms, first.solutions + again.solutions)
 
 
-def _within_bounds(
-    schema: Schema,
-    measurements: Sequence[Measurement],
-    limits: Limits,
-    parent: NDArray[np.int64] | None,
-    support: NDArray[np.int64],
-    total_first: bool,
-) -> Estimate:
-    """Histograms within bounds and totals. Only cells of the support, which is in order of groups, can be nonzero."""
-    children = len(limits.totals)
-    if not support.size:
-        return Estimate(np.zeros((children, schema.size), dtype=np.int64), ())
-    present, groups = _renumber(schema.groups.cells[support])
-    lower, upper = limits.lower[:, present], limits.upper[:, present]
-    sums = None if parent is None else parent[support]
-    totals = np.where(limits.totals == FREE, np.nan, limits.totals.astype(np.float64))
-    constraints = Constraints(sums, np.searchsorted(groups, np.arange(len(present) + 1)), lower, upper, totals)
-
+def _within_bounds(family: _Family, measurements: Sequence[Measurement], total_first: bool) -> Estimate:
+    """Histograms within bounds and totals, from the children's own measurements."""
+    constraints, (_, groups), support = family.constrain(), family.groups, family.support
     by_name = {measurement.query: measurement for measurement in measurements}
     solutions = []
     if total_first and TOTAL in by_name and len(by_name) > 1:
         total = by_name.pop(TOTAL)
-        if np.isnan(totals).any():
+        if np.isnan(constraints.totals).any():
             solutions.append(_solve_totals(total, constraints, groups))
-            constraints = Constraints(sums, constraints.starts, lower, upper, solutions[0].x.sum(axis=1))
+            constraints = replace(constraints, totals=solutions[0].x.sum(axis=1))
     queries = []
     for name, measurement in by_name.items():
-        marginal, cells = _renumber(schema.marginal(name).cells[support])
+        marginal, cells = _renumber(family.schema.marginal(name).cells[support])
         queries.append(Query(cells, float(1 / measurement.variance), measurement.answers[:, marginal]))
     solutions.append(solve(queries, constraints))
+    return Estimate(_round(family, solutions[-1].x), tuple(solutions))
 
+
+def _round(family: _Family, x: NDArray[np.float64]) -> NDArray[np.int64]:
+    schema, limits, support = family.schema, family.limits, family.support
+    present, _ = family.groups
     chain = [_renumber(schema.marginal(query).cells[support])[1] for query in schema.rounding]
     bounds: list[Bounds | None] = [None] * len(chain)
-    bounds[schema.rounding.index(schema.groups.query)] = (lower, upper)
+    bounds[schema.rounding.index(schema.groups.query)] = (limits.lower[:, present], limits.upper[:, present])
+    bounds[0] = _bound_totals(limits, bounds[0])
+    histograms = np.zeros((len(x), schema.size), dtype=np.int64)
+    sums = None if family.parent is None else family.parent[support]
+    histograms[:, support] = round_children(x, chain, sums, bounds)
+    return histograms
+
+
+def _bound_totals(limits: Limits, bounds: Bounds | None) -> Bounds:
+    """The bounds of the children's totals, within others if there are any."""
     fixed, declared = (limits.totals != FREE)[:, None], limits.totals[:, None]
-    most = np.iinfo(np.int64).max
-    least_total, most_total = bounds[0] or (np.zeros((children, 1), np.int64), np.full((children, 1), most))
-    bounds[0] = (np.where(fixed, declared, least_total), np.where(fixed, declared, most_total))
-    histograms = np.zeros((children, schema.size), dtype=np.int64)
-    histograms[:, support] = round_children(solutions[-1].x, chain, sums, bounds)
-    return Estimate(histograms, tuple(solutions))
+    children, most = len(limits.totals), np.iinfo(np.int64).max
+    least_total, most_total = bounds or (np.zeros((children, 1), np.int64), np.full((children, 1), most))
+    return np.where(fixed, declared, least_total), np.where(fixed, declared, most_total)
+
+
+def _estimate_with_information(family: _Family, information: Information, *, hold: bool) -> Estimate:
+    split = Decomposition(family.schema)
+    if not hold:
+        objective = build_cells(split, information, family.support)
+
+        def estimate_cells(own: _Family) -> Estimate:
+            solution = solve(objective, own.constrain())
+            return Estimate(_round(own, solution.x), (solution,))
+
+        return _within_sets(family, estimate_cells)
+    of_groups, counts = _estimate_groups(split, family, information)
+    held = family.fix(counts)
+    informed = hold_groups(split, information, counts)
+    try:
+        return _estimate_within_parts(split, held, informed, of_groups)
+    except (NotSolvedError, NotRoundedError):
+        solution = solve(build_cells(split, informed, family.support), held.constrain())
+        return Estimate(_round(held, solution.x), (of_groups, solution), without_parts=True)
+
+
+def _estimate_groups(
+    split: Decomposition, family: _Family, information: Information
+) -> tuple[Solution, NDArray[np.int64]]:
+    """The counts of groups, real-valued and as integers that satisfy all limits, shape (children, groups)."""
+    limits, counts = family.limits, family.counts
+    (present, _), constraints = family.groups, family.constrain()
+    sums = None if counts is None else counts[present]
+    coarse = replace(constraints, parent=sums, starts=np.arange(len(present) + 1))
+    solution = solve(build_groups(split, information, present.astype(np.int64)), coarse)
+    bounds = _bound_totals(limits, None), (limits.lower[:, present], limits.upper[:, present])
+    chain = [np.zeros(len(present), dtype=np.int32), np.arange(len(present), dtype=np.int32)]
+    found = np.zeros((len(limits.totals), family.schema.groups.size), dtype=np.int64)
+    found[:, present] = round_children(solution.x, chain, sums, bounds)
+    if not satisfies_sets(limits.sets, found):
+        real = np.zeros(found.shape)
+        real[:, present] = solution.x
+        found = nearest_counts(real, limits, counts)
+    return solution, found
+
+
+def _estimate_within_parts(
+    split: Decomposition, held: _Family, information: Information, of_groups: Solution
+) -> Estimate:
+    """Histograms within counts of groups, and within the real-valued counts by `Schema.combined` that fit best."""
+    combined = held.schema.combined
+    if combined is None:
+        raise NotSolvedError("there are no parts")
+    codes = np.array(combined.codes)[held.schema.codes[combined.attribute]][held.support]
+    group = held.schema.groups.cells[held.support].astype(np.int64)
+    order = np.lexsort((codes, group))
+    parts, starts, part = np.unique(
+        (group * (max(combined.codes) + 1) + codes)[order], return_index=True, return_inverse=True
+    )
+    ordered = replace(held, support=held.support[order])
+    constraints = ordered.constrain()
+    sums = None if constraints.parent is None else np.bincount(part, weights=constraints.parent)
+    groups, of_part = _renumber((parts // (max(combined.codes) + 1)).astype(np.int32))
+    coarse = replace(constraints, parent=sums, starts=np.searchsorted(of_part, np.arange(len(groups) + 1)))
+    objective = build_parts(split, information, parts // (max(combined.codes) + 1), parts % (max(combined.codes) + 1))
+    of_parts = solve(objective, coarse)
+    free = np.full(len(constraints.totals), np.nan)
+    fine = Constraints(constraints.parent, np.append(starts, len(part)), of_parts.x, of_parts.x, free)
+    solution = solve(build_cells(split, information, ordered.support), fine)
+    return Estimate(_round(ordered, solution.x), (of_groups, of_parts, solution))
 
 
 def _solve_totals(total: Measurement, constraints: Constraints, groups: NDArray[np.int32]) -> Solution:

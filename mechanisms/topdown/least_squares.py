@@ -9,10 +9,13 @@ is bounded from above by Collatz and Wielandt's quotient, as the matrix is non-n
 Teboulle, 2009, with the restarts of O'Donoghue and Candès, 2015) converges linearly, at a rate given by the root of
 their ratio: 1.2 at production's blocks, 10 at its states.
 
+With full information, it is f(x) = Σ_children (x_c − z_c)ᵀ H_c (x_c − z_c), where each child has a matrix of its own,
+in the form of `decomposition`, and κ_c is its smallest eigenvalue.
+
 The certificate. For any multipliers ν, λ, μ of the constraints and s = ∇f(x) − ν − λ − μ, every feasible y has
-f(y) >= f(x) + s·(y − x) + κ‖y − x‖² + (multipliers times the slack or the violation of the constraints at x). Taking
-the least value over each cell of y separately bounds f(x) − min f from above, whatever the multipliers. This bound is
-the gap.
+f(y) >= f(x) + s·(y − x) + Σ κ_c‖y_c − x_c‖² + (multipliers times the slack or the violation of the constraints at x).
+Taking the least value over each cell of y separately bounds f(x) − min f from above, whatever the multipliers. This
+bound is the gap.
 """
 
 from collections.abc import Sequence
@@ -55,6 +58,32 @@ class Query:
 
 
 @dataclass(frozen=True)
+class Quadratic:
+    """The objective Σ_children (x_c − z_c)ᵀ H_c (x_c − z_c), where z_c also has cells that x does not have, whose
+    counts are 0. With U the sets of `decomposition.to_terms`, H_c is the sum over U of A_U[row, row'] where two cells
+    have the same column of U; for the first, empty set also times the column's weight.
+
+    Attributes:
+        terms: shape (children, sets, rows, rows): the A_U.
+        rows, columns: shapes (cells,) and (sets, cells): the row of each cell, and its column of each set, from 0.
+        weights: shape (columns,): of the first set.
+        target, slope: shape (children, cells): z at the cells, and H_c z of all other cells at them.
+        constant: Σ zᵀ H z over the other cells.
+        least, greatest: shape (children,): bounds of the eigenvalues of H_c.
+    """
+
+    terms: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    target: NDArray[np.float64]
+    slope: NDArray[np.float64]
+    constant: float
+    least: NDArray[np.float64]
+    greatest: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class Constraints:
     """What siblings' histograms must satisfy, besides being non-negative.
 
@@ -83,35 +112,56 @@ class Solution:
     violation: float
 
 
-def solve(queries: Sequence[Query], constraints: Constraints) -> Solution:
+def solve(objective: Sequence[Query] | Quadratic, constraints: Constraints) -> Solution:
     """The least-squares histograms under the constraints. Raises NotSolvedError if no solution with a gap of
     `LARGEST_GAP` and violations of `CONSTRAINT` was found."""
     children, cells = len(constraints.totals), int(constraints.starts[-1])
+    parent = np.empty(0) if constraints.parent is None else _floats(constraints.parent)
+    if isinstance(objective, Quadratic):
+        start, curvature = objective.target, objective.least
+        answers, steepest = _gather([], children, cells), 2.0 * objective.greatest.max()
+        quadratic = tuple(vars(objective).values())[:-2]
+    else:
+        answers = _gather(objective, children, cells)
+        detailed = [query for query in objective if len(np.unique(query.cells)) == cells]
+        curvature = np.full(children, float(sum(query.precision for query in detailed)))
+        if detailed:
+            start = detailed[0].measured[:, detailed[0].cells]
+        else:
+            start = np.tile(parent / children if parent.size else np.zeros(cells), (children, 1))
+        steepest = 2.0 * _largest_curvature(*answers[:2])
+        quadratic = _NO_QUADRATIC
+    starts = np.require(constraints.starts, np.int64, ["C", "W"])
+    bounds = _floats(constraints.lower), _floats(constraints.upper), _floats(constraints.totals)
+    x, value, gap, iterations = _descend(
+        _floats(start), answers, quadratic, float(steepest), parent, starts, bounds, curvature, GAP, ITERATIONS
+    )
+    violation = _violation(x, parent, starts, *bounds)
+    if not (gap <= LARGEST_GAP * max(value, 1.0) and violation <= CONSTRAINT):
+        raise NotSolvedError(
+            f"{children} children of {cells} cells: after {iterations} iterations the duality gap is {gap:.1e} of an "
+            f"objective of {value:.6g}, the largest violation of a constraint {violation:.1e}"
+        )
+    return Solution(x, value, gap, violation)
+
+
+_Answers = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
+
+
+def _gather(queries: Sequence[Query], children: int, cells: int) -> _Answers:
+    """The answers to all queries next to each other: which of them each cell counts in, shape (queries, cells); their
+    precisions; and the answers, shape (children, answers)."""
     sizes = [query.measured.shape[1] for query in queries]
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     maps = np.array([query.cells + offset for query, offset in zip(queries, offsets, strict=False)], dtype=np.int64)
-    maps = maps.reshape(len(queries), cells)
-    measured = _floats(np.concatenate([query.measured for query in queries], axis=1))
-    weights = np.repeat([query.precision for query in queries], sizes)
-    detailed = [query for query in queries if len(np.unique(query.cells)) == cells]
-    curvature = sum(query.precision for query in detailed)
-    parent = np.empty(0) if constraints.parent is None else _floats(constraints.parent)
-    if detailed:
-        start = detailed[0].measured[:, detailed[0].cells]
-    else:
-        start = np.tile(parent / children if parent.size else np.zeros(cells), (children, 1))
-    starts = np.require(constraints.starts, np.int64, ["C", "W"])
-    bounds = _floats(constraints.lower), _floats(constraints.upper), _floats(constraints.totals)
-    x, objective, gap, iterations = _descend(
-        _floats(start), maps, weights, measured, parent, starts, *bounds, float(curvature), GAP, ITERATIONS
-    )
-    violation = _violation(x, parent, starts, *bounds)
-    if not (gap <= LARGEST_GAP * max(objective, 1.0) and violation <= CONSTRAINT):
-        raise NotSolvedError(
-            f"{children} children of {cells} cells: after {iterations} iterations the duality gap is {gap:.1e} of an "
-            f"objective of {objective:.6g}, the largest violation of a constraint {violation:.1e}"
-        )
-    return Solution(x, objective, gap, violation)
+    measured = _floats(np.concatenate([np.empty((children, 0)), *(query.measured for query in queries)], axis=1))
+    return maps.reshape(len(queries), cells), np.repeat([query.precision for query in queries], sizes), measured
+
+
+_NO_QUADRATIC = (
+    np.empty((0, 0, 0, 0)), np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty(0), np.empty((0, 0)),
+    np.empty((0, 0)), 0.0,
+)  # fmt: skip
 
 
 def _floats(values: NDArray[Any]) -> NDArray[np.float64]:
@@ -164,6 +214,50 @@ def _gradient(x, maps, weights, measured, gradient, scratch):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True)
+def _gradient_of_quadratic(x, quadratic, gradient):  # type: ignore[no-untyped-def]
+    """As `_gradient`, of the objective with full information."""
+    terms, rows, columns, weights, target, slope, constant = quadratic
+    sets, size = terms.shape[1], terms.shape[2]
+    width = weights.size
+    sums, image = np.empty((size, width)), np.empty((size, width))
+    objective = constant
+    for c in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            gradient[c, k] = -slope[c, k]
+        for own in range(sets):
+            wide = 0
+            for k in range(rows.size):
+                wide = max(wide, columns[own, k] + 1)
+            sums[:, :wide] = 0.0
+            for k in range(rows.size):
+                sums[rows[k], columns[own, k]] += x[c, k] - target[c, k]
+            for i in range(size):
+                image[i, :wide] = 0.0
+                for j in range(size):
+                    factor = terms[c, own, i, j]
+                    if factor != 0.0:
+                        for m in range(wide):
+                            image[i, m] += factor * sums[j, m]
+                if own == 0:
+                    for m in range(wide):
+                        image[i, m] *= weights[m]
+            for k in range(rows.size):
+                gradient[c, k] += image[rows[k], columns[own, k]]
+        for k in range(x.shape[1]):
+            objective += (x[c, k] - target[c, k]) * (gradient[c, k] - slope[c, k])
+            gradient[c, k] *= 2.0
+    return objective
+
+
+@njit(cache=True, nogil=True)
+def _evaluate(x, answers, quadratic, gradient, scratch):  # type: ignore[no-untyped-def]
+    if quadratic[0].size > 0:
+        return _gradient_of_quadratic(x, quadratic, gradient)
+    maps, weights, measured = answers
+    return _gradient(x, maps, weights, measured, gradient, scratch)
+
+
+@njit(cache=True, nogil=True)
 def _largest_curvature(maps, weights):  # type: ignore[no-untyped-def]
     """An upper bound of the largest eigenvalue of QᵀΣ⁻¹Q: max (Hz)/z for a positive z (Collatz and Wielandt)."""
     queries, cells = maps.shape
@@ -207,9 +301,9 @@ def _gap(x, gradient, nu, lam, mu, scale, parent, starts, lower, upper, totals, 
             for k in range(starts[g], starts[g + 1]):
                 s = gradient[c, k] - scale * (nu[k] + lam[c] + mu[c, g])
                 largest = min(most, parent[k]) if parent.size > 0 else most
-                if curvature > 0.0:
-                    move = min(max(s / (2.0 * curvature), x[c, k] - largest), x[c, k])
-                    gap += s * move - curvature * move * move
+                if curvature[c] > 0.0:
+                    move = min(max(s / (2.0 * curvature[c]), x[c, k] - largest), x[c, k])
+                    gap += s * move - curvature[c] * move * move
                 elif s != 0.0:
                     gap += s * (x[c, k] if s > 0.0 else x[c, k] - largest)
     return gap
@@ -267,22 +361,23 @@ def _gap_of_totals(x, gradient, nu, lam, scale, precision, parent, lower, upper,
 
 
 @njit(cache=True, nogil=True)
-def _descend(start, maps, weights, measured, parent, starts, lower, upper, totals, curvature, tolerance, iterations):  # type: ignore[no-untyped-def]
+def _descend(start, answers, quadratic, steepest, parent, starts, bounds, curvature, tolerance, iterations):  # type: ignore[no-untyped-def]
+    lower, upper, totals = bounds
     children, cells = start.shape
     groups = starts.size - 1
     nu, lam, mu = np.zeros(cells), np.zeros(children), np.zeros((children, groups))
+    weights = answers[1]
     scratch = np.empty(weights.size)
     x, before = np.empty((children, cells)), np.empty((children, cells))
     v, ahead = np.empty((children, cells)), np.empty((children, cells))
     gradient, gradient_before = np.empty((children, cells)), np.empty((children, cells))
-    steepest = 2.0 * _largest_curvature(maps, weights)
-    root = np.sqrt(2.0 * curvature / steepest)
+    root = np.sqrt(2.0 * curvature.min() / steepest)
     most = (1.0 - root) / (1.0 + root)
     project(start, parent, starts, lower, upper, totals, nu, lam, mu, x)
     nu[:] = 0.0
     lam[:] = 0.0
     mu[:] = 0.0
-    objective = _gradient(x, maps, weights, measured, gradient, scratch)
+    objective = _evaluate(x, answers, quadratic, gradient, scratch)
     before[:] = x
     gradient_before[:] = gradient
     pace = 1.0
@@ -300,7 +395,7 @@ def _descend(start, maps, weights, measured, parent, starts, lower, upper, total
         before[:] = x
         gradient_before[:] = gradient
         lacking = project(v, parent, starts, lower, upper, totals, nu, lam, mu, x)
-        objective = _gradient(x, maps, weights, measured, gradient, scratch)
+        objective = _evaluate(x, answers, quadratic, gradient, scratch)
         if lacking <= 1e3:
             if weights.size == 1 and cells == groups:
                 gap = _gap_of_totals(x, gradient, nu, lam, steepest, weights[0], parent, lower, upper, totals)

@@ -10,17 +10,19 @@ The noise of a replicate needs no secret key, because a replicate is computed fr
 streams differ from those of every draw.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.sampling.noise import Noise
+from mechanisms.topdown.decomposition import Information
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, TopDownDesign
 from mechanisms.topdown.estimation import Families, Measurement, divide_parents, estimate_families
 from mechanisms.topdown.feasibility import Limits
-from mechanisms.topdown.schema import DETAILED, Counts, Schema
+from mechanisms.topdown.information import inform
+from mechanisms.topdown.schema import DETAILED, PERSONS, Counts, Schema
 
 PLACES_AT_A_TIME = 256
 """The places whose answers are in memory at a time, unless a single parent has more."""
@@ -44,6 +46,7 @@ def estimate_finest(
     counts: Mapping[str, Counts],
     limits: LevelLimits,
     noise: Noise,
+    types_first: str | None = None,
 ) -> dict[str, Counts]:
     """The estimates of the finest level that follow from counts and noise, by histogram. Raises NotSolvedError and
     NotRoundedError as `estimate`.
@@ -52,13 +55,19 @@ def estimate_finest(
         parents: for each level below the root, the number of each place's parent, in ascending order.
         counts: by histogram, the counts of the finest level; they satisfy the limits.
         noise: of all measurements, which is read as by a draw: by query, in the order of places.
+        types_first: with full information about persons, the finest level at which parts are held.
     """
     finest = {}
     for histogram, schema in SCHEMAS.items():
+        census = Census(design, schema, parents, roll_up(counts[histogram], parents, schema.size), limits[histogram])
+        informed: list[Information | None] = [None] * len(census.exact)
+        if types_first is not None and histogram == PERSONS.name:
+            informed = census.inform(noise.from_the_beginning())
         above: Counts | None = None
-        for depth, exact in enumerate(roll_up(counts[histogram], parents, schema.size)):
-            of_level = limits[histogram][depth]
-            above = _estimate_level(design, schema, depth, find_starts(parents, depth), exact, of_level, above, noise)
+        for depth, information in enumerate(informed):
+            hold = information is not None and types_first in design.levels[depth:]
+            total_first = design.levels[depth] in design.total_first and types_first is None
+            above = census.estimate(depth, above, noise, information, hold=hold, total_first=total_first)
         assert above is not None
         finest[histogram] = above
     return finest
@@ -89,38 +98,80 @@ def find_starts(parents: Sequence[NDArray[np.int64]], depth: int) -> NDArray[np.
     return np.searchsorted(parents[depth - 1], np.arange(above + 1))
 
 
-def _estimate_level(
-    design: TopDownDesign,
-    schema: Schema,
-    depth: int,
-    starts: NDArray[np.int64],
-    exact: Counts,
-    limits: Limits,
-    above: Counts | None,
-    noise: Noise,
-) -> Counts:
-    level = design.levels[depth]
-    estimates = []
-    for begin, end in divide_parents(starts, 0, len(starts) - 1, PLACES_AT_A_TIME):
-        first, last = int(starts[begin]), int(starts[end])
+@dataclass(frozen=True)
+class Census:
+    """The exact counts and the limits of a histogram by level, to be measured and estimated."""
+
+    design: TopDownDesign
+    schema: Schema
+    parents: Sequence[NDArray[np.int64]]
+    exact: Sequence[Counts]
+    limits: Sequence[Limits]
+
+    def inform(self, noise: Noise) -> list[Information | None]:
+        """By level, what is known about all places from the levels below and their own; None for the finest."""
+        informed: list[Information | None] = [None]
+        for depth in reversed(range(len(self.exact) - 1)):
+            parts = [
+                inform(
+                    families := self.take(depth + 1, begin, end, None if informed[0] else noise, informed[0]),
+                    families.information,
+                    self._measure(depth, begin, end, noise),
+                )
+                for begin, end in self.divide(depth + 1)
+            ]
+            arrays = (np.concatenate(own) for own in zip(*(vars(part).values() for part in parts), strict=True))
+            informed.insert(0, Information(*arrays))
+        return informed
+
+    def estimate(
+        self,
+        depth: int,
+        above: Counts | None,
+        noise: Noise,
+        information: Information | None,
+        *,
+        hold: bool,
+        total_first: bool,
+    ) -> Counts:
+        estimates = []
+        for begin, end in self.divide(depth):
+            families = self.take(depth, begin, end, noise if information is None else None, information)
+            histograms = None if above is None else above.answer(self.schema.marginal(DETAILED), begin, end)
+            children = estimate_families(replace(families, hold=hold, total_first=total_first, histograms=histograms))
+            first, _ = self.find_children(depth, begin, end)
+            estimates.append((first + children.children, children.cells, children.counts))
+        return Counts(*(np.concatenate(arrays) for arrays in zip(*estimates, strict=True)))
+
+    def divide(self, depth: int) -> Iterator[tuple[int, int]]:
+        starts = find_starts(self.parents, depth)
+        return divide_parents(starts, 0, len(starts) - 1, PLACES_AT_A_TIME)
+
+    def find_children(self, depth: int, begin: int, end: int) -> tuple[int, int]:
+        first, last = find_starts(self.parents, depth)[[begin, end]]
+        return int(first), int(last)
+
+    def take(self, depth: int, begin: int, end: int, noise: Noise | None, information: Information | None) -> Families:
+        """Some families of a level, measured if there is noise."""
+        first, last = self.find_children(depth, begin, end)
+        return Families(
+            self.schema,
+            tuple(f"{self.design.levels[depth]}: parent {number}" for number in range(begin, end)),
+            find_starts(self.parents, depth)[begin : end + 1] - first,
+            () if noise is None else self._measure(depth, first, last, noise),
+            self.limits[depth].between(first, last),
+            total_first=False,
+            histograms=None,
+            information=None if information is None else information.between(first, last),
+        )
+
+    def _measure(self, depth: int, first: int, last: int, noise: Noise) -> tuple[Measurement, ...]:
         measurements = []
-        for query in design.measured_at(schema.name, level):
-            answers = exact.answer(query.marginal, first, last)
+        for query in self.design.measured_at(self.schema.name, self.design.levels[depth]):
+            answers = self.exact[depth].answer(query.marginal, first, last)
             answers += noise.of_next(query.label, answers.size).reshape(answers.shape)
             measurements.append(Measurement(query.query, query.variance, answers))
-        children = estimate_families(
-            Families(
-                schema,
-                tuple(f"{level}: parent {number}" for number in range(begin, end)),
-                starts[begin : end + 1] - first,
-                tuple(measurements),
-                limits.between(first, last),
-                level in design.total_first,
-                None if above is None else above.answer(schema.marginal(DETAILED), begin, end),
-            )
-        )
-        estimates.append((first + children.children, children.cells, children.counts))
-    return Counts(*(np.concatenate(arrays) for arrays in zip(*estimates, strict=True)))
+        return tuple(measurements)
 
 
 @dataclass(frozen=True)

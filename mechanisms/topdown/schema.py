@@ -89,7 +89,8 @@ class Schema:
     """A histogram: every combination of the attributes' codes is a cell, the last attribute changing fastest. The
     counts of the attribute `bounded`, if any, have bounds in every geographic unit. No record has the `impossible`
     combinations, as codes by attribute. The queries of `rounding` are rounded in turn, before the cells. Each refines
-    the one before."""
+    the one before. Counts by the recode `combined`, which is no query, are estimated before the cells where
+    `estimation` holds parts."""
 
     name: str
     attributes: tuple[Attribute, ...]
@@ -97,6 +98,7 @@ class Schema:
     bounded: str | None = None
     impossible: tuple[Mapping[str, int], ...] = ()
     rounding: tuple[str, ...] = (TOTAL,)
+    combined: Recode | None = None
     _marginals: dict[str, Marginal] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -108,7 +110,7 @@ class Schema:
         """Shape (cells,): whether a record can be in the cell."""
         ruled_out = np.zeros(self.size, dtype=bool)
         for combination in self.impossible:
-            ruled_out |= reduce(np.logical_and, (self._codes[name] == code for name, code in combination.items()))
+            ruled_out |= reduce(np.logical_and, (self.codes[name] == code for name, code in combination.items()))
         return ~ruled_out
 
     @cached_property
@@ -124,7 +126,7 @@ class Schema:
         return self._marginals[query]
 
     def _build(self, query: str) -> Marginal:
-        sizes = {name: int(codes.max()) + 1 for name, codes in self._codes.items()}
+        sizes = {name: int(codes.max()) + 1 for name, codes in self.codes.items()}
         origins = {name: name for name in sizes} | {recode.name: recode.attribute for recode in self.recodes}
         names = {TOTAL: [], DETAILED: [attribute.name for attribute in self.attributes]}.get(
             query, query.split(_PRODUCT)
@@ -136,12 +138,12 @@ class Schema:
             raise QueryError(f"{self.name}: the query {query!r} names an attribute twice")
         cells = np.zeros(self.size, dtype=np.int32)
         for name in names:
-            cells = cells * sizes[name] + self._codes[name]
+            cells = cells * sizes[name] + self.codes[name]
         size = prod(sizes[name] for name in names)
         return Marginal(query, cells.astype(np.int32), size, frozenset(origins[name] for name in names))
 
     @cached_property
-    def _codes(self) -> dict[str, Cells]:
+    def codes(self) -> dict[str, Cells]:
         """By attribute and recode, the code of each cell."""
         names = [attribute.name for attribute in self.attributes]
         sizes = [attribute.size for attribute in self.attributes]
@@ -157,6 +159,7 @@ PERSONS = Schema(
     bounded="hhgq",
     impossible=({"hhgq": 3, "votingage": 0},),
     rounding=(TOTAL, "hhgq", "hhgq * hispanic", "hhgq * hispanic * cenrace"),
+    combined=Recode("one race", "cenrace", tuple(min(code, 6) for code in range(63))),
 )
 """Persons by household or group-quarters type (household; correctional, juvenile, nursing and other institutional;
 college, military and other noninstitutional), voting age (under 18; 18 and over), Hispanic origin (no; yes) and race.

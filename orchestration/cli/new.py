@@ -94,7 +94,7 @@ def dataset(
             fields = {"codebook": str(declare(found.codebook))} if found.codebook else {}
             fields |= {"record_type": found.record_type} if found.record_type else {}
             profiles.append((declare(found.path), select_columns(found, replace(contents, fields=fields))))
-    if files[0].record_type:
+    if files[0].record_type and len(files) > 1:
         key, record_name = key or HOUSEHOLD, "household" if record_name == "unit" else record_name
     proposal = propose_dataset(
         name, files[0].reader, *profiles, record_name=record_name, cap=cap, key=key, unit=unit, title=title
@@ -111,6 +111,7 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
     """Propose the declaration of a release from DATASET."""
     from assets.cef.census import CensusDeclaration
     from orchestration import components
+    from orchestration.components.release import COMPONENTS
     from orchestration.components.scaffolding import fill_in_example
     from orchestration.deployment import Deployment
     from orchestration.proposal import Proposal, propose_swapping, propose_tables
@@ -133,7 +134,7 @@ def release(dataset: str, name: str | None, kind: str | None) -> None:
         for each in deployment.declared[1].values():
             if isinstance(each, components.SafeTabP) and each.declaration.dataset == dataset:
                 filled["persons"] = each.declaration.name
-        proposal = Proposal(fill_in_example(f"{components.__name__}.{component}", dataset, name, **filled))
+        proposal = Proposal(fill_in_example(f"{COMPONENTS}.{component}", dataset, name, **filled))
     else:
         proposal = (propose_tables if kind == "tables" else propose_swapping)(datasets[dataset], name)
     _write_draft(deployment, target, proposal, f"stirred preflight {dataset}/{name}")

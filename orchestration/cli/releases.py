@@ -4,12 +4,11 @@ A name is checked where it is used: only the loaded declarations know which rele
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-_DECLARATIONS = Path(__file__).parents[1] / "defs"
+from resources.project import DECLARATIONS
 
 
 class DeclaredName(click.ParamType):
@@ -33,7 +32,7 @@ def list_declared_names() -> Iterator[str]:
     that is not YAML is passed over: `stirred check` names it."""
     import yaml
 
-    for path in sorted(_DECLARATIONS.rglob("*.y*ml")):
+    for path in sorted(DECLARATIONS.rglob("*.y*ml")):
         try:
             documents = list(yaml.load_all(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         except (OSError, UnicodeError, yaml.YAMLError, ValueError):

@@ -83,6 +83,10 @@ def _print_budgets(budgets: list[dict[str, Any]]) -> None:
     for row in budgets:
         if row["beside"]:
             echo(f"{row['population']}: {row['beside']}")
+        if row["contributor"]:
+            echo(
+                f"{row['population']}: for one contributor, whose answers are in several records: {row['contributor']}"
+            )
 
 
 @click.command()

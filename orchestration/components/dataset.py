@@ -13,9 +13,12 @@ from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.census import (
     DETAILED_COLUMNS,
+    BlockFilesDeclaration,
+    BlockGroup,
     CensusDeclaration,
     PlaceNames,
     Recodes,
+    Unmatched,
     census_persons,
     census_units,
     detailed_files,
@@ -25,7 +28,7 @@ from assets.cef.published import Product, Records, State, ppmf, pums
 from assets.cef.survey import SurveyParameters, synthetic_survey
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.columns import Column
-from assets.release.dataset import Cap, Charging, DatasetDeclaration, Reader, UnboundedReleases, require_cap
+from assets.release.dataset import Cap, Charging, Copies, DatasetDeclaration, Reader, UnboundedReleases, require_cap
 from assets.release.declaration import Declaration
 from assets.release.dialect import Dialect
 from assets.release.names import ColumnName, DatasetName, SourcePath
@@ -123,6 +126,7 @@ class FileAttributes(DatasetAttributes):
     synthetic: bool = Field(False, description=_DESCRIPTIONS["synthetic"])
     public: bool = Field(False, description=_DESCRIPTIONS["public"])
     source: str = Field("", description=_DESCRIPTIONS["source"])
+    copies: Copies = Field(1, description=_DESCRIPTIONS["copies"])
 
     def shared(self) -> dict[str, Any]:
         """The attributes that are fields of the declaration too."""
@@ -159,6 +163,7 @@ class CensusAttributes(FileAttributes, CensusLayoutAttributes):
     persons: SourcePath = Field(description="The file of persons: absolute, or relative to the project's root.")
     units: SourcePath = Field(description="The file of units.")
     geo: SourcePath = Field(description="The file that says where each unit lies.")
+    block_group: BlockGroup = Field("first_digit", description=_DESCRIPTIONS["block_group"])
     group_quarters_types: bool = Field(
         False,
         description="Whether the file of units has the column GQTYPE, the type of group quarters, which a TopDown "
@@ -183,6 +188,7 @@ class CensusDataset(Dataset):
         return CensusDeclaration(
             **attributes.shared(),
             place_names=attributes.place_names,
+            block_group=attributes.block_group,
             reader=Reader(attributes.format),
             record_name="unit",
             units=census_units(units, geo, attributes.group_quarters_types, attributes.recoded_units),
@@ -193,13 +199,22 @@ class CensusDataset(Dataset):
 class SafeTabAttributes(FileAttributes):
     """The YAML attributes of a dataset from the input files of SafeTab."""
 
-    persons: SourcePath = Field(
-        description="The file of persons, person-records.txt: absolute, or relative to the project's root."
+    persons: SourcePath | SkipJsonSchema[None] = Field(
+        None,
+        description="The file of persons, person-records.txt, which a SafeTabP release needs: absolute, or relative to "
+        "the project's root.",
     )
     households: SourcePath | SkipJsonSchema[None] = Field(
         None, description="The file of households, household-records.txt, which a SafeTabH release needs."
     )
     blocks: SourcePath = Field(description="The file of blocks, GRF-C.txt.")
+    unmatched: Unmatched = Field("refuse", description=BlockFilesDeclaration.model_fields["unmatched"].description)
+
+    @model_validator(mode="after")
+    def _check_files(self) -> Self:
+        if self.persons is None and self.households is None:
+            raise ValueError("persons: declare the file of persons, of households, or both")
+        return self
 
 
 @dataclass
@@ -213,7 +228,7 @@ class SafeTabDataset(Dataset):
         blocks, persons, households = (
             fill_in(field, getattr(attributes, field)) for field in ("blocks", "persons", "households")
         )
-        return detailed_files(str(blocks), str(persons), households, **attributes.shared())
+        return detailed_files(str(blocks), persons, households, unmatched=attributes.unmatched, **attributes.shared())
 
 
 class PublishedAttributes(NamedAttributes):

@@ -23,6 +23,9 @@ from orchestration.launch import PUBLICATION_OF
 COMPONENTS = "orchestration.components"
 """The package that files name components by."""
 
+_ABOVE = __name__.removesuffix("orchestration.components.release")
+"""What the names of the layers begin with: nothing in a checkout, `stirred.` where Stirred is installed."""
+
 
 @dataclass
 class DeclaresReleases(DeclaredComponent, ABC):
@@ -64,7 +67,7 @@ class ReleaseComponent(DeclaresReleases):
     def method(self) -> type[Any]:
         """How a release of this kind is charged, drawn, checked and published. It is imported here, because it imports
         every stage and kernel, and only what runs or plans needs it."""
-        return resolve_name(self.method_name)
+        return resolve_name(f"{_ABOVE}{self.method_name}")
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
         """The declared release. Raises DeclarationError if the declaration contradicts itself or the dataset."""

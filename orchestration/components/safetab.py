@@ -13,7 +13,7 @@ from assets.safetab.lists import ListsFileError, read_lists
 from assets.safetab.release import SafeTabHRelease, SafeTabPRelease
 from mechanisms.safetab.lists import CodeLists
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
-from orchestration.environment import PROJECT
+from resources.project import PROJECT
 
 
 @dataclass
@@ -45,6 +45,8 @@ class SafeTabH(ReleaseComponent):
         return [replace(self, persons=known.get(detail, self.persons))]
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> dict[str, Any]:
+        if self.declaration.totals is not None:
+            return {"lists": read_declared_lists(self.declaration), "detail": None}
         if self.persons is None:
             raise DeclarationError(
                 f"release {self.named}: detail: {dataset.name} has no release {self.declaration.detail} by SafeTab-P"
@@ -62,9 +64,9 @@ class SafeTabH(ReleaseComponent):
         return changed
 
 
-def read_declared_lists(declaration: SafeTabPDeclaration) -> CodeLists:
+def read_declared_lists(declaration: SafeTabPDeclaration | SafeTabHDeclaration) -> CodeLists:
     """The declared lists of codes and iterations. Raises DeclarationError if a file is missing or breaks a rule."""
-    lists = declaration.lists
+    lists = declaration.lists or "production"
     try:
         return _read_production_lists() if lists == "production" else read_lists(PROJECT / lists)
     except ListsFileError as error:

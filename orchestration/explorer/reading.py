@@ -11,8 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-import dagster as dg
-
 from assets.ledger.population import Population, group_populations
 from assets.publication.asset import edition_problems
 from assets.publication.signature import PUBLIC_KEY, VerificationError, read_public_key
@@ -26,6 +24,7 @@ from orchestration.explorer.settings import REPLAYS, read_settings
 from resources import chain
 from resources.chain import Entry
 from resources.ledger import LedgerError, read_stored_entries
+from resources.project import DECLARATIONS
 from resources.statements import Zone
 from resources.storage import TransientError
 from resources.warehouse import Session, Warehouse, WarehouseError
@@ -124,10 +123,9 @@ def load_publisher() -> Publisher:
 
 
 def _load_deployment() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent], Publisher]:
-    folder = Path(__file__).parents[1]
-    files = sorted((folder / "defs").rglob("*.yaml"))
+    files = sorted(DECLARATIONS.rglob("*.yaml"))
     try:
-        return _load_files(folder, tuple((str(path), path.stat().st_mtime_ns) for path in files))
+        return _load_files(tuple((str(path), path.stat().st_mtime_ns) for path in files))
     except Exception as error:
         raise UnavailableError(
             f"The declarations cannot be loaded ({type(error).__name__}); stirred check names every problem."
@@ -136,9 +134,9 @@ def _load_deployment() -> tuple[list[DatasetDeclaration], dict[str, ReleaseCompo
 
 @lru_cache(maxsize=2)
 def _load_files(
-    folder: Path, state: tuple[tuple[str, int], ...]
+    state: tuple[tuple[str, int], ...],
 ) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent], Publisher]:
-    tree = dg.ComponentTree.for_project(folder)
+    tree = declarations.component_tree()
     datasets, releases = declarations.load_declarations(tree)
     return datasets, {release.named: release for release in releases}, declared_publisher(tree)
 

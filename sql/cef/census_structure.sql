@@ -91,7 +91,8 @@ offenders AS (
             WHERE HHT IN ('2', '4', '5') AND HHT2 BETWEEN '05' AND '08'
                 OR HHT IN ('3', '6', '7') AND HHT2 BETWEEN '09' AND '12'
         ) AS sex,
-        count(*) FILTER (WHERE TABBLKGRPCE <> left(TABBLK, 1)) AS block_group{% if typed %},
+        count(*) FILTER (WHERE TABBLKGRPCE <> left(TABBLK, 1)) AS block_group,
+        {% if "divided_block" in rules %}{% include "cef/divided_blocks.sql" %}{% else %}0{% endif %} AS divided_block{% if typed %},
         count(*) FILTER (WHERE (RTYPE = '2') <> (GQTYPE = '0')) AS group_quarters_type,
         coalesce(sum(
             CASE WHEN GQTYPE BETWEEN '1' AND '4' THEN noninstitutional WHEN GQTYPE BETWEEN '5' AND '7' THEN institutional END

@@ -11,4 +11,8 @@ SELECT
 FROM {{ totals }} AS totals
 JOIN {{ universes }} AS universes
     ON universes.region_type = totals."REGION_TYPE" AND universes.iteration_code = totals."ITERATION_CODE"
+{% if regions %}
+JOIN {{ regions }} AS regions
+    ON regions.region_type = totals."REGION_TYPE" AND regions.region_id = totals."REGION_ID"
+{% endif %}
 ORDER BY number

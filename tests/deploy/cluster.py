@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"
 RELEASE = "two_states/swapped"
 _BINARIES = Path(sys.executable).parent
-_FOLDERS = ("orchestration", "assets", "resources", "mechanisms", "sql", "deploy")
+_FOLDERS = ("stirred", "orchestration", "assets", "resources", "mechanisms", "sql", "deploy")
 MASTER_KEY = "5a" * 32
 
 

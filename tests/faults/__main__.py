@@ -21,7 +21,7 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
-from tests.faults import canaries, cluster, kills, launches, sequences, strace, tampering
+from tests.faults import attacks, canaries, cluster, kills, launches, sequences, strace, tampering
 from tests.faults.releases import RELEASES, from_charge, prepare, warm_up, whole_job
 
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
@@ -98,8 +98,7 @@ def altered_tables(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     cases: list[tuple[Any, ...]] = []
     for name in _escrowed(names):
         release = tampering.published(folder, name)
-        for number, each in enumerate(tampering.alterations(release)):
-            cases.append((name, str(each), tampering.table_altered, release, each, f"altered-{number}"))
+        cases += [(name, str(each), tampering.table_altered, release, each) for each in tampering.alterations(release)]
     return cases
 
 
@@ -108,8 +107,8 @@ def altered_ledger(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     cases: list[tuple[Any, ...]] = []
     for name in _escrowed(names):
         release = tampering.published(folder, name)
-        for number, (words, argument) in enumerate(tampering.ledger_alterations(release)):
-            cases.append((name, words, tampering.ledger_altered, release, argument, f"ledger-{number}"))
+        for words, argument in tampering.ledger_alterations(release):
+            cases.append((name, words, tampering.ledger_altered, release, argument))
     return cases
 
 
@@ -118,9 +117,20 @@ def altered_files(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     cases: list[tuple[Any, ...]] = []
     for name in _escrowed(names):
         release = tampering.published(folder, name)
-        for number, (words, how, file) in enumerate(tampering.file_alterations(release)):
-            cases.append((name, words, tampering.file_altered, release, how, file, f"file-{number}"))
+        for words, how, file in tampering.file_alterations(release):
+            cases.append((name, words, tampering.file_altered, release, how, file))
     return cases
+
+
+def attacked(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """In 2,400 tries from fixed seeds over all releases, whoever has no key alters a value of the public zone and adds
+    what a DuckDB file can carry, exchanges the zone's file, or alters published files and folders."""
+    chosen = _escrowed(names)
+    return [
+        (name, f"attack {seed}", attacks.attacked, attacks.published(folder, name), seed)
+        for name in chosen
+        for seed in range(-(-2400 // len(chosen)))
+    ]
 
 
 def launched_at_once(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -178,6 +188,7 @@ SECTIONS: dict[str, Callable[[Path, Sequence[str]], list[tuple[Any, ...]]]] = {
     "altered_tables": altered_tables,
     "altered_ledger": altered_ledger,
     "altered_files": altered_files,
+    "attacked": attacked,
     "cluster": in_cluster,
 }
 
@@ -264,6 +275,8 @@ WORDS = {
     "altered_tables": "a value, row, order or kind of every table of the three databases altered",
     "altered_ledger": "the ledger's entries, chain, anchor or file altered",
     "altered_files": "a published file altered, cut off, deleted or added",
+    "attacked": "generated: the public zone with altered values and what a DuckDB file can carry besides, its file "
+    "exchanged, published files and folders rewritten, linked, moved or added",
     "cluster": "in a cluster, at a step: the database restarted, the S3 server gone, the run or the code location "
     "killed, the catalog's disk full",
 }

@@ -263,8 +263,15 @@ def _causes(error: BaseException) -> str:
 
 
 def deployment(root: Path, name: str, /, **changes: Any) -> Deployment[Any]:
-    """One of `RELEASES` in a folder; `changes` are those of `Kind.build`."""
+    """One of `RELEASES` in a folder; `changes` are those of `Kind.build`. Without any, a process makes it once."""
+    return _build(root, name, **changes) if changes else _build_once(root, name)
+
+
+def _build(root: Path, name: str, **changes: Any) -> Deployment[Any]:
     return RELEASES[name].build(root, **({"custody": RELEASES[name].custody} | changes))
+
+
+_build_once = cache(_build)
 
 
 def prepared(folder: Path, name: str) -> Path:
@@ -394,24 +401,29 @@ def run_job(here: Deployment[Any], tags: Mapping[str, str] | None = None, *, rai
 Work = Callable[[Path, str], None]
 
 
-def tables(root: Path, *databases: str) -> dict[str, str]:
-    """Every stored table of the databases, with a hash of its rows in any order and of its columns."""
+def tables(root: Path, *databases: str, views: bool = False) -> dict[str, str]:
+    """Every stored table of the databases, and views if asked for, with a hash of rows in any order and of columns."""
     found = {}
     for database in databases:
         path = root / "warehouse" / f"{database}.duckdb"
         if not path.exists():
             continue
         with duckdb.connect(str(path), read_only=True, config={"threads": 1}) as connection:
-            for schema, table in names(connection):
-                columns = connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
+            for schema, table in names(connection, views=views):
+                described = connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
+                # DuckDB does not tell names in another case apart.
+                columns = [(column.lower(), *others) for column, *others in described]
                 rows = sorted(map(repr, connection.execute(f'FROM "{schema}"."{table}"').fetchall()))
                 found[f"{database}.{schema}.{table}"] = sha256(repr((columns, rows)).encode()).hexdigest()
     return found
 
 
-def names(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
-    """Schema and name of every table of a database."""
-    statement = "SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal ORDER BY ALL"
+def names(connection: duckdb.DuckDBPyConnection, *, views: bool = False) -> list[tuple[str, str]]:
+    """Schema and name of every table of a database, and of its views if asked for."""
+    statement = "SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal"
+    if views:
+        statement += " UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+    statement += " ORDER BY ALL"
     return [(str(schema), str(table)) for schema, table in connection.execute(statement).fetchall()]
 
 

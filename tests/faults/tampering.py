@@ -6,6 +6,7 @@ something names the alteration, or what was published stays the same; and nothin
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -65,6 +66,14 @@ class Published:
     root: Path
     settled: Mapping[str, Any]
 
+    def copy(self) -> Path:
+        """A fresh copy, in the same folder each time, so that a process makes its deployment once. Nothing of what is
+        altered in it is kept: every alteration is made and looked at by processes that are forked afterwards."""
+        root = self.root.parent / f"altered-{os.getpid()}"
+        deployment(root, self.name)
+        shutil.rmtree(root)
+        return Path(shutil.copytree(self.root, root))
+
 
 @dataclass(frozen=True)
 class Alteration:
@@ -104,7 +113,7 @@ def published(folder: Path, name: str) -> Published:
     def work() -> tuple[dict[str, Any], list[str]]:
         every_stage(root, name)
         here = deployment(root, name)
-        return settled_state(root, name), [*failing(here), *_audited(here)]
+        return settled_state(root, name), [*failing(here), *audited(here)]
 
     ended = in_child(work)
     if ended.status or ended.answer[1]:
@@ -126,7 +135,7 @@ def alterations(release: Published) -> list[Alteration]:
 def _alterations(here: Deployment[Any]) -> Iterator[Alteration]:
     root, read = here.root, {release.schema for release in here.context.method.reads_publications_of}
     for database in DATABASES:
-        with _opened(root, database, read_only=True) as connection:
+        with opened(root, database, read_only=True) as connection:
             for schema, table in names(connection):
                 if schema in read:
                     continue
@@ -153,7 +162,7 @@ def _alterations(here: Deployment[Any]) -> Iterator[Alteration]:
 
 def _labelled(connection: duckdb.DuckDBPyConnection, root: Path, schema: str, table: str) -> bool:
     """Whether the content version without a key of a table is stored anywhere."""
-    version = _plain_version(connection, schema, table)
+    version = plain_version(connection, schema, table)
     return any(
         connection.execute(f'SELECT 1 FROM "{other}"."{name}" WHERE "{column}" = $1 LIMIT 1', [version]).fetchall()
         for other, name, column in _texts(connection)
@@ -170,22 +179,26 @@ def _texts(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
     ]
 
 
-def _opened(root: Path, database: str, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+def opened(root: Path, database: str, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
     path = str(root / "warehouse" / f"{database}.duckdb")
     return duckdb.connect(path, read_only=read_only, config={"threads": 1})
 
 
 def alter(here: Deployment[Any], alteration: Alteration) -> None:
     """Alter a stored table, past every safeguard."""
-    with _opened(here.root, alteration.database) as connection:
-        before = _plain_version(connection, alteration.schema, alteration.table) if alteration.relabelled else ""
+    with opened(here.root, alteration.database) as connection:
+        before = plain_version(connection, alteration.schema, alteration.table) if alteration.relabelled else ""
         address = f'"{alteration.schema}"."{alteration.table}"'
         _ALTER[alteration.what](connection, address, alteration.column)
         if alteration.relabelled:
-            after = _plain_version(connection, alteration.schema, alteration.table)
-            for schema, table, column in _texts(connection):
-                statement = f'UPDATE "{schema}"."{table}" SET "{column}" = $2 WHERE "{column}" = $1'
-                connection.execute(statement, [before, after])
+            relabel(connection, before, plain_version(connection, alteration.schema, alteration.table))
+
+
+def relabel(connection: duckdb.DuckDBPyConnection, before: str, after: str) -> None:
+    """Replace a text wherever it is stored: a content version without a key by that of what was altered."""
+    for schema, table, column in _texts(connection):
+        statement = f'UPDATE "{schema}"."{table}" SET "{column}" = $2 WHERE "{column}" = $1'
+        connection.execute(statement, [before, after])
 
 
 def _value(connection: duckdb.DuckDBPyConnection, address: str, column: str) -> None:
@@ -269,38 +282,42 @@ _ALTER: dict[str, Callable[[duckdb.DuckDBPyConnection, str, str], None]] = {
 }
 
 
-def _plain_version(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> str:
+def plain_version(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> str:
     """The content version without a key of a public table, which anyone can compute."""
     ((catalog,),) = connection.execute("SELECT current_database()").fetchall()
     assert catalog == "public"
     return Session(connection, {Zone.PUBLIC}).content_version([Table(Zone.PUBLIC, schema, table)])
 
 
-def _asked(root: Path, name: str, change: Callable[[Deployment[Any]], None]) -> dict[str, Any] | None:
+def _asked(release: Published, root: Path, change: Callable[[Deployment[Any]], None]) -> dict[str, Any] | None:
     """Alter something, and ask for the publication and for every gate; None if nothing was altered.
 
     The tables' constraints forbid some alterations, and two rows may be the same afterwards in the other order.
     """
-    here = deployment(root, name)
-    before = tables(root, *DATABASES), tree(root / "custody")
+    here = deployment(root, release.name)
+    before = tree(root / "custody")
     with suppress(duckdb.ConstraintException):
         change(here)
-    if (tables(root, *DATABASES), tree(root / "custody")) == before:
+    if (tables(root, *DATABASES), tree(root / "custody")) == (release.settled["tables"], before):
         return None
     try:
         publish(here.context)
         refusal = ""
     except Exception as error:
         refusal = f"{type(error).__name__}: {error.description if isinstance(error, dg.Failure) else error}"
-    gates = [] if refusal else [*failing(here), *_audited(here)]
+    gates = [] if refusal else [*failing(here), *audited(here)]
     return {"refusal": refusal, "gates": gates, "published": visible(root)}
 
 
-def _audited(here: Deployment[Any]) -> list[str]:
+def audited(here: Deployment[Any], *, repeats: bool = True) -> list[str]:
     """What an audit does not find to hold. It says of a page that shows an earlier state that it was not checked, and
-    of a draw whose release it is not given: that of a publication that this release reads."""
+    of a draw whose release it is not given: that of a publication that this release reads.
+
+    Args:
+        repeats: whether the records of all draws of this release are there, so that the audit can repeat them.
+    """
     context = here.context
-    unchecked: tuple[str, ...] = ("repeated",) if context.method.reads_publications_of else ()
+    unchecked = ("repeated",) if context.method.reads_publications_of or not repeats else ()
     record = audit([context.method], context.nodes, context.ledger, context.release.published, "2030-01-01")
     return [
         each["name"]
@@ -320,25 +337,21 @@ def _run_again(root: Path, name: str) -> dict[str, Any]:
 
 
 def tampered(
-    release: Published, change: Callable[[Deployment[Any]], None], label: str, *, rerun: bool = True
+    release: Published, change: Callable[[Deployment[Any]], None], *, rerun: bool = True
 ) -> tuple[bool, list[str]]:
     """Alter something in a copy, and run everything again if asked to.
 
     Returns:
         Whether it could be altered, and what was wrong.
     """
-    root = release.root.parent / label
-    shutil.copytree(release.root, root)
-    asked = in_child(lambda: _asked(root, release.name, change))
+    root = release.copy()
+    asked = in_child(lambda: _asked(release, root, change))
     if asked.status:
-        shutil.rmtree(root)
         return False, [f"it could not be altered: {asked.error}"]
     said = asked.answer
     if said is None:
-        shutil.rmtree(root)
         return False, []
     again = in_child(lambda: _run_again(root, release.name)) if rerun else None
-    shutil.rmtree(root)
     named = bool(said["refusal"] or said["gates"])
     wrong = []
     if said["published"] != release.settled["published"]:
@@ -361,9 +374,9 @@ def tampered(
     return True, wrong
 
 
-def table_altered(release: Published, alteration: Alteration, label: str) -> tuple[bool, list[str]]:
+def table_altered(release: Published, alteration: Alteration) -> tuple[bool, list[str]]:
     """One alteration of a table."""
-    altered, wrong = tampered(release, lambda here: alter(here, alteration), label, rerun=alteration.again)
+    altered, wrong = tampered(release, lambda here: alter(here, alteration), rerun=alteration.again)
     where = f"{alteration.database}.{alteration.schema}.{alteration.table}"
     column = f"{where}.{alteration.column}"
     if any(fnmatch(column, shown) for shown in DISPLAYED):
@@ -397,9 +410,9 @@ def ledger_alterations(release: Published) -> list[tuple[str, str]]:
     ]
 
 
-def ledger_altered(release: Published, argument: str, label: str) -> tuple[bool, list[str]]:
+def ledger_altered(release: Published, argument: str) -> tuple[bool, list[str]]:
     """One alteration of the ledger, which must be named, and must never heal by itself."""
-    return tampered(release, lambda here: _alter_ledger(here, argument), label)
+    return tampered(release, lambda here: _alter_ledger(here, argument))
 
 
 def _alter_ledger(here: Deployment[Any], argument: str) -> None:
@@ -445,7 +458,7 @@ def _with_another(entries: list[Entry], number: int, name: str) -> list[Entry]:
 
 
 def _rewrite(here: Deployment[Any], entries: list[Entry]) -> None:
-    with _opened(here.root, "ledger") as connection:
+    with opened(here.root, "ledger") as connection:
         connection.execute("DELETE FROM main.entries")
         for entry in entries:
             record = asdict(entry)
@@ -478,15 +491,13 @@ def file_alterations(release: Published) -> list[tuple[str, str, str]]:
     ]
 
 
-def file_altered(release: Published, how: str, name: str, label: str) -> tuple[bool, list[str]]:
+def file_altered(release: Published, how: str, name: str) -> tuple[bool, list[str]]:
     """One alteration of a published file, which the check of files must name.
 
     The next publication must mend it, or refuse to replace files that it does not know.
     """
-    root = release.root.parent / label
-    shutil.copytree(release.root, root)
+    root = release.copy()
     ended = in_child(lambda: _file_altered(root, release.name, how, name))
-    shutil.rmtree(root)
     if ended.status:
         return False, [f"it ended with {ended.status}: {ended.error}"]
     problems, refusal, mended = ended.answer

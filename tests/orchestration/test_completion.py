@@ -62,5 +62,5 @@ def test_files_that_are_no_declarations_are_passed_over(tmp_path: Path, monkeypa
     for number, text in enumerate(texts):
         (tmp_path / f"{number}.yaml").write_text(text)
     (tmp_path / "binary.yaml").write_bytes(b"\xff")
-    monkeypatch.setattr(releases, "_DECLARATIONS", tmp_path)
+    monkeypatch.setattr(releases, "DECLARATIONS", tmp_path)
     assert list(releases.list_declared_names()) == ["town", "town/swapped"]

@@ -373,7 +373,7 @@ def test_a_wanted_total_of_a_swap_takes_the_smallest_rate(largest: int, place: F
         (
             "phsafe",
             {"total": 1, "margins": {"PH2 state_*": 5}},
-            "plan: give wanted margins or a wanted total, not both",
+            "plan: give wanted margins, a wanted total or a wanted posterior, and not two of them",
         ),
         ("phsafe", {"total": "1/999999999989"}, "runs.PH1_num.budget.nation_*: 1/26999999999703 is too fine; a number"),
         ("phsafe", {"fields": {"runs": {"PH9": {}}}}, "runs: there is no run PH9"),
@@ -414,6 +414,18 @@ def test_a_charge_that_no_ledger_would_take_is_a_problem_of_the_plan() -> None:
     )
     found = plan_of(hypercube(epsilon=None, rho=1)).plan.problem
     assert "a charge of ρ = 2.0000 cannot be counted under the cap of ε = 40.0000: ρ-zCDP" in found
+
+
+def test_a_plan_states_the_loss_of_a_contributor_where_copies_are_declared() -> None:
+    """The price stays that of one person: with its group of two charged, it would be four times ρ."""
+    component, dataset, beside = phsafe()
+    single, double = (
+        plan_of((component, dataset.model_copy(update={"copies": copies}), beside)).plan for copies in (1, 2)
+    )
+    assert isinstance(single.loss, ConcentratedLoss)
+    words = f"ρ = {single.loss.of_group(2).round_up()}, because one person's answers can be in 2 records"
+    assert double.loss == single.loss
+    assert dict(double.facts) == {**single.facts, "for one contributor": words}
 
 
 def test_fields_are_merged_null_removes_and_all_else_replaces() -> None:

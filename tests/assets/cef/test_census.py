@@ -594,6 +594,25 @@ def test_every_rule_of_the_structure_is_broken_by_some_corruption() -> None:
     assert set().union(*(broken for _, _, broken in BROKEN)) == set(HELD)
 
 
+def test_block_groups_are_taken_as_given_if_that_is_declared(tmp_path: Path) -> None:
+    """All units are in block 1003. In block group 2, strict refuses it; as given, it is the CEF's, as long as the block
+    is in one block group. Whatever is declared, the same records have the same version, and so the same draws."""
+    census = Census(tmp_path)
+    strict, as_given = census.declare(), census.declare(block_group="as_given")
+    assert census.write().ingest(strict) == census.ingest(as_given)
+    assert [len(each.describe_reading(["TABBLKGRPCE"])) for each in (strict, as_given)] == [0, 1]
+    for row in census.files["geo"]:
+        row["TABBLKGRPCE"] = "2"
+    number = len(census.files["geo"])
+    assert census.refusal() == [f"geo.csv: column TABBLKGRPCE: not the first digit of TABBLK: {number} rows"]
+    census.ingest(as_given)
+    with census.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert cef_problems(session, as_given) == []
+    census.files["geo"][0]["TABBLKGRPCE"] = "1"
+    divided = f"geo.csv: column TABBLK: block in more than one block group: {number} rows"
+    assert census.refusal(block_group="as_given") == [divided]
+
+
 def test_every_type_of_group_quarters_accepts_only_its_own_persons(tmp_path: Path) -> None:
     """Every type with every kind of unit, resident and age. Each rule finds exactly its offenders."""
     census = Census(tmp_path)

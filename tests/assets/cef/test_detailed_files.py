@@ -414,3 +414,56 @@ def test_the_check_of_the_stored_tables_finds_households_without_a_block(
         "persons: column BLOCK: person without a unit in BLOCK: 4 rows",
         "households: column BLOCK: household without a unit in BLOCK: 1 row",
     ]
+
+
+def test_records_in_blocks_that_the_geography_lacks_are_left_out_if_that_is_declared(
+    session: Session, folders: Iterator[Path]
+) -> None:
+    """The CEF is that of files without these records, and only the confidential zone has their number. A program that
+    left out too many, or none, or whose units differ, has another version."""
+    files = good()
+    lost = dict(zip(PLACE_NAMES, ("01", "001", "000100", "1002"), strict=True))
+    more = {
+        "units": files["units"],
+        "persons": [*files["persons"], {**files["persons"][0], **lost}, {**files["persons"][1], **lost}],
+        "households": [{**files["households"][0], **lost}, *files["households"]],
+    }
+    assert refusal(session, next(folders), texts(more)) == [
+        "person-records.txt: column BLOCK: person without a unit in BLOCK: 2 rows",
+        "household-records.txt: column BLOCK: household without a unit in BLOCK: 1 row",
+    ]
+    dropping = declared(unmatched="drop")
+    version = ingest(session, declared(), write(next(folders), texts(files)), VERSION_KEY).content
+    dropped = Table(Zone.CONFIDENTIAL, "detailed", "dropped")
+    assert not session.columns(dropped)
+    assert ingest(session, dropping, write(next(folders), texts(more)), VERSION_KEY).content == version
+    assert sorted(session.rows("warehouse/all", source=dropped)) == [("households", 1), ("persons", 2)]
+    assert cef_problems(session, dropping) == []
+    assert dropping.describe_reading([]) == ("Records in a block that the file of blocks lacks are left out.",)
+    nowhere = {**more, "households": more["households"][:1]}
+    with pytest.raises(SourceError, match=r"household-records\.txt: no record is in one of the blocks"):
+        ingest(session, dropping, write(next(folders), texts(nowhere)), VERSION_KEY)
+    ingest(session, declared(), write(next(folders), texts(files)), VERSION_KEY)
+    assert not session.columns(dropped), "an earlier declaration's number does not stay"
+
+
+def test_households_need_no_file_of_persons(
+    session: Session, folders: Iterator[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = good()
+    del files["persons"]
+    alone = detailed_files(NAMES["units"], None, NAMES["households"], name="detailed", title="Files", cap=1)
+    ingest(session, alone, write(next(folders), texts(files)), VERSION_KEY)
+    assert in_order(stored(session)) == in_order({table: as_stored(rows, table) for table, rows in files.items()})
+    files["households"][0] |= {"QRACE2": "Null", "QRACE3": "1010"}
+    with pytest.raises(
+        SourceError, match=r"household-records\.txt: column QRACE3: a code although QRACE2 is Null: 1 row"
+    ):
+        ingest(session, alone, write(next(folders), texts(files)), VERSION_KEY)
+    monkeypatch.setenv("CEF_FOLDER", "here")
+    without = YAML.replace("persons: ", "households: ")
+    assert SafeTabDataset.resolve_from_yaml(without).declaration.persons is None
+    with pytest.raises(Exception, match="persons: declare the file of persons, of households, or both"):
+        SafeTabDataset.resolve_from_yaml(
+            "".join(line for line in YAML.splitlines(True) if not line.startswith("persons"))
+        )

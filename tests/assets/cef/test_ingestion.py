@@ -660,3 +660,35 @@ def test_ten_million_rows_are_ingested_within_two_gibibytes(tmp_path: Path) -> N
         check=True,
     )
     assert int(ingesting.stdout) * 1024 <= 2 * 2**30
+
+
+def test_donors_are_checked_against_the_declared_copies(tmp_path: Path) -> None:
+    """1a's answers are in 1b and 3a too: three records. A program that does not count the donor's own, or counts
+    records that name themselves, would accept 2 or refuse 3."""
+    columns = {**PERSONS, "origin": {"type": "string", "role": "donor", "null": ["-"]}}
+    town = Town(tmp_path)
+
+    def declare(copies: int) -> DatasetDeclaration:
+        return town.declare(copies=copies, persons={"path": "persons.csv", "columns": columns})
+
+    def give(*origins: str) -> None:
+        rows = [[*row, origin] for row, origin in zip(PERSON_ROWS, origins, strict=True)]
+        town.persons = [[*PERSONS, "origin"], *rows]
+        town.write()
+
+    give("1a", "1a", "1a")
+    town.ingest(declare(3))
+    persons, _ = town.content()[1]
+    assert list(persons) == ["person", "household", "origin", "age"]
+    with town.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert cef_problems(session, declare(3)) == []
+        (problem,) = cef_problems(session, declare(2))
+    assert problem == "persons: column origin: donor whose answers are in more than 2 records (copies): 1 row"
+    assert town.refusal(declare(2)) == [
+        "persons.csv: column origin: donor whose answers are in more than 2 records (copies): 1 row"
+    ]
+    give("", "1a", "1b")
+    assert town.refusal(declare(2)) == ["persons.csv: column origin: donor that has a donor itself: 1 row"]
+    give("-", "4x", "1a")
+    assert town.refusal(declare(2)) == ["persons.csv: column origin: donor that is no record: 1 row"]
+    assert "origin" not in declare(2).tables["persons"].variables

@@ -23,7 +23,7 @@ BEFORE = ("cef", "invariants")
 @pytest.fixture
 def asking(tmp_path: Path) -> Deployment[SwappingRelease]:
     """A deployment whose dataset asks, with everything before the charge made."""
-    deployment = small_deployment(tmp_path / "asking", dataset={"charging": "ask"})
+    deployment = small_deployment(tmp_path / "asking", dataset={"charging": "ask", "copies": 2})
     deployment.reach(*BEFORE)
     return deployment
 
@@ -126,6 +126,8 @@ def test_a_preflight_states_the_price_and_charges_nothing(asking: Deployment[Swa
     shown = {name: value.value for name, value in stated.materialization.metadata.items()}
     assert shown["price"] == price
     assert price in shown["decision"]
+    assert shown["price, exactly"] == "ln(62)"
+    assert shown["for one contributor"] == "ε = 8.2543, because one person's answers can be in 2 records"
     assert shown["why new"] == "It is the first draw of this release."
     assert price in shown["how to authorize"]
     assert asking.ledger == ()

@@ -22,7 +22,7 @@ from assets.conventions import join_names
 from assets.ledger import charts
 from assets.ledger.asset import make_releases_table, make_totals_table
 from assets.ledger.charts import draw_comparison
-from assets.ledger.comparison import Comparison, Share, compare, find_conversion, takes_part
+from assets.ledger.comparison import Comparison, Share, compare, find_conversion, list_charges, takes_part
 from assets.ledger.page import describe_invariants, describe_releases, describe_totals
 from assets.ledger.remarks import write_remarks
 from assets.ledger.view import Budget
@@ -539,3 +539,25 @@ def test_the_same_comparison_gives_the_same_png_1080_pixels_wide() -> None:
     assert 800 < height < 2600
     assert picture == draw_comparison(three, r"A title with $x_{ in it")
     assert picture != draw_comparison(again, r"A title with $x_{ in it")
+
+
+# Copies
+
+
+def test_the_composition_has_a_total_for_contributors_where_a_dataset_declares_copies() -> None:
+    """Beside ρ = 2.514562 for a person, 4ρ for one whose answers are in two records, whenever that was declared. What
+    counts under the cap stays the same."""
+    entries = charged(("s_dhc", S_DHC), ("swapped", SWAPPED))
+    copied = Comparison(list_charges(entries, {"two_states": 2, "another": 5}))
+    plain = compare(entries)
+    assert [total for total in copied.totals if total.unit != "contributor"] == list(plain.totals)
+    loss = {total.output_premetric: total.loss for total in copied.totals if total.unit == "contributor"}
+    assert loss[CONCENTRATED] == rho("10.058248") + ConcentratedLoss.of_pure(EPSILON.of_group(2))
+    assert loss[PURE] == EPSILON.of_group(2)
+    assert [charge.loss for charge in copied.charges] == [charge.loss for charge in plain.charges]
+    further = set(write_remarks(copied)) - set(write_remarks(plain))
+    assert any("2 records of two_states" in remark for remark in further)
+    assert "contributor (no moves)" in str(rows_of(describe_totals(copied)["totals"]))
+    assert Budget("two_states", copied.charges, CAP).of_contributor == "ε = 61.5080 at δ = 1e-10"
+    assert Budget("two_states", plain.charges, CAP).of_contributor == ""
+    assert draw_comparison(Budget("two_states", copied.charges, CAP), "Two states")

@@ -96,11 +96,19 @@ def test_what_lies_beside_the_publications_is_named_if_it_does_not_follow_from_t
     folder = published.release.published
     text = (folder / "index.html").read_text()
     (folder / "index.html").write_text(text.replace(published.release.name, "elsewhere", 1))
+    (folder / "dcat.jsonld").unlink()
     (folder / "village" / "counts.px").symlink_to(folder / "index.html")
+    (folder / ".more").mkdir()
+    (folder / "village" / ".counts.leaving").mkdir()
     ((verdict, said),) = findings(audited(published), "catalog")
     assert verdict == "could not be checked"
     assert "index.html is not as this version writes it." in said
+    assert "dcat.jsonld is not as this version writes it." in said
     assert "village/counts.px is not part of any publication." in said
+    assert ".more is not part of any publication." in said
+    assert ".counts.leaving" not in said, "a publication that is moved into its place"
+    (folder / "index.html").unlink()
+    assert ".more is not part of any publication." in findings(audited(published), "catalog")[0][1]
 
 
 def test_keys_that_killed_processes_left_are_deleted_and_one_that_cannot_be_deleted_is_named(

@@ -583,3 +583,20 @@ def test_variables_are_named_in_words_and_the_appendix_has_their_names() -> None
     assert "persons_per_household" not in before.replace("persons_per_household_by", "")
     assert "persons in the household" in before
     assert "persons_per_household" in appendix
+
+
+def test_a_certificate_states_the_loss_of_a_contributor_beside_the_loss() -> None:
+    """Two copies: ε of one household twice, in the list of losses and in the unit's answer. Without copies, nothing."""
+    certificate = massachusetts()
+    twice = replace(certificate, specification=certificate.specification.with_copies(2))
+    assert _missing(twice) == []
+    before, after = certificate.as_record(), twice.as_record()
+    assert after["loss"]["exact"] == before["loss"]["exact"]
+    *others, contributor = after["loss"]["equivalents"]["losses"]
+    assert others == before["loss"]["equivalents"]["losses"]
+    assert contributor["exact"] == f"ln({(B + 1) ** 2})"
+    assert "up to 2 records" in contributor["of"]
+    answers = [block["answer"] for block in after["specification"] if "contributor" in block["answer"]]
+    assert len(answers) == 1
+    assert "ε = 24.9700" in answers[0]
+    assert "contributor" not in json.dumps(before)

@@ -205,7 +205,7 @@ def test_another_product_costs_nothing_and_draws_nothing(escrowed: Published, tm
     "changes",
     [
         {"title": "Other words", "description": "for the same"},
-        {"dataset": {"title": "A hamlet", "cap": "41"}},
+        {"dataset": {"title": "A hamlet", "cap": "41", "copies": 2}},
     ],
     ids=["words", "cap"],
 )

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assets.release import method as release_method
-from assets.swapping.draw import strata_of_records
-from mechanisms.swapping.permutation import Contingency, count_cells
+from mechanisms.swapping.permutation import Contingency, count_cells, measure_strata
 from tests.deployments import small_deployment
 from tests.depth import deep_but
 
@@ -67,4 +66,4 @@ def test_strata_and_b_from_records_are_those_of_the_definition(records: list[tup
     keys = np.array([((2 * stratum + held) << 32) + swap for stratum, held, swap in records], dtype=np.int64)
     holding, swap, count = count_cells(keys)
     table = Contingency((holding // 2).astype(np.int32), holding, swap, count)
-    assert strata_of_records(table) == (len(strata), max(distinct, default=0))
+    assert measure_strata(table) == (len(strata), max(distinct, default=0))

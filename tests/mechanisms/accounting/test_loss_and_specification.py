@@ -15,9 +15,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.composition import NOT_CONCENTRATED, NOT_PURE, compose_approximate
+from mechanisms.accounting.composition import NOT_CONCENTRATED, NOT_PURE, bun_steinke, compose_approximate
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss
-from mechanisms.accounting.specification import DELTA, UNBOUNDED, Flavor, Specification, Total, compose
+from mechanisms.accounting.specification import (
+    CONTRIBUTOR,
+    DELTA,
+    UNBOUNDED,
+    Flavor,
+    Specification,
+    Total,
+    compose,
+    explain_omission,
+)
 
 LOG = PureLoss.logarithm
 DIGITS = 150
@@ -275,3 +284,36 @@ def test_a_total_holds_within_exactly_the_invariants_involved() -> None:
 def test_the_order_of_releases_does_not_change_a_total() -> None:
     releases = [spent(LOG(2)), spent(LOG(3), "person"), spent(PureLoss(Fraction(1, 3)), "record", None)]
     assert len({frozenset(totals(*order).items()) for order in permutations(releases)}) == 1
+
+
+def test_a_contributor_loses_k_epsilon_and_k_squared_rho() -> None:
+    """Bailie, Gong and Meng, Section 5.2: the products of 2020, ρ = 55.37, for a person whose record was duplicated
+    once: ρ = 221.48, which is ε = 364.31 at δ = 1e-10. With kρ, it would be 110.74; and no charge may grow with k."""
+    zcdp = ConcentratedLoss.output_premetric
+    census = Specification(Flavor("files", (), "person", None, zcdp), ConcentratedLoss(Fraction("55.37")))
+    twice = census.with_copies(2)
+    assert twice.loss_for("contributor") == ConcentratedLoss(Fraction("221.48"))
+    assert bun_steinke(ConcentratedLoss(Fraction("221.48")), DELTA, 2) == Decimal("364.31")
+    assert (twice.charge, twice.as_record()) == (census.charge, census.as_record())
+    households = Specification(Flavor("files", (), "household", 1), LOG(3)).with_copies(2)
+    person, contributor = (
+        [total.loss for total in compose([twice, households]) if total.unit == unit and total.output_premetric == zcdp]
+        for unit in ("person", "contributor")
+    )
+    assert person == [census.loss + ConcentratedLoss.of_pure(LOG(3))]
+    assert contributor == [ConcentratedLoss(Fraction("221.48")) + ConcentratedLoss.of_pure(LOG(9))]
+    removed = Specification(Flavor("files", (), "person", None, neighbors=UNBOUNDED), LOG(3)).with_copies(3)
+    assert removed.loss_for("contributor") == LOG(3**6)
+
+
+def test_a_contributor_has_a_total_only_where_copies_are_declared_and_a_person_has_a_loss() -> None:
+    records = Specification(Flavor("files", (), "person record", None), LOG(3))
+    assert {total.unit for total in compose([records])} == {"person record"}
+    assert "contributor: a change of one person can change" in str(
+        explain_omission(records.with_copies(2), CONTRIBUTOR, LOG(2))
+    )
+    approximate = ApproximateLoss.output_premetric
+    pair = Specification(Flavor("files", (), "person", None, approximate), ApproximateLoss(LOG(9), Fraction(1, 10)))
+    assert pair.with_copies(2).loss_for(CONTRIBUTOR) is None
+    assert "its δ grows to 1 or more" in str(explain_omission(pair.with_copies(2), CONTRIBUTOR, LOG(2)))
+    assert {total.unit for total in compose([pair.with_copies(2)])} == {"person"}

@@ -1,9 +1,10 @@
-"""Numbers on a grid, as DuckDB computes them: the nearest step, halves away from 0, within the bounds."""
+"""Numbers on a grid, as DuckDB and numpy compute them: the nearest step, halves away from 0, within the bounds."""
 
 from decimal import Decimal
 from fractions import Fraction
 
 import duckdb
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -66,7 +67,9 @@ def in_duckdb(numbers: list[Decimal | int | None], grid: Grid, kind: str) -> lis
 @example([LARGEST, -LARGEST], Grid(Fraction(1, 10**9), Fraction(-2), Fraction(2)))
 @example([LARGEST, -LARGEST], Grid(Fraction(10**11 - 1, 7), Fraction(0), Fraction(10**11 - 1, 7)))
 def test_steps_are_the_nearest_within_the_bounds(numbers: list[Decimal], grid: Grid) -> None:
-    assert in_duckdb(list(numbers), grid, "DECIMAL(18, 4)") == [nearest(number, grid) for number in numbers]
+    expected = [nearest(number, grid) for number in numbers]
+    assert in_duckdb(list(numbers), grid, "DECIMAL(18, 4)") == expected
+    assert grid.round(np.array([int(number * 10**4) for number in numbers])).tolist() == expected
 
 
 def test_whole_numbers_and_missing_ones_in_duckdb() -> None:

@@ -1,0 +1,238 @@
+"""What estimation with full information gains: `python -m benchmarks.topdown_information`, about two minutes.
+
+A synthetic census is drawn and estimated five times from the same noisy measurements, from those of each level alone
+and with full information; then the linear estimates' intervals, and those of random unions of blocks, are compared with
+the true counts. The output is the tables of `docs/mechanisms/topdown-information.md`, in Markdown. Noise has fixed
+keys, so that every run gives the same figures. All runs in memory, by the code of the replicates.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from assets.topdown.declaration import PRODUCTION_INVARIANTS, PRODUCTION_SPINE
+from assets.topdown.uncertainty import SIZES, describe_size
+from assets.topdown.workers import ReplicateTask
+from benchmarks.topdown_coverage import CENSUSES, derive_key, make_census
+from mechanisms.races import RACE_COMBINATIONS
+from mechanisms.sampling.noise import Noise
+from mechanisms.topdown.allocation import PERSON_ALLOCATION, compute_variances
+from mechanisms.topdown.decomposition import Decomposition, Information
+from mechanisms.topdown.design import POPULATION, words
+from mechanisms.topdown.information import (
+    QUANTILE,
+    choose_places,
+    descend,
+    finish_root,
+    finish_union,
+    inform_finest,
+    lift_union,
+    round_intervals,
+    sum_cells,
+)
+from mechanisms.topdown.redistricting import REDISTRICTING
+from mechanisms.topdown.replicates import Census, Sums, estimate_finest, replicate_noise, roll_up
+from mechanisms.topdown.schema import PERSONS
+
+DRAWS = 5
+TYPES_FIRST = "State"
+UNIONS, BLOCKS_OF_A_UNION = 200, 100
+
+TREES = {"United States": (51, 61.6, 26.9, 2.8, 34), "census A": (2, 2, 7.75, 2.9, 25)}
+"""By name, the mean number of children of the places of each level."""
+
+_SEVERAL = np.array([len(races) > 1 for races in RACE_COMBINATIONS])[PERSONS.marginal("cenrace").cells]
+_QUARTERS = PERSONS.groups.cells > 0
+
+_TABLES = [cell for name in ("P1", "P2", "P3", "P4") for cell in REDISTRICTING[name].cells]
+
+
+def _split_cells(query: str, *, without_first: bool = False) -> NDArray[np.bool_]:
+    marginal = PERSONS.marginal(query)
+    return marginal.cells == np.arange(without_first, marginal.size)[:, None]
+
+
+MEASURES: Mapping[str, NDArray[np.bool_]] = {
+    "population": np.ones((1, PERSONS.size), dtype=np.bool_),
+    "group quarters, all": _QUARTERS[None],
+    "group quarters by type": _split_cells("hhgq", without_first=True),
+    "of voting age": _split_cells("votingage", without_first=True),
+    "two or more races": _SEVERAL[None],
+    "cells of P1": np.array([cell.counted for cell in REDISTRICTING["P1"].cells]),
+    "race × Hispanic": _split_cells("hispanic * cenrace"),
+}
+"""By name, sums of cells whose errors are averaged over all places of a level."""
+
+
+def compare(census: ReplicateTask, types_first: str | None, draws: int = DRAWS) -> pd.DataFrame:
+    """The mean absolute errors and biases of estimates, by measure, kind of error and level."""
+    levels = [words(level) for level in census.design.levels]
+    exact = roll_up(census.counts[PERSONS.name], census.parents, PERSONS.size)
+    sums = {name: Sums(counted) for name, counted in MEASURES.items()}
+    errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for draw in range(draws):
+        noise = replicate_noise(census.design, derive_key("draw", "A", draw))
+        found = estimate_finest(census.design, census.parents, census.counts, census.limits, noise, types_first)
+        by_level = roll_up(found[PERSONS.name], census.parents, PERSONS.size)
+        for depth, (level, estimated, true) in enumerate(zip(levels, by_level, exact, strict=True)):
+            places = len(census.parents[depth - 1]) if depth else 1
+            for name, of_measure in sums.items():
+                difference = of_measure.of(estimated, 0, places) - of_measure.of(true, 0, places)
+                errors[name, "error", level].append(float(np.abs(difference).mean()))
+                errors[name, "bias", level].append(float(difference.mean()))
+    index = pd.MultiIndex.from_tuples(errors, names=["measure", "kind", "level"])
+    return pd.Series([float(np.mean(each)) for each in errors.values()], index).unstack("level")[levels]
+
+
+def estimate_linearly(census: ReplicateTask, draw: int) -> tuple[Census, list[Information], list[Information]]:
+    """The persons of a census; by level, the information about all places, and their linear estimates."""
+    noise: Noise = replicate_noise(census.design, derive_key("draw", "A", draw))
+    exact = roll_up(census.counts[PERSONS.name], census.parents, PERSONS.size)
+    persons = Census(census.design, PERSONS, census.parents, exact, census.limits[PERSONS.name])
+    informed = [own for own in persons.inform(noise.from_the_beginning()) if own is not None]
+    places = len(census.parents[-1])
+    families = persons.take(len(informed), 0, len(informed[-1].present), noise, None)
+    assert len(families.limits.totals) == places
+    informed.append(inform_finest(families))
+    linear = [finish_root(informed[0], persons.take(0, 0, 1, None, informed[0]))]
+    for depth in range(1, len(informed)):
+        whole = persons.take(depth, 0, len(informed[depth - 1].present), None, informed[depth])
+        linear.append(descend(linear[-1], whole, informed[depth]))
+    return persons, informed, linear
+
+
+def cover(persons: Census, linear: list[Information]) -> pd.DataFrame:
+    """By level and size of the true count, over all cells of P1 to P4: their number, how many intervals contain the
+    truth before and after rounding and cutting, the mean width, and the root mean square error over its prediction."""
+    split, counted = Decomposition(PERSONS), np.array([cell.counted for cell in _TABLES])
+    sums, above = Sums(counted), np.full((1, len(_TABLES)), np.inf)
+    rows = []
+    for depth, own in enumerate(linear):
+        estimates, variances = sum_cells(split, own, counted)
+        truth = sums.of(persons.exact[depth], 0, len(own.present))
+        parents = persons.parents[depth - 1] if depth else np.zeros(1, dtype=np.int64)
+        lower, upper = round_intervals(estimates, variances, above[parents])
+        above = upper.astype(np.float64)
+        free = variances > 1e-6
+        quantities = {
+            "cells": free,
+            "before": free & (np.abs(estimates - truth) <= QUANTILE * np.sqrt(np.maximum(variances, 0))),
+            "after": free & (lower <= truth) & (truth <= upper),
+            "width": free * (upper - lower),
+            "squares": free * (estimates - truth) ** 2,
+            "variance": free * variances,
+        }
+        values = pd.DataFrame({name: array.ravel().astype(float) for name, array in quantities.items()})
+        size = np.searchsorted(SIZES, truth.ravel(), side="right") - 1
+        rows.append(values.assign(depth=depth, size=size))
+    return pd.concat(rows).groupby(["depth", "size"]).sum()
+
+
+def cover_unions(persons: Census, informed: list[Information], linear: list[Information]) -> float:
+    """The share of random unions of blocks whose population is within its 90% interval."""
+    split, random = Decomposition(PERSONS), np.random.default_rng(7)
+    everybody, places = np.ones((1, PERSONS.size), dtype=np.bool_), len(informed[-1].present)
+    truth = Sums(everybody).of(persons.exact[-1], 0, places)[:, 0]
+    inside = 0
+    for _ in range(UNIONS):
+        # Neighbors, as a district has: consecutive places, and a few more.
+        chosen = np.zeros(places, dtype=np.bool_)
+        first = random.integers(places - BLOCKS_OF_A_UNION)
+        chosen[first : first + BLOCKS_OF_A_UNION] = True
+        chosen[random.integers(places, size=5)] = True
+        weights, parts = choose_places(split, informed[-1], chosen), []
+        for depth in reversed(range(1, len(informed))):
+            whole = persons.take(depth, 0, len(informed[depth - 1].present), None, informed[depth])
+            weights, part = lift_union(whole, informed[depth], weights)
+            parts.append(part)
+        ((estimate,),), ((variance,),) = sum_cells(split, finish_union(split, linear[0], weights, parts), everybody)
+        inside += abs(estimate - truth[chosen].sum()) <= QUANTILE * np.sqrt(variance)
+    return inside / UNIONS
+
+
+def expect(children: tuple[float, ...]) -> pd.DataFrame:
+    """By function and level, the standard error of the linear estimate with full information over that from each
+    level's own measurements, in a tree whose places have so many children, down to the finest level: no records are
+    needed. Populations are held where production holds them, and there are households only."""
+    split, levels = Decomposition(PERSONS), [*PRODUCTION_SPINE]
+    possible = split.possible & (split.groups == 0)
+    precision = [
+        split.add_precisions((query, float(1 / variance)) for query, variance in variances.items())[:, possible][
+            :, :, possible
+        ]
+        for variances in (compute_variances(PERSON_ALLOCATION, level) for level in levels)
+    ]
+    first = np.zeros(PERSONS.size, dtype=np.bool_)
+    first[0] = True
+    counted = np.array([MEASURES["population"][0], MEASURES["of voting age"][0], MEASURES["race × Hispanic"][0], first])
+    held = PRODUCTION_INVARIANTS[POPULATION]
+    errors = []
+    for full in (False, True):
+        below, above = np.zeros(0), list[NDArray[np.float64]]()
+        primed = []
+        for depth in reversed(range(len(levels))):
+            inverse = np.linalg.inv(precision[depth])
+            if full and depth < len(children):
+                inverse = np.linalg.inv(np.eye(possible.sum()) + below @ precision[depth]) @ below
+            if depth <= levels.index(held):
+                along = inverse[0].sum(axis=1)
+                if along.sum() > 1e-10 * np.trace(inverse[0]):
+                    inverse[0] -= np.outer(along, along) / along.sum()
+            primed.insert(0, inverse)
+            below = children[depth - 1] * inverse if depth else below
+        for depth, own in enumerate(primed):
+            if depth:
+                count = children[depth - 1]
+                solved = np.array([np.linalg.pinv(count * each, rcond=1e-10, hermitian=True) for each in own])
+                own = own - own @ solved @ (count * own - above[-1]) @ solved @ own
+            above.append(own)
+        variances = []
+        for own in above:
+            whole = np.zeros((1, len(split.divisors), split.kept.size, split.kept.size))
+            whole[0][:, np.ix_(possible, possible)[0], np.ix_(possible, possible)[1]] = own
+            shown = Information(possible[None], np.zeros((1, split.kept.size, split.summed.size)), whole)
+            variances.append(sum_cells(split, shown, counted)[1][0])
+        errors.append(np.sqrt(np.maximum(variances, 0.0)).T)
+    ratios = np.where(errors[0] > 1e-3, errors[1] / np.maximum(errors[0], 1e-3), np.nan)
+    names = ["population", "of voting age", "a race × Hispanic cell", "a single cell"]
+    return pd.DataFrame(ratios[:, :-1], names, [words(level) for level in levels[:-1]])
+
+
+def main() -> None:
+    census, persons = make_census(CENSUSES["A"])
+    print(f"{persons:,} persons in {len(census.parents[-1]):,} blocks")
+    own, full = compare(census, None), compare(census, TYPES_FIRST)
+    print(f"\n| | {' | '.join(own.columns)} |\n|---|{'---:|' * len(own.columns)}")
+    for measure, kind in [*((name, "error") for name in MEASURES), ("group quarters, all", "bias")]:
+        pairs = zip(own.loc[measure, kind], full.loc[measure, kind], strict=True)
+        print(f"| {measure}{', bias' * (kind == 'bias')} | {' | '.join(_format_pair(*pair) for pair in pairs)} |")
+    tallies = []
+    for draw in range(2):
+        people, informed, linear = estimate_linearly(census, draw)
+        tallies.append(cover(people, linear))
+    print("\n| level | true count | cells | before | after | width | error / predicted |")
+    print("|---|---|---:|---:|---:|---:|---:|")
+    for (depth, size), row in pd.concat(tallies).groupby(["depth", "size"]).sum().iterrows():
+        if row["cells"]:
+            of_size = describe_size(SIZES[size], SIZES[size + 1] - 1 if size + 1 < len(SIZES) else None)
+            before, after, width = (row[name] / row["cells"] for name in ("before", "after", "width"))
+            columns = f"{row['cells']:,.0f} | {before:.1%} | {after:.1%} | {width:.1f}"
+            ratio = np.sqrt(row["squares"] / row["variance"])
+            print(f"| {words(census.design.levels[depth])} | {of_size} | {columns} | {ratio:.3f} |")
+    for name, children in TREES.items():
+        print(f"\n{name}\n{expect(children).round(2).to_string()}")
+    print(f"\n{UNIONS} random unions of blocks: {cover_unions(people, informed, linear):.1%} covered")
+
+
+def _format_pair(own: float, full: float) -> str:
+    if not own and not full:
+        return "held"
+    digits = 0 if max(abs(own), abs(full)) >= 100 else 1 if abs(own) >= 10 else 2 if abs(own) >= 1 else 3
+    return f"{own:.{digits}f} → {full:.{digits}f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,424 @@
+"""What all measurements at and below a place say about it: the upward pass of estimation with full information, and the
+linear estimates of all places, with their variances.
+
+`estimation` uses the information for the histograms; `decomposition` has the arithmetic. Everything works on a few
+parents with all their children at a time, and nothing depends on how many those are: answers are added up as integers,
+and all else follows the order of places.
+
+Upwards. Every place u has the best linear unbiased estimate z of its histogram from what was measured at and below it,
+with the covariance V. In the finest places, V is the inverse of K = QᵀΣ⁻¹Q and z = V b, where b has the answers, each
+weighted by 1/σ² and added to all cells that it counts. V depends only on which combinations a place can have, so the
+answers of all children that can have the same are added up first. Above, with the children's sums C = Σ V' and
+s = Σ z',
+
+    V = (I + C K)⁻¹ C,    z = (I + C K)⁻¹ (C b + s),
+
+which needs no inverse of C: that is singular where totals are fixed below. A fixed total N of a place is used for the
+level above: with v = V 1, z' = z + v (N − 1ᵀz)/(1ᵀv) and V' = V − v vᵀ/(1ᵀv). Elsewhere, z' = z and V' = V.
+
+Downwards. With the estimate x and the covariance W of the parent, those of a child are
+
+    x = z' + V' C⁺ (x_parent − s),    W = V' − V' C⁺ (C − W_parent) C⁺ V',
+
+from the z' and the V' of the root. These linear estimates know no bounds and may be negative, but their variances are
+exact, and they are unbiased.
+
+Unions. The error of a child is V' C⁺ times that of its parent, plus one that is independent of it and whose covariance
+with a sibling's is −V' C⁺ V'_sibling. So the variance of Σ w·x over any places follows from one pass upwards: with
+u = Σ V' w over a parent's children, it grows by Σ wᵀ V' w − uᵀ C⁺ u, and C⁺ u is added to the parent's own w.
+
+Sources: Hay, Rastogi, Miklau and Suciu (2010); Cumings-Menon and Zhuravlev (2026); Ghazi, Kamath, Kumar, Manurangsi and
+Sealfon (2026).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mechanisms.topdown.decomposition import (
+    Decomposition,
+    Floats,
+    Information,
+    add_product,
+    invert,
+    invert_covariance,
+    list_present,
+    product,
+    take,
+    to_terms,
+)
+from mechanisms.topdown.estimation import Families, Measurement
+from mechanisms.topdown.feasibility import FREE
+
+QUANTILE = 1.645
+"""The standard errors between an estimate and the ends of its 90% interval."""
+
+_EXACT = 1e-6
+"""The part of a person by which rounding errors may move an end, which is an integer where a total is fixed."""
+
+
+def inform(below: Families, information: Information | None, measurements: Sequence[Measurement]) -> Information:
+    """The information about some parents, from their own measurements, shape (parents, marginal cells), and from that
+    about all their children; or if these are of the finest level, from the children's measurements. Of the families,
+    only the limits count otherwise; measurements include `detailed`."""
+    split, starts = Decomposition(below.schema), below.starts
+    fixed = _to_totals(below.limits.totals)
+    if information is None:
+        children, of_parent = _inform_patterns(split, below)
+        variance, estimate = _sum_patterns(children, *of_parent, len(starts) - 1)
+        present = np.logical_or.reduceat(split.find_present(below.limits.upper), starts[:-1], axis=0)
+    else:
+        primed = fix_totals(information, fixed)
+        variance, estimate = _sum_children(primed.estimate, primed.variance, starts)
+        present = np.logical_or.reduceat(information.present, starts[:-1], axis=0)
+    precision = split.add_precisions((each.query, float(1 / each.variance)) for each in measurements)
+    own = _weigh(split, measurements, [each.answers for each in measurements])
+    _combine(precision, own, present, split.divisors, split.spread, estimate, variance)
+    return Information(present, estimate, variance)
+
+
+def inform_finest(families: Families) -> Information:
+    """The information about the children of some families, of the finest level, one by one: from their own
+    measurements alone."""
+    split = Decomposition(families.schema)
+    present = split.find_present(families.limits.upper)
+    answers = [each.answers for each in families.measurements]
+    return _inform_alone(split, families.measurements, answers, present)
+
+
+def fix_totals(information: Information, totals: Floats) -> Information:
+    """The estimates z' and the covariances V' of places with fixed totals, shape (places,); NaN where one is free."""
+    estimate, variance = information.estimate.copy(), information.variance.copy()
+    _fix_totals(estimate, variance, totals)
+    return Information(information.present, estimate, variance)
+
+
+def finish_root(information: Information, families: Families) -> Information:
+    """The linear estimate of the root, the only child of its family."""
+    return fix_totals(information, _to_totals(families.limits.totals))
+
+
+def descend(above: Information, families: Families, information: Information) -> Information:
+    """The linear estimates, with their covariances, of all children of some families, from the parents' and from the
+    information about the children; `inform_finest` has that of the finest level."""
+    split, starts = Decomposition(families.schema), families.starts
+    primed = fix_totals(information, _to_totals(families.limits.totals))
+    of_parents = _sum_children(primed.estimate, primed.variance, starts)
+    of_above = above.present, above.estimate, above.variance
+    _descend(of_above, of_parents, starts, split.divisors, split.spread, (primed.estimate, primed.variance))
+    return primed
+
+
+def sum_cells(split: Decomposition, information: Information, counted: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """The linear estimates of sums of cells, such as those of a table, and their variances, both of the shape (places,
+    sums); `counted` has the shape (sums, cells)."""
+    size = split.kept.size, split.summed.size
+    atoms, of_cell = np.unique(counted, axis=1, return_inverse=True)
+    of_place = np.empty(size, dtype=np.int64)
+    of_place[split.kept.cells, split.summed.cells] = of_cell.ravel()
+    masks = np.zeros((len(counted), *size), dtype=np.int64)
+    masks[:, split.kept.cells, split.summed.cells] = counted
+    sets = len(split.divisors)
+    products = np.zeros((sets, len(counted), size[0], size[0]))
+    for own, columns in enumerate(split.spread):
+        by_column = np.zeros((len(counted), size[0], columns.max() + 1), dtype=np.int64)
+        for column, of_column in enumerate(columns):
+            by_column[:, :, of_column] += masks[:, :, column]
+        products[own] = np.einsum("sam,sbm->sab", by_column, by_column) / split.divisors[own]
+    # The projector of S is the sum over the sets W within S of (−1)^|W| J/n over W and all that are not in S.
+    squares = np.zeros((len(counted), sets, size[0], size[0]))
+    for own in range(sets):
+        for within in range(sets):
+            if within & own == within:
+                squares[:, own] += (-1) ** within.bit_count() * products[sets - 1 ^ own | within]
+    return _sum_cells(information.present, information.estimate, information.variance, of_place, atoms.T, squares)
+
+
+def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The ends of the 90% intervals of counts: the integers within 1.645 standard errors of the linear estimate, cut at
+    0 and at `most`, the upper end of the place above; or if there are none, the nearest integer that is not cut off."""
+    margin = QUANTILE * np.sqrt(np.maximum(variance, 0.0)) + _EXACT
+    lower, upper = np.ceil(estimate - margin), np.floor(estimate + margin)
+    nearest = np.rint(estimate)
+    lower, upper = (np.where(lower > upper, nearest, end) for end in (lower, upper))
+    lower, upper = (np.minimum(np.maximum(end, 0.0), most).astype(np.int64) for end in (lower, upper))
+    return lower, upper
+
+
+def choose_places(split: Decomposition, information: Information, chosen: NDArray[np.bool_]) -> Floats:
+    """The weights with which places of a level are in a union, as `lift_union` takes them: 1 if chosen, or else 0."""
+    size = information.variance.shape[1:]
+    return np.broadcast_to(np.eye(size[-1]), size) * chosen[:, None, None, None]
+
+
+def lift_union(families: Families, information: Information, weights: Floats) -> tuple[Floats, Information]:
+    """The weights of some parents in a union of places, from those of all their children, of the shape of a variance;
+    and what the children give to the estimate and to the covariance of the union, as of a single place."""
+    split = Decomposition(families.schema)
+    primed = fix_totals(information, _to_totals(families.limits.totals))
+    sums = _sum_children(primed.estimate, primed.variance, families.starts)
+    parents, estimate, variance = _lift(
+        (primed.estimate, primed.variance), weights, sums, families.starts, split.divisors, split.spread
+    )
+    return parents, Information(np.any(information.present, axis=0, keepdims=True), estimate[None], variance[None])
+
+
+def finish_union(split: Decomposition, root: Information, weights: Floats, parts: Sequence[Information]) -> Information:
+    """The union as a single place, from the linear estimate of the root and its weights, and all that `lift_union`
+    gave."""
+    estimate, variance = np.zeros_like(root.estimate[0]), np.zeros_like(root.variance[0])
+    for part in parts:
+        estimate += part.estimate[0]
+        variance += part.variance[0]
+    _weigh_root(root.estimate[0], root.variance[0], weights[0], split.divisors, split.spread, estimate, variance)
+    return Information(root.present, estimate[None], variance[None])
+
+
+def _to_totals(totals: NDArray[np.int64]) -> Floats:
+    return np.where(totals == FREE, np.nan, totals.astype(np.float64))
+
+
+def _inform_patterns(split: Decomposition, below: Families) -> tuple[Information, tuple[NDArray[np.int64], Floats]]:
+    """The information about the children of the finest level, added up by parent, by what they can have and by whether
+    their total is fixed; then the parent of each sum and the number of its children."""
+    limits, places = below.limits, len(below.limits.totals)
+    parents = np.repeat(np.arange(len(below.starts) - 1), np.diff(below.starts))
+    present = split.find_present(limits.upper)
+    kinds = np.column_stack([parents[:, None], limits.totals != FREE, present])
+    order = np.lexsort(kinds.T[::-1])
+    firsts = np.flatnonzero((np.diff(kinds[order], axis=0, prepend=-1) != 0).any(axis=1))
+    counts = np.diff(np.append(firsts, places)).astype(np.float64)
+    sums = [np.add.reduceat(each.answers[order], firsts, axis=0, dtype=np.int64) for each in below.measurements]
+    together = _inform_alone(split, below.measurements, sums, present[order[firsts]])
+    totals = _to_totals(np.add.reduceat(limits.totals[order], firsts))
+    totals[limits.totals[order[firsts]] == FREE] = np.nan
+    _fix_totals(together.estimate, together.variance, totals)
+    return together, (parents[order[firsts]], counts)
+
+
+def _inform_alone(
+    split: Decomposition,
+    measurements: Sequence[Measurement],
+    answers: Sequence[NDArray[np.signedinteger]],
+    present: NDArray[np.bool_],
+) -> Information:
+    """Estimates from answers to the queries of some measurements. The covariances are those of a single place."""
+    precision = split.add_precisions((each.query, float(1 / each.variance)) for each in measurements)
+    patterns, number = np.unique(present, axis=0, return_inverse=True)
+    inverses = _invert_precisions(precision, patterns)
+    weighted = _weigh(split, measurements, answers)
+    estimate = np.zeros_like(weighted)
+    _solve(inverses, number.ravel(), present, weighted, split.divisors, split.spread, estimate)
+    return Information(present, estimate, inverses[number.ravel()])
+
+
+def _weigh(
+    split: Decomposition, measurements: Sequence[Measurement], answers: Sequence[NDArray[np.signedinteger]]
+) -> Floats:
+    """The weighted answers b of each place: every answer over σ², added to all cells that it counts."""
+    marginals = [split.schema.marginal(each.query) for each in measurements]
+    offsets = np.cumsum([0, *(marginal.size for marginal in marginals)])
+    maps = np.array([own.cells + offset for own, offset in zip(marginals, offsets, strict=False)], dtype=np.int64)
+    weights = np.array([float(1 / each.variance) for each in measurements])
+    every = np.concatenate(answers, axis=1, dtype=np.int64)
+    weighted = np.zeros((len(every), split.kept.size, split.summed.size))
+    kept, summed = (marginal.cells.astype(np.int64) for marginal in (split.kept, split.summed))
+    _add_answers(every, maps.reshape(len(marginals), split.schema.size), weights, kept, summed, weighted)
+    return weighted
+
+
+@njit(cache=True, nogil=True)
+def _add_answers(answers, maps, weights, kept, summed, weighted):  # type: ignore[no-untyped-def]
+    for place in range(answers.shape[0]):
+        for query in range(weights.size):
+            for cell in range(kept.size):
+                weighted[place, kept[cell], summed[cell]] += weights[query] * answers[place, maps[query, cell]]
+
+
+@njit(cache=True, nogil=True)
+def _invert_precisions(precision, patterns):  # type: ignore[no-untyped-def]
+    inverses = np.zeros((patterns.shape[0], *precision.shape))
+    for pattern in range(patterns.shape[0]):
+        rows = list_present(patterns[pattern])
+        for own in range(precision.shape[0]):
+            inverse = invert(take(precision[own], rows))
+            for i in range(rows.size):
+                for j in range(rows.size):
+                    inverses[pattern, own, rows[i], rows[j]] = 0.5 * (inverse[i, j] + inverse[j, i])
+    return inverses
+
+
+@njit(cache=True, nogil=True)
+def _take_all(matrices, rows):  # type: ignore[no-untyped-def]
+    taken = np.empty((matrices.shape[0], rows.size, rows.size))
+    for own in range(matrices.shape[0]):
+        taken[own] = take(matrices[own], rows)
+    return taken
+
+
+@njit(cache=True, nogil=True)
+def _solve(inverses, number, present, weighted, divisors, spread, estimate):  # type: ignore[no-untyped-def]
+    for place in range(number.size):
+        rows = list_present(present[place])
+        terms = to_terms(_take_all(inverses[number[place]], rows), divisors)
+        add_product(terms, rows, weighted[place], spread, estimate[place])
+
+
+@njit(cache=True, nogil=True)
+def _fix_totals(estimate, variance, totals):  # type: ignore[no-untyped-def]
+    """Change z into z' and V into V'. If z and the total are sums over places with the same V, so is z'."""
+    kept, summed = estimate.shape[1:]
+    for place in range(totals.size):
+        if np.isnan(totals[place]):
+            continue
+        along = np.zeros(kept)
+        every, spread_out, lacking = 0.0, 0.0, totals[place]
+        for i in range(kept):
+            for j in range(kept):
+                along[i] += variance[place, 0, i, j]
+            every += along[i]
+            spread_out += variance[place, 0, i, i]
+            for j in range(summed):
+                lacking -= estimate[place, i, j]
+        # Where all totals below are fixed, this one is their sum, and nothing but rounding errors is left to it.
+        if not every > 1e-10 * spread_out:
+            continue
+        for i in range(kept):
+            for j in range(summed):
+                estimate[place, i, j] += along[i] * (lacking / summed) / every
+            for j in range(kept):
+                variance[place, 0, i, j] -= along[i] * along[j] / every
+
+
+@njit(cache=True, nogil=True)
+def _sum_children(estimate, variance, starts):  # type: ignore[no-untyped-def]
+    parents = starts.size - 1
+    of_variance, of_estimate = np.zeros((parents, *variance.shape[1:])), np.zeros((parents, *estimate.shape[1:]))
+    for parent in range(parents):
+        for child in range(starts[parent], starts[parent + 1]):
+            of_variance[parent] += variance[child]
+            of_estimate[parent] += estimate[child]
+    return of_variance, of_estimate
+
+
+def _sum_patterns(
+    children: Information, parents: NDArray[np.int64], counts: Floats, size: int
+) -> tuple[Floats, Floats]:
+    starts = np.searchsorted(parents, np.arange(size + 1))
+    return _sum_children(children.estimate, children.variance * counts[:, None, None, None], starts)
+
+
+@njit(cache=True, nogil=True)
+def _combine(precision, weighted, present, divisors, spread, estimate, variance):  # type: ignore[no-untyped-def]
+    """Change the children's sums s and C into z and V."""
+    sets = precision.shape[0]
+    for place in range(present.shape[0]):
+        rows = list_present(present[place])
+        n = rows.size
+        inverses, variances = np.empty((sets, n, n)), np.empty((sets, n, n))
+        for own in range(sets):
+            of_children = take(variance[place, own], rows)
+            inverses[own] = invert(np.eye(n) + product(of_children, take(precision[own], rows)))
+            solved = product(inverses[own], of_children)
+            for i in range(n):
+                for j in range(n):
+                    variances[own, i, j] = 0.5 * (solved[i, j] + solved[j, i])
+                    variance[place, own, rows[i], rows[j]] = variances[own, i, j]
+        of_children = estimate[place].copy()
+        estimate[place] = 0.0
+        add_product(to_terms(variances, divisors), rows, weighted[place], spread, estimate[place])
+        add_product(to_terms(inverses, divisors), rows, of_children, spread, estimate[place])
+
+
+@njit(cache=True, nogil=True)
+def _descend(above, sums, starts, divisors, spread, children):  # type: ignore[no-untyped-def]
+    """Change the z' and V' of all children into x and W."""
+    above_present, above_estimate, above_variance = above
+    sum_variance, sum_estimate = sums
+    estimate, variance = children
+    sets = divisors.size
+    for parent in range(starts.size - 1):
+        rows = list_present(above_present[parent])
+        n = rows.size
+        inverses, changes = np.empty((sets, n, n)), np.empty((sets, n, n))
+        for own in range(sets):
+            of_children = take(sum_variance[parent, own], rows)
+            inverses[own], _, _ = invert_covariance(of_children, False)
+            lacking = of_children - take(above_variance[parent, own], rows)
+            changes[own] = product(product(inverses[own], lacking), inverses[own])
+        shift = np.zeros_like(sum_estimate[parent])
+        difference = above_estimate[parent] - sum_estimate[parent]
+        add_product(to_terms(inverses, divisors), rows, difference, spread, shift)
+        for child in range(starts[parent], starts[parent + 1]):
+            add_product(to_terms(_take_all(variance[child], rows), divisors), rows, shift, spread, estimate[child])
+            for own in range(sets):
+                of_child = take(variance[child, own], rows)
+                change = product(product(of_child, changes[own]), of_child)
+                for i in range(n):
+                    for j in range(n):
+                        variance[child, own, rows[i], rows[j]] -= 0.5 * (change[i, j] + change[j, i])
+
+
+@njit(cache=True, nogil=True)
+def _sum_cells(present, estimate, variance, of_place, contained, squares):  # type: ignore[no-untyped-def]
+    sums, sets = squares.shape[0], variance.shape[1]
+    estimates, variances = np.zeros((present.shape[0], sums)), np.zeros((present.shape[0], sums))
+    atoms = np.empty(contained.shape[0])
+    for place in range(present.shape[0]):
+        rows = list_present(present[place])
+        atoms[:] = 0.0
+        for i in rows:
+            for j in range(estimate.shape[2]):
+                atoms[of_place[i, j]] += estimate[place, i, j]
+        for number in range(sums):
+            for atom in range(atoms.size):
+                if contained[atom, number]:
+                    estimates[place, number] += atoms[atom]
+            for own in range(sets):
+                for i in rows:
+                    for j in rows:
+                        variances[place, number] += variance[place, own, i, j] * squares[number, own, i, j]
+    return estimates, variances
+
+
+@njit(cache=True, nogil=True)
+def _lift(children, weights, sums, starts, divisors, spread):  # type: ignore[no-untyped-def]
+    estimate, variance = children
+    sum_variance, sum_estimate = sums
+    sets, kept = variance.shape[1:3]
+    every = np.arange(kept)
+    of_parents = np.zeros((starts.size - 1, sets, kept, kept))
+    of_estimate, of_variance = np.zeros(estimate.shape[1:]), np.zeros(variance.shape[1:])
+    turned = np.empty((sets, kept, kept))
+    for parent in range(starts.size - 1):
+        together, chosen = np.zeros((sets, kept, kept)), False
+        for child in range(starts[parent], starts[parent + 1]):
+            if not weights[child].any():
+                continue
+            chosen = True
+            for own in range(sets):
+                along = product(variance[child, own], weights[child, own])
+                turned[own] = weights[child, own].T
+                together[own] += along
+                of_variance[own] += product(turned[own], along)
+            add_product(to_terms(turned, divisors), every, estimate[child], spread, of_estimate)
+        if not chosen:
+            continue
+        for own in range(sets):
+            inverse, _, _ = invert_covariance(sum_variance[parent, own], False)
+            of_parents[parent, own] = product(inverse, together[own])
+            turned[own] = -of_parents[parent, own].T
+            of_variance[own] += product(turned[own], together[own])
+        add_product(to_terms(turned, divisors), every, sum_estimate[parent], spread, of_estimate)
+    return of_parents, of_estimate, of_variance
+
+
+@njit(cache=True, nogil=True)
+def _weigh_root(root_estimate, root_variance, weights, divisors, spread, estimate, variance):  # type: ignore[no-untyped-def]
+    turned = np.empty_like(weights)
+    for own in range(weights.shape[0]):
+        turned[own] = weights[own].T
+        variance[own] += product(turned[own], product(root_variance[own], weights[own]))
+    add_product(to_terms(turned, divisors), np.arange(weights.shape[1]), root_estimate, spread, estimate)

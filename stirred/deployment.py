@@ -1,0 +1,231 @@
+"""A deployment from Python: its releases, plans, prices and launches, and its publications with their errors.
+
+What reads or changes the deployment runs as the command `stirred`, in a process of its own with the same Python. So a
+notebook keeps its settings, and what is asked for in either way is the same.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mechanisms.refusal import RefusedError
+from stirred.results import write_frame
+
+if TYPE_CHECKING:
+    from assets.publication.signature import Identity
+
+__all__ = ["Deployment", "Launch", "NotAuthorizedError", "Publication", "RefusedError", "open_deployment"]
+
+_ERRORS = ("estimate", "standard_error", "lower", "upper")
+
+
+class NotAuthorizedError(RefusedError):
+    """A launch needs an authorization. The message has the price, and what to give to `Deployment.launch`."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a launch charged and published.
+
+    Attributes:
+        charges: by release, the loss in words; empty if the draws were there already.
+        folders: those of the publications.
+        checks_passed: how many checks ran; all passed.
+    """
+
+    run: str
+    charges: Mapping[str, str]
+    folders: tuple[Path, ...]
+    checks_passed: int
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The deployment in a folder. Its declarations are under `orchestration/defs`; its databases, keys and publications
+    lie where the environment says (`STIRRED_HOME`, `STIRRED_PUBLISHED`), by default in `var` and `published`."""
+
+    folder: Path
+
+    def releases(self) -> list[dict[str, Any]]:
+        """A record for each declared release: its name, title, editions, charges, whether it is published, and its last
+        run."""
+        return list(self._ask("status")["releases"])
+
+    def budgets(self) -> list[dict[str, Any]]:
+        """A record for each population: what was charged, its cap, and what is left."""
+        return list(self._ask("status")["populations"])
+
+    def plan(
+        self,
+        release: str,
+        fields: Mapping[str, Any] | None = None,
+        *,
+        margins: Mapping[str, Any] | None = None,
+        total: str | None = None,
+        largest_stratum: int | None = None,
+        records: int | None = None,
+    ) -> dict[str, Any]:
+        """What a release would charge, how exact it would be, and what a launch would do. Reads no records.
+
+        Args:
+            fields: fields of its declaration to try, such as `{"swap_rate": "1/10"}`.
+            margins: wanted 90% margins of error by line. Alternatively, `total` is the wanted charge.
+            largest_stratum: b of a swap, if no edition with the same invariants is published.
+            records: the expected number of records, for time, memory and disk.
+        """
+        options = ["--try", json.dumps(fields)] if fields else []
+        options += [f"--margin={line}={margin}" for line, margin in (margins or {}).items()]
+        given = {"total": total, "largest-stratum": largest_stratum, "records": records}
+        options += [f"--{name}={value}" for name, value in given.items() if value is not None]
+        return dict(self._ask("plan", release, *options))
+
+    def preflight(self, release: str) -> Any:
+        """What launching a release would charge, and why: a record, or one for each release declared under the name.
+        It reads records, draws nothing and charges nothing."""
+        return self._ask("preflight", release)
+
+    def launch(self, release: str, *, authorize: str = "", draw: str = "", by: str = "", **statements: str) -> Launch:
+        """Make a release, from its source to its publication.
+
+        Args:
+            authorize, draw, by: the loss, the draw and the name of who authorizes it, as the refusal asks for them.
+            statements: `different_people` or `public_because`, as a refusal asks for them.
+
+        Raises NotAuthorizedError if a new charge needs an authorization, and RefusedError for every other refusal.
+        """
+        given = {"authorize": authorize, "draw": draw, "by": by} | statements
+        options = [f"--{name.replace('_', '-')}={words}" for name, words in given.items() if words]
+        done = self._ask("launch", release, *options)
+        return Launch(done["run"], done["charges"], tuple(map(Path, done["folders"])), done["checks_passed"])
+
+    def ask(
+        self,
+        release: str,
+        by: Sequence[str] = (),
+        where: Mapping[str, Sequence[Any]] | None = None,
+        *,
+        per: str | None = None,
+        kind: str = "pandas",
+    ) -> Any:
+        """A sub-table of a release of hypercubes, with standard errors and 90% intervals. Costs nothing.
+
+        `where` has, by variable, the categories that count (None: records without a value). `per` is another release,
+        whose counts or weights the sums are divided by. `kind` is "pandas", "arrow" or "duckdb".
+        """
+        import pyarrow as pa
+
+        options = ["--by", ",".join(by)] + (["--per", per] if per else [])
+        for name, categories in (where or {}).items():
+            options += ["--where", f"{name} in ({', '.join(map(_write_category, categories))})"]
+        rows = self._ask("table", release, *options)["rows"]
+        figures = [{name: float(cell) if name in _ERRORS else cell for name, cell in row.items()} for row in rows]
+        return write_frame(pa.Table.from_pylist(figures), kind)
+
+    def verify(self, release: str, key: Path | str | None = None) -> "list[Identity]":
+        """What every edition of a published release is, as `Publication.verify`."""
+        return self[release].verify(key)
+
+    @property
+    def published(self) -> Path:
+        """The folder of publications."""
+        return Path(os.environ.get("STIRRED_PUBLISHED", self.folder / "published")).absolute()
+
+    def __getitem__(self, release: str) -> "Publication":
+        """The publication of a release, by its name `dataset/release`. Raises KeyError if it is not published."""
+        folder = self.published / release
+        if not (folder / "certificate.json").exists():
+            raise KeyError(f"{release} is not published in {self.published}")
+        return Publication(folder, self.published / "public_key.pem")
+
+    def _ask(self, command: str, *arguments: str) -> Any:
+        """What a command prints as JSON. Raises RefusedError with its message if it refuses."""
+        place = str(Path(__file__).resolve().parents[1])
+        path = os.pathsep.join([place, *filter(None, [os.environ.get("PYTHONPATH")])])
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "stirred", command, *arguments, "--json"],
+            cwd=self.folder,
+            env=os.environ | {"STIRRED_PROJECT": str(self.folder), "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            return json.loads(done.stdout)
+        refused = json.loads(done.stdout).get("refused") if done.stdout.startswith("{") else ""
+        message = refused or done.stderr.strip().removeprefix("Error: ")
+        raise (NotAuthorizedError if done.returncode == 3 else RefusedError)(message)
+
+
+@dataclass(frozen=True, repr=False)
+class Publication:
+    """The publication of a release in a folder. Its files are verified with a public key before any is read.
+
+    The key next to publications is as trustworthy as the folder: compare its fingerprint, which is printed, with one
+    from a source that you trust, or give that key to `verify`.
+    """
+
+    folder: Path
+    key: Path
+
+    @cached_property
+    def certificate(self) -> dict[str, Any]:
+        """The certificate: the DP specification, allocations, commitments, versions and gates. Raises VerificationError
+        if a file of the edition was altered."""
+        self.verify()
+        return dict(json.loads((self.folder / "certificate.json").read_text("utf-8")))
+
+    @property
+    def specification(self) -> dict[str, str]:
+        """The five building blocks of the DP specification, in words."""
+        return {row["block"]: row["answer"] for row in self.certificate["specification"]}
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """The titles of the published tables, by name."""
+        self.verify()
+        resources = json.loads((self.folder / "datapackage.json").read_text("utf-8"))["resources"]
+        return {Path(each["path"]).stem: each["title"] for each in resources if each["path"].endswith(".parquet")}
+
+    def table(self, name: str, kind: str = "pandas") -> Any:
+        """A published table, with the columns of its errors. Raises KeyError if there is none of the name."""
+        import pyarrow.parquet as pq
+
+        if name not in (tables := self.tables):
+            raise KeyError(f"{self.folder} has no table {name}; there are {', '.join(tables)}")
+        return write_frame(pq.read_table(self.folder / f"{name}.parquet"), kind)
+
+    def verify(self, key: Path | str | None = None) -> "list[Identity]":
+        """What every edition in the folder is, the current one first. Raises VerificationError if anything was altered
+        or is not signed with the key, a PEM file; by default, the one next to the publications."""
+        from assets.publication import signature
+
+        intact, problems = signature.verify(self.folder, signature.read_public_key(Path(key or self.key)))
+        if problems:
+            raise signature.VerificationError("; ".join(problems))
+        return list(intact.values())
+
+    def __repr__(self) -> str:
+        from assets.publication import signature
+
+        current = self.verify()[0]
+        printed = signature.fingerprint(signature.read_public_key(self.key))
+        blocks = [f"  {block.lower()}: {answer}" for block, answer in self.specification.items()]
+        return "\n".join([str(current), *blocks, f"  signed with the key {printed}"])
+
+
+def open_deployment(folder: Path | str = ".") -> Deployment:
+    """The deployment in a folder, such as a checkout. Raises FileNotFoundError if it has no declarations."""
+    path = Path(folder).absolute()
+    if not (path / "orchestration" / "defs").is_dir():
+        raise FileNotFoundError(f"{path} has no declarations: there is no folder orchestration/defs")
+    return Deployment(path)
+
+
+def _write_category(category: Any) -> str:
+    return "null" if category is None else '"' + str(category).replace('"', '""') + '"'

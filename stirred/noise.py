@@ -1,0 +1,113 @@
+"""Discrete noise for arrays of counts, drawn exactly: no float decides, so that floating-point attacks find nothing."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from assets.release.numbers import positive_fraction
+from mechanisms.accounting.losses import ConcentratedLoss, Loss, PureLoss
+from mechanisms.accounting.specification import UNBOUNDED, Flavor, Specification
+from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution
+from mechanisms.sampling.quantiles import half_width
+from stirred.accounting import Number
+from stirred.random import Randomness
+from stirred.results import Draw
+
+__all__ = [
+    "CappedLaplace",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "NoisyCounts",
+    "add_gaussian",
+    "add_laplace",
+    "draw",
+    "read_counts",
+]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class NoisyCounts(Draw):
+    """Counts with independent noise of one distribution: `values`, int64, of the shape of the counts."""
+
+    values: NDArray[np.int64]
+    noise: DiscreteGaussian | DiscreteLaplace
+
+    @property
+    def standard_error(self) -> float:
+        return float(self.noise.exact_variance) ** 0.5
+
+    @property
+    def margin(self) -> int:
+        """The least m such that the noise of a count is within ±m with a probability of 0.9 or more, exactly."""
+        return half_width(self.noise, 1, Fraction(9, 10))
+
+    @property
+    def _title(self) -> str:
+        return f"{self.values.size:,} counts with noise of {self.noise}, σ = {self.standard_error:.4g}"
+
+
+def draw(distribution: Distribution, size: int, *, randomness: Randomness) -> NDArray[np.int64]:
+    """Independent exact draws of a distribution, shape (size,), int64."""
+    return distribution.sample(size, randomness.next_stream())
+
+
+def add_laplace(
+    counts: ArrayLike, epsilon: Number, *, randomness: Randomness, l1: int = 1, **described: Any
+) -> NoisyCounts:
+    """Counts with discrete Laplace noise of scale l1 / ε, which loses ε (pure DP).
+
+    Args:
+        l1: the greatest sum of absolute differences between the counts of two neighbors: 1 if a record is in one count
+            and neighbors differ by a record added or removed, 2 if it is changed.
+        described: the words of the specification: `unit`, "record" by default; `neighbors`, "unbounded" (a record added
+            or removed, the default) or "bounded" (changed); `domain`.
+
+    Raises TypeError if counts are not integers, and ValueError for an ε that is not greater than 0.
+    """
+    loss = PureLoss(positive_fraction(epsilon))
+    return _add(counts, DiscreteLaplace(_sensitivity("l1", l1) / loss.rational), loss, randomness, described)
+
+
+def add_gaussian(
+    counts: ArrayLike, rho: Number, *, randomness: Randomness, squared_l2: int = 1, **described: Any
+) -> NoisyCounts:
+    """Counts with discrete Gaussian noise of variance squared_l2 / 2ρ, which loses ρ (zCDP; Canonne, Kamath and
+    Steinke, 2020, Theorem 4).
+
+    `squared_l2` is the greatest sum of squared differences between the counts of two neighbors. See `add_laplace` for
+    the other arguments and the errors.
+    """
+    loss = ConcentratedLoss(positive_fraction(rho))
+    noise = DiscreteGaussian(_sensitivity("squared_l2", squared_l2) / (2 * loss.rho))
+    return _add(counts, noise, loss, randomness, described)
+
+
+def read_counts(counts: ArrayLike) -> NDArray[np.int64]:
+    """Counts as int64. Raises TypeError if they are not integers."""
+    values = np.asarray(counts)
+    if not np.issubdtype(values.dtype, np.integer):
+        raise TypeError(f"counts are integers, not {values.dtype}")
+    return values.astype(np.int64)
+
+
+def _add(
+    counts: ArrayLike,
+    noise: DiscreteGaussian | DiscreteLaplace,
+    loss: Loss,
+    randomness: Randomness,
+    described: dict[str, Any],
+) -> NoisyCounts:
+    exact = read_counts(counts)
+    words = {"domain": "all possible files of records", "unit": "record", "neighbors": UNBOUNDED} | described
+    flavor = Flavor(multiverse=(), changes_per_person=None, output_premetric=loss.output_premetric, **words)
+    values = exact + draw(noise, exact.size, randomness=randomness).reshape(exact.shape)
+    return NoisyCounts(Specification(flavor, loss), values, noise)
+
+
+def _sensitivity(name: str, value: int) -> Fraction:
+    if value < 1:
+        raise ValueError(f"{name} is a whole number of 1 or more, not {value}")
+    return Fraction(value)

@@ -1,0 +1,97 @@
+"""What draws return: frozen values that carry their DP specification and print it; and the data frames in and out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from mechanisms.accounting.losses import format_loss
+from mechanisms.accounting.specification import Specification
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+__all__ = ["Draw", "TableDraw"]
+
+Frame: TypeAlias = "pa.Table | pd.DataFrame | duckdb.DuckDBPyRelation | Mapping[str, Any]"
+"""A table: of Arrow or pandas, a relation of DuckDB, anything else that exports an Arrow stream, or columns by name."""
+
+NOT_CHARGED = "no ledger counts this loss; add it to all others of the same records (stirred.accounting)"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Draw:
+    """The result of a draw, with the DP specification under which it may be published."""
+
+    specification: Specification
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+    @property
+    def _title(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        return f"{self._title}\n{format_specification(self.specification)}\n  not charged: {NOT_CHARGED}"
+
+
+def format_specification(specification: Specification) -> str:
+    """The loss and the building blocks of a specification, each on a line."""
+    flavor = specification.flavor
+    change = {"bounded": "changed", "unbounded": "added or removed"}[flavor.neighbors]
+    lines = {
+        "loss": f"{format_loss(specification.loss)} for one {flavor.unit} {change}",
+        "measured by": flavor.output_premetric,
+        "compares": flavor.domain,
+        "that agree on": "; ".join(flavor.multiverse) or "nothing: there are no invariants",
+    }
+    return "\n".join(f"  {name}: {words}" for name, words in lines.items())
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TableDraw(Draw):
+    """A result with a table, which `table` gives in the kind of the data: Arrow, pandas, or a relation of DuckDB."""
+
+    arrow: pa.Table
+    kind: str
+
+    @property
+    def _title(self) -> str:
+        return f"{type(self).__name__}, {self.arrow.num_rows:,} rows of {', '.join(self.arrow.column_names)}"
+
+    @property
+    def table(self) -> Any:
+        return write_frame(self.arrow, self.kind)
+
+
+def read_frame(data: Frame) -> pa.Table:
+    """The data as an Arrow table, without the index of a data frame. Raises TypeError for what is no table."""
+    if _kind(data) == "pandas":
+        return pa.Table.from_pandas(data, preserve_index=False)
+    if isinstance(data, Mapping) or hasattr(data, "__arrow_c_stream__"):
+        return pa.table(data)
+    raise TypeError(f"{type(data).__name__} is no table of Arrow, pandas or DuckDB, and no mapping of columns")
+
+
+def frame_kind(data: Frame) -> str:
+    """`pandas`, `duckdb` or `arrow`: the kind in which results are given."""
+    return kind if (kind := _kind(data)) in ("pandas", "duckdb") else "arrow"
+
+
+def write_frame(table: pa.Table, kind: str) -> Any:
+    """A table in a kind. Relations are of DuckDB's default connection; register `arrow` to use another one."""
+    if kind == "duckdb":
+        import duckdb
+
+        return duckdb.from_arrow(table)
+    return table.to_pandas() if kind == "pandas" else table
+
+
+def _kind(data: object) -> str:
+    return type(data).__module__.partition(".")[0].lstrip("_")

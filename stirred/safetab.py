@@ -1,0 +1,103 @@
+"""SafeTab-P's adaptive noise: a noisy total of each population group determines in which detail it is measured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from assets.release.numbers import exact_fraction, positive_fraction
+from mechanisms.noise import Noise
+from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
+from mechanisms.safetab.design import SafeTabPDesign
+from mechanisms.safetab.details import AGES, FINEST, OLDEST, SEXES
+from mechanisms.safetab.lists import Iteration, RegionType
+from stirred.accounting import Number
+from stirred.noise import read_counts
+from stirred.random import Randomness
+from stirred.results import TableDraw
+
+__all__ = ["AGES", "FINEST", "SEXES", "Groups", "SafeTabPDesign", "measure_groups"]
+
+_PAIR = (RegionType.COUNTY, 1)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Groups(TableDraw):
+    """Noisy counts of groups: a row for each published cell, with the places of its region and iteration, the detail in
+    which the group was measured (0: its total, 3: sex by 23 ages), sex and ages (null for a total), and the count."""
+
+    design: SafeTabPDesign
+
+
+def measure_groups(
+    counts: ArrayLike,
+    *,
+    thresholds: Sequence[int],
+    stability: int,
+    randomness: Randomness,
+    rho: Number | None = None,
+    epsilon: Number | None = None,
+    stage_1_share: Number = "1/10",
+    zero_suppression_chance: Number = 0,
+    kind: str = "arrow",
+    name: str = "the data",
+) -> Groups:
+    """Measure population groups as SafeTab-P does.
+
+    Args:
+        counts: the exact counts, shape (regions, iterations, 46): for each sex, in 23 age groups (`AGES[3]`).
+        thresholds: the least noisy totals of details 1, 2 and 3, not decreasing.
+        stability: Δ, the most groups of all that a person is in.
+        rho, epsilon: the budget for a person added or removed, of Gaussian or Laplace noise; one of them is given.
+        stage_1_share: γ, the part of the budget that determines the detail.
+        zero_suppression_chance: the least chance that the total of an empty group is left out.
+        kind: "arrow", "pandas" or "duckdb", for the table.
+
+    Raises DesignError for numbers that are out of range, ValueError for counts of another shape, and TypeError if they
+    are not integers.
+    """
+    exact = read_counts(counts)
+    if exact.ndim != 3 or exact.shape[2] != FINEST:
+        raise ValueError(f"counts have the shape (regions, iterations, {FINEST}), not {exact.shape}")
+    if (rho is None) == (epsilon is None):
+        raise ValueError("give rho or epsilon")
+    design = SafeTabPDesign(
+        states=("01",),
+        noise=Noise.LAPLACE if rho is None else Noise.GAUSSIAN,
+        stabilities={_PAIR: stability},
+        budgets={_PAIR: positive_fraction(epsilon if rho is None else rho)},
+        thresholds={_PAIR: tuple(thresholds)},
+        stage_1_share=exact_fraction(stage_1_share),
+        zero_suppression_chance=exact_fraction(zero_suppression_chance),
+    )
+    (measured,) = design.measured
+    iterations = [Iteration(f"{place:04}", "", 1, None, None, None) for place in range(exact.shape[1])]
+    kept = draw_block(
+        measured,
+        [str(place) for place in range(len(exact))],
+        iterations,
+        exact.sum(axis=2),
+        lambda regions, columns: exact[regions, columns],
+        GroupNoise(design.measured, randomness.next_key()),
+    )
+    table = pa.concat_tables([_list_cells(groups) for groups in kept])
+    order = [("region", "ascending"), ("iteration", "ascending"), ("sex", "ascending"), ("youngest", "ascending")]
+    return Groups(design.specification(name), table.sort_by(order), kind, design)
+
+
+def _list_cells(groups: Kept) -> pa.Table:
+    ages = [(sex, *ages) for sex in SEXES for ages in AGES[groups.detail]] if groups.detail else [(None, 0, OLDEST)]
+    number = len(groups.regions)
+    sex, youngest, oldest = zip(*ages, strict=True)
+    columns = {
+        "region": np.repeat(groups.regions, len(ages)),
+        "iteration": np.repeat(groups.iterations, len(ages)),
+        "detail": np.full(number * len(ages), groups.detail),
+        "sex": pa.array(list(sex) * number, pa.int64()),
+        "youngest": pa.array(list(youngest) * number, pa.int64()),
+        "oldest": pa.array(list(oldest) * number, pa.int64()),
+        "count": groups.cells.ravel(),
+    }
+    return pa.table(columns)

@@ -1,0 +1,247 @@
+"""Hypercubes with noise, the sub-tables that follow from them with errors, and perturbation tables (p-tables)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike, NDArray
+
+from assets.release.numbers import positive_fraction
+from mechanisms.accounting.specification import Flavor, Specification
+from mechanisms.sampling.noise import Noise
+from mechanisms.table_builder import asking
+from mechanisms.table_builder.asking import Question, QuestionError
+from mechanisms.table_builder.entropy import MadeTable, Parameters, make
+from mechanisms.table_builder.fitting import Fit
+from mechanisms.table_builder.grid_values import PLACES, Grid
+from mechanisms.table_builder.hypercube import MECHANISM, Hypercube, Margins, NoiseFamily, Table
+from mechanisms.table_builder.judging import Judgment, judge
+from mechanisms.table_builder.p_table import PTable, Row
+from mechanisms.table_builder.reading import read_ons, read_sdctools
+from stirred.accounting import Number, pure
+from stirred.noise import read_counts
+from stirred.random import Randomness
+from stirred.results import Draw, Frame, frame_kind, read_frame, write_frame
+
+__all__ = [
+    "Grid",
+    "Hypercube",
+    "Judgment",
+    "Margins",
+    "Measured",
+    "NoiseFamily",
+    "PTable",
+    "QuestionError",
+    "Row",
+    "judge_p_table",
+    "make_p_table",
+    "measure",
+    "perturb",
+    "read_ons",
+    "read_sdctools",
+    "sub_table",
+]
+
+COUNTED = Grid(Fraction(1), Fraction(0), Fraction(1))
+"""The grid of counts: a record adds 1."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Measured(Draw):
+    """A measured hypercube.
+
+    Attributes:
+        design: its tables with their noise.
+        categories: by variable, the categories that a cell may have, in the order of the arrays.
+        grid: the step of the numbers, and the bounds of what a record adds.
+        numbers: by table that answers questions, its numbers in steps of the grid: noisy ones, or fitted ones.
+    """
+
+    design: Hypercube
+    categories: Mapping[str, pa.Array]
+    grid: Grid
+    numbers: Mapping[Table, NDArray[Any]]
+    kind: str
+
+    @property
+    def _title(self) -> str:
+        shape = " × ".join(f"{name} ({size})" for name, size in self.design.sizes.items())
+        return f"Hypercube of {shape}, {len(self.design.tables)} measured tables"
+
+    def ask(self, by: Sequence[str] = (), where: Mapping[str, Sequence[Any]] | None = None) -> Any:
+        """The sub-table by some variables, in the kind of the data, with the columns `estimate`, `standard_error`,
+        `lower` and `upper`, the ends of 90% intervals. It follows from the measurement, and costs nothing.
+
+        `where` has, by variable, the categories that count; of other variables, all do. An estimate may be negative.
+        Raises QuestionError for a variable or category that the hypercube does not have.
+        """
+        answer = self.answer(by, where)
+        figures = {
+            "estimate": answer.values,
+            "standard_error": answer.standard_error,
+            "lower": answer.lower,
+            "upper": answer.upper,
+        }
+        return self._write(answer.question, {name: np.asarray(cells, float) for name, cells in figures.items()})
+
+    def answer(self, by: Sequence[str] = (), where: Mapping[str, Sequence[Any]] | None = None) -> asking.Answer:
+        """As `ask`, as arrays with an axis for each variable, in steps of the grid."""
+        if isinstance(by, str):
+            raise QuestionError("variables are given as a list")
+        places = {name: [self._place(name, value) for value in values] for name, values in (where or {}).items()}
+        return Question(self.design, tuple(by), places).answer(self.numbers)
+
+    def means(
+        self, counts: "Measured", by: Sequence[str] = (), where: Mapping[str, Sequence[Any]] | None = None
+    ) -> Any:
+        """The means of the amount by some variables, with 90% intervals (Fieller): its sums, divided by the counts or
+        weights of another hypercube that was measured independently. The columns are `estimate`, `lower` and `upper`.
+
+        Raises QuestionError as `ask`, and if a record may have the weight 0, so that a mean has no bounds."""
+        fewest, most = counts.design.least, counts.design.most
+        if fewest < 1 and counts.grid is not COUNTED:
+            raise QuestionError("a mean per weights that may be 0 has no bounds")
+        fewest, above, below = max(fewest, 1), self.answer(by, where), counts.answer(by, where)
+        least = self.design.least / (fewest if self.design.least < 0 else most)
+        greatest = self.design.most / (fewest if self.design.most > 0 else most)
+        quotients = asking.means(above, below, least, greatest)
+        per = float(counts.grid.step)
+        figures = {figure: getattr(quotients, figure) / per for figure in ("estimate", "lower", "upper")}
+        return self._write(above.question, figures)
+
+    def _place(self, name: str, value: Any) -> int:
+        known = self.categories[name].to_pylist() if name in self.categories else []
+        if value not in known:
+            raise QuestionError(f"{name}: the hypercube has no category {value!r}")
+        return known.index(value)
+
+    def _write(self, question: Question, figures: Mapping[str, NDArray[np.float64]]) -> Any:
+        chosen = [question.chosen[name] for name in question.by]
+        places = np.unravel_index(np.arange(question.cells.size), [len(one) for one in chosen]) if chosen else []
+        columns: dict[str, Any] = {
+            name: self.categories[name].take(pa.array(np.array(one)[place]))
+            for name, one, place in zip(question.by, chosen, places, strict=True)
+        }
+        step = float(self.grid.step)
+        columns |= {name: cells.ravel() * step for name, cells in figures.items()}
+        return write_frame(pa.table(columns), self.kind)
+
+
+def measure(
+    data: Frame,
+    categories: Mapping[str, Sequence[Any]],
+    *,
+    randomness: Randomness,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    margins: str = "summed",
+    cap: int | None = None,
+    amount: str | None = None,
+    grid: Grid = COUNTED,
+    unit: str = "record",
+    name: str = "the data",
+) -> Measured:
+    """Count records by some variables, or add up an amount, with discrete noise.
+
+    Args:
+        data: a row for each record.
+        categories: by variable, all categories that count. They are declared, and never those that occur in the data:
+            which ones occur would tell something about records.
+        epsilon, rho: the loss of the whole hypercube for a record added or removed: ε for discrete Laplace noise, or ρ
+            for discrete Gaussian noise. One of them is given. The specification has the loss for a record changed.
+        margins: "summed" (only the table by all variables is measured), "independent" (every margin too, with noise of
+            its own) or "fitted" (as independent, and then the table that fits all measurements best).
+        cap: D, the greatest discrete Laplace noise; the loss is then (ε, δ).
+        amount: the column that is added up, such as a weight; without one, records are counted.
+        grid: the step to which an amount is rounded, and the bounds to which it is cut, which determine the noise.
+
+    Raises ValueError if a record has another category (the message counts them), an amount is missing, or both or no
+    losses are given, and HypercubeError for a hypercube that cannot be measured.
+    """
+    if (epsilon is None) == (rho is None):
+        raise ValueError("give epsilon or rho")
+    frame = read_frame(data)
+    design = Hypercube(
+        {variable: len(values) for variable, values in categories.items()},
+        positive_fraction(rho if epsilon is None else epsilon),
+        NoiseFamily.GAUSSIAN if epsilon is None else NoiseFamily.LAPLACE,
+        Margins(margins),
+        cap=cap,
+        least=grid.least,
+        most=grid.most,
+    )
+    typed = {variable: pa.array(values, frame.schema.field(variable).type) for variable, values in categories.items()}
+    inner = _add_up(frame, typed, design, _steps(frame, amount, grid))
+    noise = Noise(MECHANISM, {str(table): design.distribution(table) for table in design.tables}, randomness.next_key())
+    noisy = {
+        table: design.margin(inner, table) + noise.of_next(str(table), design.cells(table)).reshape(design.shape(table))
+        for table in design.tables
+    }
+    numbers = {design.inner: Fit(design).inner(noisy)} if design.margins is Margins.FITTED else noisy
+    flavor = Flavor(
+        f"all possible files of {unit}s with the variables of {name}: {' × '.join(categories)}",
+        (),
+        unit,
+        None,
+        design.bounded.output_premetric,
+    )
+    return Measured(Specification(flavor, design.bounded, design.lines), design, typed, grid, numbers, frame_kind(data))
+
+
+def make_p_table(
+    largest_change: int, variance: Number, *, threshold: int = 0, probability_to_stay: Number | None = None
+) -> MadeTable:
+    """The p-table of greatest entropy: changes up to D with a variance of at most V, no result from 1 to the threshold.
+    Raises ImpossibleTableError if there is none."""
+    stays = Fraction(0) if probability_to_stay is None else positive_fraction(probability_to_stay)
+    return make(Parameters(largest_change, positive_fraction(variance), threshold, stays))
+
+
+def judge_p_table(table: PTable, epsilon: Number) -> Judgment:
+    """The exact δ of a p-table at an ε, for one record added or removed."""
+    return judge(table, pure(epsilon))
+
+
+def perturb(counts: ArrayLike, table: PTable, *, randomness: Randomness) -> NDArray[np.int64]:
+    """Counts, perturbed independently with the exact probabilities of a p-table. Raises TypeError if they are not
+    integers, and ValueError if one is negative."""
+    exact = read_counts(counts)
+    return table.draw(exact.ravel(), randomness.next_stream()).reshape(exact.shape)
+
+
+def sub_table(folder: Path | str, by: Sequence[str] = (), where: Mapping[str, Sequence[Any]] | None = None) -> Any:
+    """A sub-table of the published hypercube in a folder, as a pandas data frame with the columns of `Measured.ask`.
+    Raises QuestionError as it, and if the folder has no publication of a hypercube."""
+    from assets.table_builder import asking
+
+    return asking.sub_table(folder, by, where)
+
+
+def _add_up(
+    frame: pa.Table, categories: Mapping[str, pa.Array], design: Hypercube, steps: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The exact inner table, in steps."""
+    cell = np.zeros(frame.num_rows, dtype=np.int64)
+    for name, values in categories.items():
+        places = pc.index_in(frame[name], values)
+        if places.null_count:
+            raise ValueError(f"{name}: {places.null_count:,} of {len(places):,} records have no declared category")
+        cell = cell * len(values) + places.to_numpy()
+    inner = np.zeros(design.cells(design.inner), dtype=np.int64)
+    np.add.at(inner, cell, steps)
+    return inner.reshape(design.shape(design.inner))
+
+
+def _steps(frame: pa.Table, amount: str | None, grid: Grid) -> NDArray[np.int64]:
+    """What each record adds, in steps."""
+    if amount is None:
+        return np.ones(frame.num_rows, dtype=np.int64)
+    numbers = frame[amount].cast(pa.float64())
+    if numbers.null_count:
+        raise ValueError(f"{amount}: {numbers.null_count:,} of {len(numbers):,} records have no amount")
+    return grid.round(np.rint(numbers.to_numpy() * 10**PLACES).astype(np.int64))

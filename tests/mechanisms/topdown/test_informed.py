@@ -1,0 +1,217 @@
+"""The objective with full information, its passes, and the histograms that they give, against dense linear algebra and
+a general convex solver; wrong variants are told apart."""
+
+from dataclasses import replace
+
+import clarabel
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+
+from benchmarks.topdown_trees import TOWN, Dense, Floats, draw_town
+from mechanisms.topdown import estimation, least_squares
+from mechanisms.topdown.decomposition import Decomposition, Information
+from mechanisms.topdown.estimation import Estimate, estimate, estimate_families
+from mechanisms.topdown.feasibility import FREE, Limits
+from mechanisms.topdown.rounding import NotRoundedError
+
+SPLIT = Decomposition(TOWN)
+
+
+def make_dense(matrices: Floats) -> Floats:
+    """Σ_S M_S ⊗ P_S of one place, over the cells of the town's histogram."""
+    total = np.zeros((TOWN.size, TOWN.size))
+    order = SPLIT.kept.cells * SPLIT.summed.size + SPLIT.summed.cells
+    for own, matrix in enumerate(matrices):
+        projector = np.ones((1, 1))
+        for bit, size in enumerate(SPLIT.codes):
+            mean = np.full((size, size), 1 / size)
+            projector = np.kron(projector, np.eye(size) - mean if own >> bit & 1 else mean)
+        total += np.kron(matrix, projector)[np.ix_(order, order)]
+    return total
+
+
+def flatten(estimate: Floats) -> Floats:
+    return estimate[:, SPLIT.kept.cells, SPLIT.summed.cells]
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_children_given_their_parent_are_those_of_the_dense_problem(
+    fixed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No constraint binds, and the parent is not the linear estimate. The final linear estimate as the target makes no
+    difference, but its covariance as the curvature counts twice what came from above, and the own measurements' knows
+    nothing of the levels below."""
+    monkeypatch.setattr(least_squares, "GAP", -1)
+    monkeypatch.setattr(least_squares, "ITERATIONS", 400)
+    tree, truth, limits = draw_town(1, 4_000, fixed=fixed)
+    informed = tree.inform()
+    linear, own = tree.descend(informed)[1], informed[1]
+    random = np.random.default_rng(4)
+    moved = random.integers(-40, 40, TOWN.size) * (truth.sum(axis=0) > 100)
+    parent = truth.sum(axis=0) + moved - (moved.sum() * (np.arange(TOWN.size) == 0) if fixed else 0)
+    dense = Dense(tree)
+    dense.hold_root(parent)
+    expected = dense.solve(np.zeros((1, len(dense.cell))))[0][1]
+
+    def solve(information: Information) -> Floats:
+        found = estimate(TOWN, (), limits[1], parent, information=information)
+        support = np.argsort(TOWN.groups.cells, kind="stable")
+        x = np.zeros((3, TOWN.size))
+        x[:, support[parent[support] > 0]] = found.solutions[-1].x
+        return x
+
+    assert np.abs(solve(own) - expected).max() < 1e-6
+    assert np.abs(solve(replace(own, estimate=linear.estimate)) - expected).max() < 1e-6
+    assert np.abs(solve(replace(own, variance=linear.variance)) - expected).max() > 0.05
+    precision = SPLIT.add_precisions((each.query, float(1 / each.variance)) for each in tree.measurements[1])
+    of_level = np.zeros_like(own.variance)
+    for child, present in enumerate(own.present):
+        for number, matrix in enumerate(precision):
+            of_level[child, number][np.ix_(present, present)] = np.linalg.inv(matrix[np.ix_(present, present)])
+    assert np.abs(solve(replace(own, variance=of_level)) - expected).max() > 0.05
+
+
+def minimize(
+    curvature: list[Floats], target: Floats, equal: tuple[Floats, Floats], within: tuple[Floats, Floats, Floats]
+) -> Floats:
+    """The x >= 0 that minimizes Σ (x_c − z_c)ᵀ H_c (x_c − z_c) under A x = b and l <= B x <= u, by Clarabel."""
+    hessian = sparse.block_diag(curvature).tocsc()
+    sums, lower, upper = within
+    rows = sparse.csc_matrix(np.vstack([equal[0], sums, -sums, -np.eye(target.size)]))
+    right = np.concatenate([equal[1], upper, -lower, np.zeros(target.size)])
+    cones = [clarabel.ZeroConeT(len(equal[1])), clarabel.NonnegativeConeT(len(right) - len(equal[1]))]
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.max_threads = 1
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
+    linear = -2 * (hessian @ target.ravel())
+    solution = clarabel.DefaultSolver(sparse.triu(2 * hessian).tocsc(), linear, rows, right, cones, settings).solve()
+    assert str(solution.status) in ("Solved", "AlmostSolved"), solution.status
+    return np.array(solution.x).reshape(target.shape)
+
+
+def evaluate(curvature: list[Floats], target: Floats, x: Floats) -> float:
+    return sum(float((own - z) @ h @ (own - z)) for h, z, own in zip(curvature, target, x, strict=True))
+
+
+def sum_children(children: int, cells: int) -> Floats:
+    return np.kron(np.ones((1, children)), np.eye(cells))
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_cells_have_the_least_objective_and_the_gap_proves_it(seed: int, fixed: bool) -> None:
+    tree, truth, limits = draw_town(seed, 2, fixed=fixed)
+    own, parent = tree.inform()[1], truth.sum(axis=0)
+    found = estimate(TOWN, (), limits[1], parent, information=own)
+    (solution,) = found.solutions
+    curvature = [make_dense(np.linalg.pinv(matrices, rcond=1e-10, hermitian=True)) for matrices in own.variance]
+    target = flatten(own.estimate)
+    kinds = np.kron(np.eye(3), (TOWN.groups.cells == np.arange(3)[:, None]).astype(float))
+    held = limits[1].totals != FREE
+    totals = np.kron(np.eye(3), np.ones((1, TOWN.size)))[held]
+    equal = np.vstack([sum_children(3, TOWN.size), totals]), np.concatenate([parent, limits[1].totals[held]])
+    x = minimize(curvature, target, equal, (kinds, limits[1].lower.ravel(), limits[1].upper.ravel()))
+    least = evaluate(curvature, target, x)
+    assert solution.objective == pytest.approx(least, rel=1e-6)
+    assert solution.gap <= 1e-9 * max(solution.objective, 1)
+    require_constraints(found, limits[1], parent)
+
+
+def require_constraints(found: Estimate, limits: Limits, parent: np.ndarray) -> None:
+    kinds = TOWN.groups.answer(found.histograms)
+    assert found.histograms.min() >= 0
+    assert np.array_equal(found.histograms.sum(axis=0), parent)
+    assert np.all((limits.lower <= kinds) & (kinds <= limits.upper))
+    held = limits.totals != FREE
+    assert np.array_equal(found.histograms.sum(axis=1)[held], limits.totals[held])
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_held_parts_fit_best_in_turn(seed: int, fixed: bool) -> None:
+    """Counts by kind, then by kind and races alone or combined within those, then cells within these: each is the
+    minimizer, by Clarabel, of the quadratic form of its own covariance."""
+    tree, truth, limits = draw_town(seed, 3, fixed=fixed)
+    own, parent = tree.inform()[1], truth.sum(axis=0)
+    found = estimate(TOWN, (), limits[1], parent, information=own, hold=True)
+    require_constraints(found, limits[1], parent)
+    assert not found.without_parts
+    kinds, parts, cells = found.solutions
+    variance, target = [make_dense(matrices) for matrices in own.variance], flatten(own.estimate)
+    of_kind = (TOWN.groups.cells == np.arange(3)[:, None]).astype(float)
+    held = limits[1].totals != FREE
+    equal = (
+        np.vstack([sum_children(3, 3), np.kron(np.eye(3), np.ones((1, 3)))[held]]),
+        np.concatenate([of_kind @ parent, limits[1].totals[held]]),
+    )
+    curvature = [np.linalg.pinv(of_kind @ own @ of_kind.T, rcond=1e-10, hermitian=True) for own in variance]
+    within = np.eye(9), limits[1].lower.ravel(), limits[1].upper.ravel()
+    expected = minimize(curvature, target @ of_kind.T, equal, within)
+    assert np.allclose(kinds.x, expected[:, (of_kind @ parent) > 0], atol=1e-3)
+
+    counts = TOWN.groups.answer(found.histograms)
+    assert np.abs(counts[:, (of_kind @ parent) > 0] - kinds.x).max() < 1
+    codes = np.array(TOWN.combined.codes)[TOWN.codes["race"]]  # type: ignore[union-attr]
+    of_part = (TOWN.groups.cells * 3 + codes == np.arange(9)[:, None]).astype(float)
+    conditional = [
+        own - own @ of_kind.T @ np.linalg.pinv(of_kind @ own @ of_kind.T, rcond=1e-10) @ of_kind @ own
+        for own in variance
+    ]
+    moved = [
+        z + own @ of_kind.T @ np.linalg.pinv(of_kind @ own @ of_kind.T, rcond=1e-10) @ (count - of_kind @ z)
+        for z, own, count in zip(target, variance, counts, strict=True)
+    ]
+    curvature = [np.linalg.pinv(of_part @ own @ of_part.T, rcond=1e-9, hermitian=True) for own in conditional]
+    kind_of_part = np.kron(np.eye(3), np.ones((1, 3)))
+    sums = np.kron(np.eye(3), kind_of_part)
+    equal = (
+        np.vstack([sum_children(3, 9), sums]),
+        np.concatenate([of_part @ parent, counts.ravel().astype(float)]),
+    )
+    free = np.zeros((1, 27)), np.zeros(1), np.ones(1)
+    expected = minimize(curvature, np.array(moved) @ of_part.T, equal, free)
+    shown = (of_part @ parent) > 0
+    assert evaluate(curvature, np.array(moved) @ of_part.T, spread(parts.x, shown)) == pytest.approx(
+        evaluate(curvature, np.array(moved) @ of_part.T, expected), rel=1e-5, abs=1e-5
+    )
+
+    curvature = [np.linalg.pinv(own, rcond=1e-10, hermitian=True) for own in conditional]
+    at_parts = spread(parts.x, shown)
+    equal = (
+        np.vstack([sum_children(3, TOWN.size), np.kron(np.eye(3), of_part)]),
+        np.concatenate([parent, at_parts.ravel()]),
+    )
+    expected = minimize(curvature, np.array(moved), equal, (np.zeros((1, 180)), np.zeros(1), np.ones(1)))
+    order = np.lexsort((codes, TOWN.groups.cells))
+    x = np.zeros((3, TOWN.size))
+    x[:, order[parent[order] > 0]] = cells.x
+    assert evaluate(curvature, np.array(moved), x) == pytest.approx(
+        evaluate(curvature, np.array(moved), expected), rel=1e-5, abs=1e-5
+    )
+
+
+def spread(x: Floats, shown: np.ndarray) -> Floats:
+    every = np.zeros((len(x), len(shown)))
+    every[:, shown] = x
+    return every
+
+
+def test_a_family_that_cannot_be_rounded_within_parts_is_estimated_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, truth, limits = draw_town(2, 3, fixed=True)
+    rounded = estimation._round
+
+    def refuse_parts(family: estimation._Family, x: Floats) -> np.ndarray:
+        if np.array_equal(family.support, np.sort(family.support)) or refused:
+            return rounded(family, x)
+        refused.append(True)
+        raise NotRoundedError("no integers")
+
+    refused: list[bool] = []
+    monkeypatch.setattr(estimation, "_round", refuse_parts)
+    parent = truth.sum(axis=0)
+    families = replace(
+        tree.families(1), limits=limits[1], histograms=parent[None], information=tree.inform()[1], hold=True
+    )
+    assert estimate_families(families).without_parts == 1

@@ -1,0 +1,81 @@
+"""A deployment from Python: what it lists and refuses is the command's, and publications are read only if intact."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stirred
+from assets.publication.signature import PUBLIC_KEY, VerificationError, pem, public_key
+from resources.project import PROJECT
+from stirred.deployment import Deployment, NotAuthorizedError, RefusedError
+from tests.deployments import TO_PUBLICATION, small_deployment
+
+
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    """A deployment with one publication, `town/tenure`, which no declaration of the project knows."""
+    small = small_deployment(tmp_path)
+    small.reach(*TO_PUBLICATION)
+    folder = small.release.folder.parents[1]
+    (folder / PUBLIC_KEY).write_bytes(pem(public_key(small.context.custody)))
+    monkeypatch.setenv("STIRRED_PUBLISHED", str(folder))
+    return stirred.open(PROJECT)
+
+
+def name(deployment: Deployment) -> str:
+    (certificate,) = deployment.published.glob("*/*/certificate.json")
+    return certificate.parent.relative_to(deployment.published).as_posix()
+
+
+def test_a_publication_is_read_with_its_errors_and_refused_if_it_was_altered(published: Deployment) -> None:
+    release = name(published)
+    publication = published[release]
+    assert set(publication.tables) >= {"tenure_by_county", "size_by_county"}
+    table = publication.table("tenure_by_county")
+    assert {"county", "tenure", "count", "standard_error", "lower", "upper"} <= set(table.columns)
+    assert publication.table("tenure_by_county", kind="arrow").num_rows == len(table)
+    shown = repr(publication)
+    assert "protection-loss budget: ε = " in shown
+    assert f"{release}, edition 1" in shown
+    with pytest.raises(KeyError, match="no table ages; there are"):
+        publication.table("ages")
+    with pytest.raises(KeyError, match="is not published"):
+        published["town/other"]
+    file = publication.folder / "size_by_county.parquet"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(VerificationError, match=r"size_by_county\.parquet"):
+        published[release].table("tenure_by_county")
+
+
+def test_a_publication_is_verified_with_the_key_that_is_given(published: Deployment, tmp_path: Path) -> None:
+    release = name(published)
+    (identity,) = published.verify(release, published.published / PUBLIC_KEY)
+    assert f"{identity.dataset}/{identity.release}" == release
+    other = small_deployment(tmp_path / "other")
+    (tmp_path / "other.pem").write_bytes(pem(public_key(other.context.custody)))
+    with pytest.raises(VerificationError, match="not signed"):
+        published.verify(release, tmp_path / "other.pem")
+
+
+def test_a_deployment_is_what_the_command_shows_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The declarations of the folder are shown, which are not those of the code, and refusals keep their sentence."""
+    source = PROJECT / "orchestration" / "defs" / "ma1940"
+    (tmp_path / "orchestration").mkdir()
+    (tmp_path / "orchestration" / "defs").mkdir()
+    (tmp_path / "orchestration" / "defs" / "ma1940").symlink_to(source)
+    for variable in [name for name in os.environ if name.startswith(("STIRRED_", "DAGSTER_HOME"))]:
+        monkeypatch.delenv(variable)
+    deployment = stirred.open(tmp_path)
+    assert [each["release"] for each in deployment.releases()] == ["ma1940/tenure_by_county"]
+    assert (tmp_path / "var").is_dir(), "the state of the deployment lies in its folder"
+    plan: dict[str, Any] = deployment.plan("ma1940/tenure_by_county", {"swap_rate": "1/10"}, largest_stratum=264331)[
+        "plan"
+    ]
+    assert plan["total"].startswith("ε = 14.6822")
+    with pytest.raises(RefusedError, match="there is no release ma1940/other"):
+        deployment.plan("ma1940/other")
+    with pytest.raises(FileNotFoundError, match="has no declarations"):
+        stirred.open(tmp_path / "var")
+    assert not issubclass(RefusedError, NotAuthorizedError)
