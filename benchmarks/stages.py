@@ -21,8 +21,9 @@ from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.method import PHSafeMethod
 from assets.topdown.accuracy import measure_accuracy
 from assets.topdown.declaration import TopDownDeclaration
-from assets.topdown.estimation import Scope, estimate_level
+from assets.topdown.estimation import estimate_level
 from assets.topdown.method import TopDownMethod
+from assets.topdown.reading import Scope
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.replicates import make_replicates
 from assets.topdown.spine import count_places

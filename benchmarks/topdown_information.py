@@ -8,6 +8,7 @@ keys, so that every run gives the same figures. All runs in memory, by the code 
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.allocation import PERSON_ALLOCATION, compute_variances
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.design import POPULATION, words
+from mechanisms.topdown.feasibility import limit_by_occupancy
 from mechanisms.topdown.information import (
     QUANTILE,
     choose_places,
@@ -35,11 +37,13 @@ from mechanisms.topdown.information import (
 )
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Census, Sums, estimate_finest, replicate_noise, roll_up
-from mechanisms.topdown.schema import PERSONS
+from mechanisms.topdown.schema import PERSONS, UNITS
 
 DRAWS = 5
 TYPES_FIRST = "State"
 UNIONS, BLOCKS_OF_A_UNION = 200, 100
+
+OCCUPIED = "occupied units (H1)"
 
 TREES = {"United States": (51, 61.6, 26.9, 2.8, 34), "census A": (2, 2, 7.75, 2.9, 25)}
 """By name, the mean number of children of the places of each level."""
@@ -69,18 +73,23 @@ MEASURES: Mapping[str, NDArray[np.bool_]] = {
 
 def compare(census: ReplicateTask, types_first: str | None, draws: int = DRAWS) -> pd.DataFrame:
     """The mean absolute errors and biases of estimates, by measure, kind of error and level."""
+    if types_first:
+        units = limit_by_occupancy(census.design.levels, census.parents, census.limits[UNITS.name])
+        design = replace(census.design, total_first=(), types_first=types_first)
+        census = replace(census, design=design, limits={**census.limits, UNITS.name: units})
     levels = [words(level) for level in census.design.levels]
-    exact = roll_up(census.counts[PERSONS.name], census.parents, PERSONS.size)
-    sums = {name: Sums(counted) for name, counted in MEASURES.items()}
+    measures = [(PERSONS, name, Sums(counted)) for name, counted in MEASURES.items()]
+    measures.append((UNITS, OCCUPIED, Sums(np.array([[True, False]]))))
+    exact = {each.name: roll_up(census.counts[each.name], census.parents, each.size) for each in (PERSONS, UNITS)}
     errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for draw in range(draws):
         noise = replicate_noise(census.design, derive_key("draw", "A", draw))
-        found = estimate_finest(census.design, census.parents, census.counts, census.limits, noise, types_first)
-        by_level = roll_up(found[PERSONS.name], census.parents, PERSONS.size)
-        for depth, (level, estimated, true) in enumerate(zip(levels, by_level, exact, strict=True)):
-            places = len(census.parents[depth - 1]) if depth else 1
-            for name, of_measure in sums.items():
-                difference = of_measure.of(estimated, 0, places) - of_measure.of(true, 0, places)
+        found = estimate_finest(census.design, census.parents, census.counts, census.limits, noise)
+        for schema, name, sums in measures:
+            by_level = roll_up(found[schema.name], census.parents, schema.size)
+            for depth, (level, estimated, true) in enumerate(zip(levels, by_level, exact[schema.name], strict=True)):
+                places = len(census.parents[depth - 1]) if depth else 1
+                difference = sums.of(estimated, 0, places) - sums.of(true, 0, places)
                 errors[name, "error", level].append(float(np.abs(difference).mean()))
                 errors[name, "bias", level].append(float(difference.mean()))
     index = pd.MultiIndex.from_tuples(errors, names=["measure", "kind", "level"])
@@ -206,7 +215,7 @@ def main() -> None:
     print(f"{persons:,} persons in {len(census.parents[-1]):,} blocks")
     own, full = compare(census, None), compare(census, TYPES_FIRST)
     print(f"\n| | {' | '.join(own.columns)} |\n|---|{'---:|' * len(own.columns)}")
-    for measure, kind in [*((name, "error") for name in MEASURES), ("group quarters, all", "bias")]:
+    for measure, kind in [*((name, "error") for name in (*MEASURES, OCCUPIED)), ("group quarters, all", "bias")]:
         pairs = zip(own.loc[measure, kind], full.loc[measure, kind], strict=True)
         print(f"| {measure}{', bias' * (kind == 'bias')} | {' | '.join(_format_pair(*pair) for pair in pairs)} |")
     tallies = []

@@ -30,7 +30,8 @@ def describe_risk(risk: Risk, flavor: Flavor, fewest: int = 1) -> str:
     held = len(flavor.multiverse)
     unit = "person" if flavor.changes_per_person else flavor.unit
     values = f"values of one {unit}" if fewest == 1 else f"versions of {fewest} {unit}s"
-    agree = f", both with the same {held} invariants (which are not protected)," if held else ""
+    invariants = "the invariant (which is" if held == 1 else f"all {held} invariants (which are"
+    agree = f", agreeing on {invariants} not protected)," if held else ""
     tests = "; ".join(
         f"{'one that does so' if number else 'A test that wrongly reports a value'} in {float(rate):.1%} of cases "
         f"detects it in {float(power):.2%} at most"
@@ -38,7 +39,7 @@ def describe_risk(risk: Risk, flavor: Flavor, fewest: int = 1) -> str:
     )
     return (
         f"An attacker who knows every other record and is left with two equally likely {values}{agree} picks the true "
-        f"one with probability {risk.posterior} at most, instead of 0.5. {tests}."
+        f"one with probability {risk.posterior:.4f} at most, instead of 0.5. {tests}."
     )
 
 

@@ -28,7 +28,9 @@ from assets.topdown.published import published_tables
 from assets.topdown.release import (
     ESTIMATES,
     HISTOGRAMS,
+    INFORMATION,
     INVARIANTS,
+    OCCUPANCY,
     PLACES,
     REPLICATES,
     SPINE,
@@ -79,7 +81,8 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     @property
     def stages(self) -> Sequence[str]:
         levels = [self.release.estimates(level) for level in self.release.levels]
-        levels += [ESTIMATES] if self.release.declaration.partitions else []
+        levels = [INFORMATION, *levels, OCCUPANCY] if self.release.design.full else levels
+        levels += [ESTIMATES] if self.release.in_parts else []
         errors = [REPLICATES, UNCERTAINTY] if self.release.declaration.replicates else []
         return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, "microdata", TABLES, *errors]
 

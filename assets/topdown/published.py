@@ -103,7 +103,7 @@ def _redistricting(release: TopDownRelease, table: RedistrictingTable) -> Publis
     return PublishedTable(
         table.name.lower(),
         f"{table.name}: {table.title}",
-        TEXTS("redistricting table", universe=table.universe),
+        TEXTS("redistricting table", universe=table.universe, agreement=_agreement(release)),
         redistricting_table(release, table.name),
         (
             _DEPTH,
@@ -124,7 +124,7 @@ def _records(release: TopDownRelease, schema: Schema) -> PublishedTable:
     return PublishedTable(
         schema.name,
         f"Privacy-protected microdata: {_RECORD_TITLES[schema.name]}",
-        TEXTS("records"),
+        TEXTS("records", agreement=_agreement(release)),
         release.public(schema.name),
         (
             PublishedColumn("record", "integer", RECORD_COLUMNS["record"]),
@@ -246,6 +246,11 @@ def _spine(release: TopDownRelease) -> PublishedTable:
         ),
         ("level", "number"),
     )
+
+
+def _agreement(release: TopDownRelease) -> str:
+    """Whether persons and units agree, in a sentence."""
+    return TEXTS("agreement", finest=words(release.finest)) if release.design.full else TEXTS("apart")
 
 
 def _unit(schema: Schema) -> str:

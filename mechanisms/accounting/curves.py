@@ -1,7 +1,7 @@
 """Privacy curves δ(ε) of several independent measurements together, bounded from above and below.
 
-`pairs` has the pairs (P, Q) that dominate the measurements. Their losses L under P are independent, so that with
-L = L₁ + … + Lₙ the release has δ(ε) = E[max(0, 1 − e^(ε − L))], where an infinite loss counts as 1.
+`pairs` has the pairs (P, Q) that dominate the measurements, and `atoms` their losses. These are independent under P, so
+that with L = L₁ + … + Lₙ the release has δ(ε) = E[max(0, 1 − e^(ε − L))], where an infinite loss counts as 1.
 
 **Upper bound.** Each atom of a loss is divided between its neighbors on a grid of step h so that E[e^−L] stays: the
 connect-the-dots rounding of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022). It replaces every curve by chords,
@@ -31,9 +31,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.accounting.atoms import Atoms, find_atoms
 from mechanisms.accounting.composition import compose_concentrated
 from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.accounting.pairs import Atoms, LossPair, Pair
+from mechanisms.accounting.pairs import LossPair, Pair
 
 GAP = 1e-3
 """The largest difference between the upper and the lower bound of an ε."""
@@ -100,7 +101,7 @@ class Curve:
     """The privacy curve of independent measurements with these dominating pairs."""
 
     def __init__(self, pairs: Iterable[Pair]) -> None:
-        atoms = [pair.find_atoms(times) for pair, times in _merge(pairs).items()]
+        atoms = [find_atoms(pair, times) for pair, times in _merge(pairs).items()]
         self._atoms = [part for part in atoms if part.losses.size]
         self._parts = sum(part.times for part in self._atoms)
         self._rounding = ROUNDING + _OF_MASSES * self._parts

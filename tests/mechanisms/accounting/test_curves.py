@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from assets.topdown.declaration import PRODUCTION_ALLOCATIONS, PRODUCTION_INVARIANTS, PRODUCTION_SPINE
 from mechanisms.accounting import curves
+from mechanisms.accounting.atoms import Atoms, find_atoms
 from mechanisms.accounting.composition import canonne_kamath_steinke
 from mechanisms.accounting.curves import GAP, Bounds, Curve
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss
 from mechanisms.accounting.pairs import (
-    Atoms,
     CappedPair,
     GaussianPair,
     LaplacePair,
@@ -220,7 +220,7 @@ def test_a_gap_that_cannot_be_reached_is_an_error(monkeypatch: pytest.MonkeyPatc
 def test_atoms_add_up_to_one() -> None:
     pairs = [GaussianPair(Fraction(9, 4)), LaplacePair(Fraction(2), 3), CappedPair(Fraction(2), 4, 2), TABLE]
     for pair in [*pairs, LossPair(ConcentratedLoss(Fraction(1, 2)))]:
-        atoms: Atoms = pair.find_atoms(1)
+        atoms: Atoms = find_atoms(pair, 1)
         assert atoms.masses.sum() + atoms.infinite == pytest.approx(1, abs=1e-9)
         assert np.exp(-atoms.losses) @ atoms.masses <= 1 + 1e-9
 
