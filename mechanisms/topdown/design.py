@@ -40,7 +40,8 @@ STATISTICS: Mapping[str, str] = {
 
 LARGEST_CURVATURE = 10**5
 """The largest ratio of the greatest to the least curvature of the least-squares objective. Above it, the real-valued
-step might not end. Production's greatest ratio is 6,600, in a pass without `total`."""
+step might not end. Production's greatest ratio is 6,600, in a pass without `total`, and with full estimation, of which
+this is a bound, 62,000."""
 
 MOST_PERSONS_OUT_OF_NOISE = 10**7
 """The most persons that noise alone may add to the microdata, where the population is not held. Each becomes a record;
@@ -171,6 +172,7 @@ class TopDownDesign:
                 raise DesignError(
                     f"{histogram}: {level}: {DETAILED} has so small a share beside the coarser queries that estimation "
                     f"could not be relied on to end; give it {curvature / LARGEST_CURVATURE:.3g} times as much or more"
+                    + (", or estimate each level from its own measurements" if self.full else "")
                 )
         for query in _measure(histogram, allocation):
             if query.variance.numerator > LARGEST_DENOMINATOR**3:
@@ -181,14 +183,16 @@ class TopDownDesign:
                 )
 
     def _curvature(self, histogram: str, allocation: Allocation, level: str) -> float:
-        """A bound on the ratio of the objective's greatest to its least curvature, with all queries in one pass."""
+        """A bound on the ratio of the objective's greatest to its least curvature, with all queries in one pass. With
+        full estimation, the levels below add at most their own greatest curvatures."""
         own = allocation.part(level, DETAILED).rho
         curvature = Fraction()
-        for query, share in allocation.queries[level].items():
-            apart = query == TOTAL and histogram == PERSONS.name and level in self.total_first
-            if share and not apart:
-                most = int(np.bincount(SCHEMAS[histogram].marginal(query).cells).max())
-                curvature += most * allocation.part(level, query).rho / own
+        for counted in self.levels[self.levels.index(level) :] if self.full else (level,):
+            for query, share in allocation.queries[counted].items():
+                apart = query == TOTAL and histogram == PERSONS.name and counted in self.total_first
+                if share and not apart:
+                    most = int(np.bincount(SCHEMAS[histogram].marginal(query).cells).max())
+                    curvature += most * allocation.part(counted, query).rho / own
         return float(curvature)
 
     @cached_property
