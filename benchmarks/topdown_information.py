@@ -43,6 +43,8 @@ DRAWS = 5
 TYPES_FIRST = "State"
 UNIONS, BLOCKS_OF_A_UNION = 200, 100
 
+OCCUPIED = "occupied units (H1)"
+
 TREES = {"United States": (51, 61.6, 26.9, 2.8, 34), "census A": (2, 2, 7.75, 2.9, 25)}
 """By name, the mean number of children of the places of each level."""
 
@@ -76,17 +78,18 @@ def compare(census: ReplicateTask, types_first: str | None, draws: int = DRAWS) 
         design = replace(census.design, total_first=(), types_first=types_first)
         census = replace(census, design=design, limits={**census.limits, UNITS.name: units})
     levels = [words(level) for level in census.design.levels]
-    exact = roll_up(census.counts[PERSONS.name], census.parents, PERSONS.size)
-    sums = {name: Sums(counted) for name, counted in MEASURES.items()}
+    measures = [(PERSONS, name, Sums(counted)) for name, counted in MEASURES.items()]
+    measures.append((UNITS, OCCUPIED, Sums(np.array([[True, False]]))))
+    exact = {each.name: roll_up(census.counts[each.name], census.parents, each.size) for each in (PERSONS, UNITS)}
     errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for draw in range(draws):
         noise = replicate_noise(census.design, derive_key("draw", "A", draw))
         found = estimate_finest(census.design, census.parents, census.counts, census.limits, noise)
-        by_level = roll_up(found[PERSONS.name], census.parents, PERSONS.size)
-        for depth, (level, estimated, true) in enumerate(zip(levels, by_level, exact, strict=True)):
-            places = len(census.parents[depth - 1]) if depth else 1
-            for name, of_measure in sums.items():
-                difference = of_measure.of(estimated, 0, places) - of_measure.of(true, 0, places)
+        for schema, name, sums in measures:
+            by_level = roll_up(found[schema.name], census.parents, schema.size)
+            for depth, (level, estimated, true) in enumerate(zip(levels, by_level, exact[schema.name], strict=True)):
+                places = len(census.parents[depth - 1]) if depth else 1
+                difference = sums.of(estimated, 0, places) - sums.of(true, 0, places)
                 errors[name, "error", level].append(float(np.abs(difference).mean()))
                 errors[name, "bias", level].append(float(difference.mean()))
     index = pd.MultiIndex.from_tuples(errors, names=["measure", "kind", "level"])
@@ -212,7 +215,7 @@ def main() -> None:
     print(f"{persons:,} persons in {len(census.parents[-1]):,} blocks")
     own, full = compare(census, None), compare(census, TYPES_FIRST)
     print(f"\n| | {' | '.join(own.columns)} |\n|---|{'---:|' * len(own.columns)}")
-    for measure, kind in [*((name, "error") for name in MEASURES), ("group quarters, all", "bias")]:
+    for measure, kind in [*((name, "error") for name in (*MEASURES, OCCUPIED)), ("group quarters, all", "bias")]:
         pairs = zip(own.loc[measure, kind], full.loc[measure, kind], strict=True)
         print(f"| {measure}{', bias' * (kind == 'bias')} | {' | '.join(_format_pair(*pair) for pair in pairs)} |")
     tallies = []
