@@ -1,5 +1,5 @@
-"""The CEF: validation of ten million rows, extracts of a million rows against the same CSV file, and a synthetic survey
-of a million persons over four waves, against limits.
+"""The CEF: validation of ten million rows, extracts of as many against the same CSV file, and a synthetic survey of a
+million persons over four waves, against limits.
 
 Rows are read from a CSV file and each is checked by pandera. The survey is also compared with a census of as many
 persons, from the parameters on. Every measurement ends with the validated tables of the CEF and their data version.
@@ -7,12 +7,25 @@ persons, from the parameters on. Every measurement ends with the validated table
 
 import gzip
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from time import process_time
+from typing import Any
 
 from assets.cef.ingestion import ingest
 from assets.cef.survey import SurveyParameters, synthetic_survey
 from assets.release.dataset import DatasetDeclaration, Reader
-from benchmarks.harness import Result, Run, declare_census, declare_dataset, limit_costs, run_step, temporary_home
+from assets.release.dialect import parse_dialect
+from benchmarks.harness import (
+    Result,
+    Run,
+    declare_census,
+    declare_dataset,
+    limit_costs,
+    run_step,
+    temporary_home,
+    time_call,
+)
 from resources.statements import SQL, Zone, quote_literal
 from resources.warehouse import Warehouse
 
@@ -21,12 +34,20 @@ STATES = ["01", "06", "36"]
 PERSONS = 1_000_000
 """The survey and the census have at least as many persons."""
 
-EXTRACTED = 1_000_000
 _WIDTHS = {"serial": 8, "state": 3, "block_group": 12, "size": 1, "tenure": 1, "age": 2}
 """The columns of an extract with their widths in bytes."""
 
-_EXTRACTS = {"units.csv": "csv", "units.dat": "ddi", "units.dat.gz": "ddi", "units.dta": "stata", "units.sav": "spss"}
-"""The files of the same records, with their readers."""
+_DDI = {"codebook": "units.xml"}
+_EXTRACTS: Mapping[str, tuple[Reader, Mapping[str, Any]]] = {
+    "units.csv": (Reader.CSV, {}),
+    "units.csv.gz": (Reader.CSV, {"csv": parse_dialect({"compression": "gzip"})}),
+    "units.parquet": (Reader.PARQUET, {}),
+    "units.dat": (Reader.DDI, _DDI),
+    "units.dat.gz": (Reader.DDI, _DDI),
+    "units.dta": (Reader.STATA, {}),
+    "units.sav": (Reader.SPSS, {}),
+}
+"""The files of the same records, with their readers and the fields of their declarations."""
 
 _INTEGER = {"type": "integer", "minimum": 1, "maximum": 100}
 _COLUMNS = {
@@ -46,6 +67,7 @@ _CODEBOOK = (
 
 _CHOSEN = SQL("benchmarks/chosen", "SELECT {{ columns | ids }} FROM {{ rows }}")
 
+_WRITE_PARQUET = SQL("benchmarks/write_parquet", "COPY {{ rows }} TO {{ path }} (FORMAT parquet)")
 _WRITE_CSV = SQL("benchmarks/write_csv", "COPY {{ rows }} TO {{ path }} (FORMAT csv, HEADER true)")
 
 
@@ -58,13 +80,18 @@ def measure_validation() -> list[Result]:
 
 
 def measure_extracts() -> list[Result]:
-    """Time of the process that reads, validates and writes an extract, against the same records in a CSV file."""
+    """Processor time from an extract to its CEF, against the same records in a CSV file, and the peak memory."""
     with temporary_home() as home:
         run_step(write_extracts, home)
-        seconds = {kind: run_step(validate_extract, home, kind).seconds for kind in _EXTRACTS}
+        runs = {kind: run_step(validate_extract, home, kind) for kind in _EXTRACTS}
+    seconds = {kind: run.returned for kind, run in runs.items()}
+    most = max(run.peak for run in runs.values())
     return [
-        Result(f"CEF of {EXTRACTED:,} rows from {kind} / from CSV (s)", seconds[kind], seconds["units.csv"], 4.0)
-        for kind in list(_EXTRACTS)[1:]
+        *(
+            Result(f"CEF of {ROWS:,} rows from {kind} / from CSV (CPU s)", seconds[kind], seconds["units.csv"], 4.0)
+            for kind in list(_EXTRACTS)[1:]
+        ),
+        Result(f"CEF of {ROWS:,} rows from an extract: peak memory (GiB)", most, 2.0),
     ]
 
 
@@ -97,18 +124,20 @@ def validate(home: str) -> None:
 
 
 def write_extracts(home: str) -> None:
-    """The same records as CSV, as fixed-width text with a codebook, plain and in gzip, and as files of packages."""
+    """The same records as CSV and fixed-width text, plain and in gzip, as Parquet and as files of packages."""
     import pyreadstat
 
     folder = Path(home)
     with Warehouse(folder=home).session(writes=Zone.PUBLIC, folder=folder) as session:
-        rows = session.stage("rows", "benchmarks/households", {"households": EXTRACTED})
+        rows = session.stage("rows", "benchmarks/households", {"households": ROWS})
         chosen = session.stage("chosen", _CHOSEN, columns=list(_WIDTHS), rows=rows)
         session.run(_WRITE_CSV, rows=chosen, path=quote_literal(folder / "units.csv"))
         session.run("benchmarks/write_lines", rows=chosen, widths=_WIDTHS, path=quote_literal(folder / "units.dat"))
+        session.run(_WRITE_PARQUET, rows=chosen, path=quote_literal(folder / "units.parquet"))
         table = session.arrow("warehouse/all", source=chosen).to_pandas()
-    with (folder / "units.dat").open("rb") as lines, gzip.open(folder / "units.dat.gz", "wb", 6) as compressed:
-        shutil.copyfileobj(lines, compressed)
+    for name in ("units.dat", "units.csv"):
+        with (folder / name).open("rb") as lines, gzip.open(folder / f"{name}.gz", "wb", 6) as compressed:
+            shutil.copyfileobj(lines, compressed)
     pyreadstat.write_dta(table, str(folder / "units.dta"))
     pyreadstat.write_sav(table, str(folder / "units.sav"))
     variables, start = [], 0
@@ -122,11 +151,15 @@ def write_extracts(home: str) -> None:
     (folder / "units.xml").write_text(_CODEBOOK.format(variables="".join(variables)))
 
 
-def validate_extract(home: str, path: str) -> None:
-    codebook = {"codebook": "units.xml"} if _EXTRACTS[path] == "ddi" else {}
+def validate_extract(home: str, path: str) -> float:
+    """Write the CEF of an extract; return the seconds of the processor."""
+    reader, fields = _EXTRACTS[path]
     declared = declare_dataset(_COLUMNS)
-    units = declared.units.model_copy(update={"path": path, **codebook})
-    _ingest(home, declared.model_copy(update={"reader": Reader(_EXTRACTS[path]), "units": units}))
+    units = declared.units.model_copy(update={"path": path, **fields})
+    seconds, _ = time_call(
+        lambda: _ingest(home, declared.model_copy(update={"reader": reader, "units": units})), process_time
+    )
+    return seconds
 
 
 def generate(home: str, kind: str) -> int:

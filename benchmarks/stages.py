@@ -21,14 +21,17 @@ from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.method import PHSafeMethod
 from assets.topdown.accuracy import measure_accuracy
 from assets.topdown.declaration import TopDownDeclaration
-from assets.topdown.estimation import Scope, estimate_level
+from assets.topdown.estimation import estimate_level
 from assets.topdown.method import TopDownMethod
+from assets.topdown.reading import Scope
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.replicates import make_replicates
 from assets.topdown.spine import count_places
 from benchmarks import harness
 from benchmarks.topdown_problems import ConvexProblem, Siblings, compute_objective, draw_siblings
+from benchmarks.topdown_trees import Dense, draw_five
 from mechanisms.states import PUERTO_RICO, STATES
+from mechanisms.topdown.decomposition import Decomposition
 from mechanisms.topdown.design import words
 from mechanisms.topdown.estimation import estimate as estimate_siblings
 from mechanisms.topdown.least_squares import solve
@@ -213,6 +216,21 @@ def measure_steps() -> list[harness.Result]:
         harness.Result(f"TopDown, real-valued step, against Clarabel: {shape} (s)", ours, other, 1 / 20),
         harness.Result(f"TopDown, both passes and rounding: {shape} (s)", whole, 0.1 * len(problems)),
     ]
+
+
+def measure_information() -> list[harness.Result]:
+    """Processor seconds for the linear estimates of a tree of 11 places with production's queries and two fixed totals,
+    upwards and downwards, against the least-squares problem of all its 2,268 cells as one dense matrix, which must give
+    the same. The set-up of the matrix is not timed."""
+    tree = draw_five()
+    dense, split = Dense(tree), Decomposition(tree.schema)
+    tree.descend(tree.inform())
+    ours, found = harness.time_call(lambda: tree.descend(tree.inform()), time.process_time)
+    other, (expected, _) = harness.time_call(partial(dense.solve, np.zeros((0, len(dense.cell)))), time.process_time)
+    for own, of_level in zip(found, expected, strict=True):
+        if np.abs(own.estimate - split.arrange(of_level)).max() > 1e-8 * np.abs(of_level).max():
+            raise AssertionError("the two solutions differ by more than rounding")
+    return [harness.Result("TopDown, linear estimates of a tree, against one dense problem (s)", ours, other, 1 / 20)]
 
 
 def _draw_block_groups(*, fixed: bool) -> list[Siblings]:

@@ -8,18 +8,22 @@ keys, so that every run gives the same figures. All runs in memory, by the code 
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from assets.topdown.declaration import PRODUCTION_INVARIANTS, PRODUCTION_SPINE
 from assets.topdown.uncertainty import SIZES, describe_size
 from assets.topdown.workers import ReplicateTask
 from benchmarks.topdown_coverage import CENSUSES, derive_key, make_census
 from mechanisms.races import RACE_COMBINATIONS
 from mechanisms.sampling.noise import Noise
+from mechanisms.topdown.allocation import PERSON_ALLOCATION, compute_variances
 from mechanisms.topdown.decomposition import Decomposition, Information
-from mechanisms.topdown.design import words
+from mechanisms.topdown.design import POPULATION, words
+from mechanisms.topdown.feasibility import limit_by_occupancy
 from mechanisms.topdown.information import (
     QUANTILE,
     choose_places,
@@ -33,11 +37,16 @@ from mechanisms.topdown.information import (
 )
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Census, Sums, estimate_finest, replicate_noise, roll_up
-from mechanisms.topdown.schema import PERSONS
+from mechanisms.topdown.schema import PERSONS, UNITS
 
 DRAWS = 5
 TYPES_FIRST = "State"
 UNIONS, BLOCKS_OF_A_UNION = 200, 100
+
+OCCUPIED = "occupied units (H1)"
+
+TREES = {"United States": (51, 61.6, 26.9, 2.8, 34), "census A": (2, 2, 7.75, 2.9, 25)}
+"""By name, the mean number of children of the places of each level."""
 
 _SEVERAL = np.array([len(races) > 1 for races in RACE_COMBINATIONS])[PERSONS.marginal("cenrace").cells]
 _QUARTERS = PERSONS.groups.cells > 0
@@ -64,18 +73,23 @@ MEASURES: Mapping[str, NDArray[np.bool_]] = {
 
 def compare(census: ReplicateTask, types_first: str | None, draws: int = DRAWS) -> pd.DataFrame:
     """The mean absolute errors and biases of estimates, by measure, kind of error and level."""
+    if types_first:
+        units = limit_by_occupancy(census.design.levels, census.parents, census.limits[UNITS.name])
+        design = replace(census.design, total_first=(), types_first=types_first)
+        census = replace(census, design=design, limits={**census.limits, UNITS.name: units})
     levels = [words(level) for level in census.design.levels]
-    exact = roll_up(census.counts[PERSONS.name], census.parents, PERSONS.size)
-    sums = {name: Sums(counted) for name, counted in MEASURES.items()}
+    measures = [(PERSONS, name, Sums(counted)) for name, counted in MEASURES.items()]
+    measures.append((UNITS, OCCUPIED, Sums(np.array([[True, False]]))))
+    exact = {each.name: roll_up(census.counts[each.name], census.parents, each.size) for each in (PERSONS, UNITS)}
     errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for draw in range(draws):
         noise = replicate_noise(census.design, derive_key("draw", "A", draw))
-        found = estimate_finest(census.design, census.parents, census.counts, census.limits, noise, types_first)
-        by_level = roll_up(found[PERSONS.name], census.parents, PERSONS.size)
-        for depth, (level, estimated, true) in enumerate(zip(levels, by_level, exact, strict=True)):
-            places = len(census.parents[depth - 1]) if depth else 1
-            for name, of_measure in sums.items():
-                difference = of_measure.of(estimated, 0, places) - of_measure.of(true, 0, places)
+        found = estimate_finest(census.design, census.parents, census.counts, census.limits, noise)
+        for schema, name, sums in measures:
+            by_level = roll_up(found[schema.name], census.parents, schema.size)
+            for depth, (level, estimated, true) in enumerate(zip(levels, by_level, exact[schema.name], strict=True)):
+                places = len(census.parents[depth - 1]) if depth else 1
+                difference = sums.of(estimated, 0, places) - sums.of(true, 0, places)
                 errors[name, "error", level].append(float(np.abs(difference).mean()))
                 errors[name, "bias", level].append(float(difference.mean()))
     index = pd.MultiIndex.from_tuples(errors, names=["measure", "kind", "level"])
@@ -148,12 +162,60 @@ def cover_unions(persons: Census, informed: list[Information], linear: list[Info
     return inside / UNIONS
 
 
+def expect(children: tuple[float, ...]) -> pd.DataFrame:
+    """By function and level, the standard error of the linear estimate with full information over that from each
+    level's own measurements, in a tree whose places have so many children, down to the finest level: no records are
+    needed. Populations are held where production holds them, and there are households only."""
+    split, levels = Decomposition(PERSONS), [*PRODUCTION_SPINE]
+    possible = split.possible & (split.groups == 0)
+    precision = [
+        split.add_precisions((query, float(1 / variance)) for query, variance in variances.items())[:, possible][
+            :, :, possible
+        ]
+        for variances in (compute_variances(PERSON_ALLOCATION, level) for level in levels)
+    ]
+    first = np.zeros(PERSONS.size, dtype=np.bool_)
+    first[0] = True
+    counted = np.array([MEASURES["population"][0], MEASURES["of voting age"][0], MEASURES["race × Hispanic"][0], first])
+    held = PRODUCTION_INVARIANTS[POPULATION]
+    errors = []
+    for full in (False, True):
+        below, above = np.zeros(0), list[NDArray[np.float64]]()
+        primed = []
+        for depth in reversed(range(len(levels))):
+            inverse = np.linalg.inv(precision[depth])
+            if full and depth < len(children):
+                inverse = np.linalg.inv(np.eye(possible.sum()) + below @ precision[depth]) @ below
+            if depth <= levels.index(held):
+                along = inverse[0].sum(axis=1)
+                if along.sum() > 1e-10 * np.trace(inverse[0]):
+                    inverse[0] -= np.outer(along, along) / along.sum()
+            primed.insert(0, inverse)
+            below = children[depth - 1] * inverse if depth else below
+        for depth, own in enumerate(primed):
+            if depth:
+                count = children[depth - 1]
+                solved = np.array([np.linalg.pinv(count * each, rcond=1e-10, hermitian=True) for each in own])
+                own = own - own @ solved @ (count * own - above[-1]) @ solved @ own
+            above.append(own)
+        variances = []
+        for own in above:
+            whole = np.zeros((1, len(split.divisors), split.kept.size, split.kept.size))
+            whole[0][:, np.ix_(possible, possible)[0], np.ix_(possible, possible)[1]] = own
+            shown = Information(possible[None], np.zeros((1, split.kept.size, split.summed.size)), whole)
+            variances.append(sum_cells(split, shown, counted)[1][0])
+        errors.append(np.sqrt(np.maximum(variances, 0.0)).T)
+    ratios = np.where(errors[0] > 1e-3, errors[1] / np.maximum(errors[0], 1e-3), np.nan)
+    names = ["population", "of voting age", "a race × Hispanic cell", "a single cell"]
+    return pd.DataFrame(ratios[:, :-1], names, [words(level) for level in levels[:-1]])
+
+
 def main() -> None:
     census, persons = make_census(CENSUSES["A"])
     print(f"{persons:,} persons in {len(census.parents[-1]):,} blocks")
     own, full = compare(census, None), compare(census, TYPES_FIRST)
     print(f"\n| | {' | '.join(own.columns)} |\n|---|{'---:|' * len(own.columns)}")
-    for measure, kind in [*((name, "error") for name in MEASURES), ("group quarters, all", "bias")]:
+    for measure, kind in [*((name, "error") for name in (*MEASURES, OCCUPIED)), ("group quarters, all", "bias")]:
         pairs = zip(own.loc[measure, kind], full.loc[measure, kind], strict=True)
         print(f"| {measure}{', bias' * (kind == 'bias')} | {' | '.join(_format_pair(*pair) for pair in pairs)} |")
     tallies = []
@@ -169,6 +231,8 @@ def main() -> None:
             columns = f"{row['cells']:,.0f} | {before:.1%} | {after:.1%} | {width:.1f}"
             ratio = np.sqrt(row["squares"] / row["variance"])
             print(f"| {words(census.design.levels[depth])} | {of_size} | {columns} | {ratio:.3f} |")
+    for name, children in TREES.items():
+        print(f"\n{name}\n{expect(children).round(2).to_string()}")
     print(f"\n{UNIONS} random unions of blocks: {cover_unions(people, informed, linear):.1%} covered")
 
 

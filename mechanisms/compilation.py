@@ -32,6 +32,7 @@ from mechanisms.topdown.information import (
     lift_union,
     sum_cells,
 )
+from mechanisms.topdown.leaning import lean, measure_spread
 from mechanisms.topdown.least_squares import Constraints, Query, solve
 from mechanisms.topdown.rounding import cheapest_flow
 from mechanisms.topdown.schema import DETAILED, PERSONS
@@ -70,6 +71,9 @@ def _compile_information() -> None:
     weights, part = lift_union(families, information, choose_places(split, information, np.ones(1, dtype=np.bool_)))
     sum_cells(split, finish_union(split, linear, weights, [part]), PERSONS.possible[None])
     estimate_families(replace(families, information=information, hold=True))
+    one = np.ones(1, dtype=np.int64)
+    measure_spread(families, one)
+    lean(families, one, one, 1.0)
 
 
 if __name__ == "__main__":

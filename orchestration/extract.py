@@ -12,8 +12,6 @@ from assets.cef.validation import Finding, SourceError
 from assets.release.dataset import Reader
 
 _COMPRESSED = (".gz", ".zst")
-_UNITS, _PERSONS = "H", "P"
-"""The record types of households and persons in a hierarchical extract."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,9 @@ def find_files(given: Path) -> Sequence[DeclaredFile]:
         return [DeclaredFile(path, reader, described, variables)]
     if book is None:
         raise SourceError([Finding(path.name, f"fixed-width text needs its codebook: there is no {codebook.name}")])
-    types = book.record_types if not book.type_field else [_UNITS, _PERSONS]
+    types = book.tables if book.type_field else book.record_types
+    if not types:
+        raise SourceError([Finding(codebook.name, "describes no type of records as those of households or of persons")])
     files = []
     for record_type in types:
         described = describe_file(Reader.DDI, path, codebook, record_type)
@@ -77,7 +77,8 @@ def select_columns(file: DeclaredFile, contents: Profile) -> Profile:
     lines = file.described
     if not isinstance(lines, LinesOfText) or HOUSEHOLD not in lines.variables:
         return contents
-    out = lines.book.shared if file.record_type == _PERSONS else (lines.book.type_field, lines.book.key)
+    of_units = file.record_type == lines.book.tables[0]
+    out = (lines.book.type_field, lines.book.key) if of_units else lines.book.shared
     return replace(contents, columns=[column for column in contents.columns if column.name not in out])
 
 

@@ -4,8 +4,9 @@ What can be tried are the fields of `defs.yaml` themselves, so that every plan e
 error or a wanted total becomes fields too: the method of a release knows which. No record is read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
@@ -21,14 +22,20 @@ from assets.release.method import Method
 from assets.release.numbers import positive_fraction
 from assets.release.plan import Line, Plan, PlanRequest
 from assets.release.release import DeclarationError
+from assets.release.risks import add_risk
 from mechanisms.accounting.composition import DoesNotCompose, compose_like, fits
+from mechanisms.accounting.curves import Curve
 from mechanisms.accounting.losses import InfiniteLoss, format_loss
+from mechanisms.accounting.risks import bound_posterior, find_pairs
+from mechanisms.accounting.rounding import format_decimal
 from orchestration.components.release import ReleaseComponent
 
 _STAYS = ("name", "dataset")
 """The fields that say which release is planned."""
 
 _WIDTH = 100
+
+_LEAST_TOTAL, _LARGEST_TOTAL = -1, 6 * 900
 
 
 @dataclass(frozen=True)
@@ -68,8 +75,8 @@ def plan_declaration(
         method: Method[Any, Any, Any] = changed.method(changed.release(dataset, published))
         return method
 
-    if request.margins and request.total is not None:
-        raise refuse("give wanted margins or a wanted total, not both")
+    if sum(map(bool, (request.margins, request.total is not None, request.posterior is not None))) > 1:
+        raise refuse("give wanted margins, a wanted total or a wanted posterior, and not two of them")
     for field in request.fields:
         if field in _STAYS:
             raise refuse(f"{field}: the plan is one of this release, so it stays as it is")
@@ -81,6 +88,13 @@ def plan_declaration(
             fields = method.fields_for_margins(_parse_margins(request.margins, method.plan_request(request).lines))
         elif request.total is not None:
             fields = method.fields_for_total(_parse_number("total", request.total), request)
+        elif request.posterior is not None:
+            fields = _fields_for_posterior(
+                lambda total: method.fields_for_total(total, request),
+                lambda fields: make_method(_with_fields(changed, fields)).plan_request(request),
+                _parse_number("posterior", request.posterior),
+                _parse_number("prior", request.prior),
+            )
         if fields:
             changed = _with_fields(changed, fields)
             method = make_method(changed)
@@ -91,7 +105,51 @@ def plan_declaration(
         raise refuse(str(error)) from None
     if plan.specification and (words := describe_contributor(plan.specification.with_copies(dataset.copies))):
         plan = replace(plan, facts={**plan.facts, FOR_CONTRIBUTOR: words})
-    return PlannedDeclaration(changed, method, replace(plan, problem=plan.problem or _find_problem(method, plan)))
+    plan = replace(plan, problem=plan.problem or _find_problem(method, plan))
+    return PlannedDeclaration(changed, method, add_risk(plan))
+
+
+def _fields_for_posterior(
+    fields_for_total: Callable[[Fraction], Mapping[str, Any]],
+    plan_fields: Callable[[Mapping[str, Any]], Plan],
+    posterior: Fraction,
+    prior: Fraction,
+) -> Mapping[str, Any]:
+    """The fields with the greatest total, to three digits, at which no attacker with this prior is right more often.
+    Raises ValueError if there are none."""
+    without = max(prior, 1 - prior)
+    if not (0 < prior < 1 and without < posterior < 1):
+        raise ValueError(
+            f"posterior: with a prior of {format_decimal(prior)}, a guess without the publication is right with "
+            f"probability {format_decimal(without)}; give more than that and less than 1"
+        )
+
+    def find_risk(fields: Mapping[str, Any]) -> Fraction:
+        plan = plan_fields(fields)
+        if plan.specification is None:
+            raise ValueError("posterior: the charge is not known without the records")
+        return Fraction(bound_posterior(Curve(find_pairs(plan.specification, plan.fewest)), prior))
+
+    fields: Mapping[str, Any] = {}
+    refusal: ValueError | str = "no total of 0.001 or more keeps it"
+    low, high = _LEAST_TOTAL, _LARGEST_TOTAL
+    while high - low > 1:
+        # Totals of three digits, numbered from 0.001 on.
+        middle = (low + high) // 2
+        total = Fraction(Decimal((0, tuple(map(int, str(100 + middle % 900))), middle // 900 - 5)))
+        try:
+            tried = fields_for_total(total)
+        except ValueError as error:
+            # There may be none with so small a total.
+            refusal, low = error, middle
+            continue
+        if find_risk(tried) <= posterior:
+            fields, low = tried, middle
+        else:
+            high = middle
+    if not fields:
+        raise ValueError(f"posterior: it cannot be kept: {str(refusal).removeprefix('total: ')}")
+    return fields
 
 
 def list_given_fields(declared: BaseModel) -> dict[str, Any]:

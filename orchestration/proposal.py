@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import floor
 from pathlib import Path
 
@@ -133,6 +134,11 @@ def _propose_rectangular(proposal: Proposal, name: str, path: Path, profile: Pro
         f"persons: rows with the same {' and '.join(household)} are one household, which has the columns "
         f"{', '.join(of_units)}; columns that differ within a household are those of persons.",
     )
+    proposal.warnings += [
+        f"persons: column {column} differs within {households:,} of the households only. If it is theirs, make the "
+        "rows of each alike, and list it in rectangular."
+        for column, households in profile.nearly_repeated.items()
+    ]
     rectangular = [f"  rectangular: {{household: {_list(household)}, columns: {_list(of_units)}}}"]
     return [*rectangular, "  persons:", *lines]
 
@@ -197,9 +203,14 @@ def _propose_table(
         if not identifies:
             domain, concerns = _propose_domain(column, kind, _count)
             _, comments = _propose_domain(column, kind, _leave_uncounted)
+            if reason := profile.reasons.get(column.name):
+                concerns, comments = (
+                    [f"text and no number or date, because {reason}", *of] for of in (concerns, comments)
+                )
             larger = profile.within.get(column.name)
             if larger is not None and larger not in omitted and larger not in roles:
                 domain |= {"within": _write(renamed.get(larger, larger))}
+                domain |= _propose_nesting(profile, column, larger) if "values" in domain else {}
             fields |= domain | ({"title": _quote(column.title)} if column.title else {})
             if column.present < column.records and not column.missing:
                 fields["nullable"] = "true"
@@ -218,6 +229,17 @@ def _propose_table(
     for name, why in profile.unfit.items():
         yield f"      # {_write(name)} is left out: {why}"
         proposal.warnings.append(f"{table}: column {_write(name)} is left out: {why}.")
+
+
+def _propose_nesting(profile: Profile, column: ColumnProfile, larger: str) -> dict[str, str]:
+    """Which places lie in which larger ones, if all codes of both are proposed as they were read."""
+    nesting = profile.nesting.get(column.name, {})
+    (above,) = (other for other in profile.columns if other.name == larger)
+    listed = set(nesting) == set(above.codes) and sorted(chain(*nesting.values())) == sorted(column.codes)
+    if not listed or "values" not in _propose_domain(above, ColumnType.STRING, _leave_uncounted)[0]:
+        return {}
+    places = (f"{_quote(place)}: [{', '.join(map(_quote, codes))}]" for place, codes in nesting.items())
+    return {"nesting": f"{{{', '.join(places)}}}"}
 
 
 def _explain_omission(column: ColumnProfile, reason: str, count: Callable[[int], str]) -> str:
@@ -260,6 +282,9 @@ def _propose_domain(
     whole_codes = kind is ColumnType.INTEGER and 0 < len(column.codes) <= (len(column.labels) or FEW)
     if column.labels:
         domain = {"values": _write_labels(kind, column)}
+        if column.reasons:
+            declared = ", ".join(f"{_quote(code)} ({label})" for code, label in column.reasons.items())
+            concerns.append(f"of categories that the file declares as no value, {declared}; list them in null instead")
     elif kind is ColumnType.STRING and column.codes:
         codes = sorted(column.codes, key=int) if column.type is ColumnType.INTEGER else column.codes
         domain = {"values": f"[{', '.join(map(_quote, codes))}]"}
@@ -408,7 +433,7 @@ def _leave_out_larger(columns: Mapping[str, Column], places: Sequence[str]) -> l
 
 def _has_few_values(column: Column) -> bool:
     try:
-        return column.domain_size <= MOST_PROPOSED
+        return 1 < column.domain_size <= MOST_PROPOSED
     except ValueError:
         return False
 

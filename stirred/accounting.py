@@ -19,6 +19,7 @@ from mechanisms.accounting.losses import (
     PureLoss,
     format_loss,
 )
+from mechanisms.accounting.risks import Risk, assess_risk
 from mechanisms.accounting.specification import Flavor, Line, Specification, Total, compose
 from stirred.results import format_specification
 
@@ -31,9 +32,11 @@ __all__ = [
     "Line",
     "Loss",
     "PureLoss",
+    "Risk",
     "Specification",
     "Total",
     "approximate",
+    "assess_risk",
     "bun_steinke",
     "canonne_kamath_steinke",
     "compose",

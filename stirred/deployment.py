@@ -157,8 +157,12 @@ class Deployment:
         )
         if done.returncode == 0:
             return json.loads(done.stdout)
-        refused = json.loads(done.stdout).get("refused") if done.stdout.startswith("{") else ""
-        message = refused or done.stderr.strip().removeprefix("Error: ")
+        record = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+        failed = [
+            f"{check['asset']}: {check['check']} failed. {check['words']}" for check in record.get("checks_failed", ())
+        ]
+        log = f"The run failed. The log is {record.get('log')}" if record else ""
+        message = record.get("refused") or "\n".join(failed) or done.stderr.strip().removeprefix("Error: ") or log
         raise (NotAuthorizedError if done.returncode == 3 else RefusedError)(message)
 
 

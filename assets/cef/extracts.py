@@ -33,6 +33,9 @@ _SPECIAL = re.compile(r"^\s*(-?[0-9]+)\s*=\s*(\S.*?)\s*$", re.MULTILINE)
 
 _OF_TEXTS = ("character", "string")
 
+_TABLES = {"H": "Household Record", "P": "Person Record"}
+"""The types of records that become tables, if they have no label, and their labels."""
+
 _NO_VALUE = re.compile(
     r"\b(n\.?/?a\.?|niu|not in universe|not applicable|missing|unknown|not reported|refused|don'?t know|blank"
     r"|not ascertained|no response|illegible)\b",
@@ -91,6 +94,7 @@ class Codebook:
         charset: its encoding, in lower case.
         type_field: the name of the field with the type of a record; empty if all records have one type.
         key: the name of the field that identifies the unit.
+        tables: the types of records of households and of persons, as far as there are such.
     """
 
     name: str
@@ -99,6 +103,7 @@ class Codebook:
     fields: Mapping[str, Field]
     type_field: str = ""
     key: str = ""
+    tables: Sequence[str] = ()
 
     @property
     def shared(self) -> Sequence[str]:
@@ -156,8 +161,20 @@ def read_codebook(path: Path) -> Codebook:
             number=variable.vartype not in _OF_TEXTS,
             record_types=frozenset(variable.rectype.split()) if several else frozenset(),
         )
+    kinds = {group.get("rectype", ""): group.findtext("{*}labl", "") for group in root.iterfind(".//{*}recGrp")}
     book = Codebook(
-        path.name, described.filename, described.encoding, fields, described.rectype_idvar, described.rectype_keyvar
+        path.name,
+        described.filename,
+        described.encoding,
+        fields,
+        described.rectype_idvar,
+        described.rectype_keyvar,
+        [
+            kind
+            for of in _TABLES.items()
+            for kind, label in kinds.items()
+            if label == of[1] or (kind, label) == (of[0], "")
+        ],
     )
     findings += _find_overlaps(book)
     if not fields:
@@ -181,7 +198,8 @@ def _find_overlaps(book: Codebook) -> list[Finding]:
     for record_type in book.record_types:
         ordered = sorted(_select(book, record_type).items(), key=lambda item: item[1].start)
         for (_, before), (name, after) in pairwise(ordered):
-            if after.start < before.end:
+            # A few variables have two names.
+            if after.start < before.end and (after.start, after.end) != (before.start, before.end):
                 findings[name] = Finding(book.name, "its positions are also another variable's", name)
     return list(findings.values())
 

@@ -3,6 +3,7 @@
 `extracts` and `statistical` read it from their files. `profile` describes what a file contains.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 MOST_LABELED = 1000
 """The most different codes of a column that are compared with their labels."""
 
+_LETTER = re.compile(r"\.[A-Za-z_]")
+"""A special missing value."""
+
 _DIFFERENT = SQL(
     "cef/different_codes",
     "SELECT DISTINCT {{ name | id }} FROM {{ relation }} WHERE {{ name | id }} IS NOT NULL LIMIT $most",
@@ -30,13 +34,13 @@ class Known:
     Attributes:
         relation: the source in which known codes for no value are NULL, and numbers are not filled up with zeros.
         missing: these codes, with their rows, by column.
-        labeled: the columns of which all codes have labels, and are categories, whatever they mean.
+        labeled: by column of which all codes have labels, its codes; they are categories, whatever they mean.
     """
 
     relation: Fragment
     variables: Mapping[str, Variable]
     missing: Mapping[str, Mapping[str, int]]
-    labeled: frozenset[str]
+    labeled: Mapping[str, Sequence[str]]
 
     def describe(self, column: "ColumnProfile") -> "ColumnProfile":
         """The profile of a column of the relation, with what is known about it."""
@@ -45,10 +49,15 @@ class Known:
             return column
         missing = dict(column.missing)
         if column.name in self.labeled:
-            missing, codes = {}, sorted([*column.codes, *missing])
-            return replace(column, title=variable.label, codes=codes, missing={}, labels=label_codes(variable, codes))
+            codes = self.labeled[column.name]
+            # A codebook only has labels that say so, of nearly all its categories.
+            labels = label_codes(variable, codes)
+            declared = (
+                {} if isinstance(variable, Field) else {c: of for c, of in labels.items() if _is_missing(variable, c)}
+            )
+            return replace(column, title=variable.label, codes=codes, missing={}, labels=labels, reasons=declared)
         if isinstance(variable, Field) and variable.filled_up:
-            missing = {code.zfill(variable.width): rows for code, rows in missing.items()}
+            missing = {code and code.zfill(variable.width): rows for code, rows in missing.items()}
         missing |= self.missing.get(column.name, {})
         reasons = {code: label for code in missing if (label := _find_label(variable, code))}
         return replace(column, title=variable.label, missing=missing, reasons=reasons)
@@ -71,16 +80,16 @@ def find_known(
         names_code: whether a column's name says that it has codes, and no numbers.
     """
     missing: dict[str, dict[str, int]] = {}
-    labeled, filled_up = set(), []
+    labeled, filled_up = dict[str, list[str]](), []
     if not variables:
-        return Known(relation, {}, {}, frozenset())
+        return Known(relation, {}, {}, {})
     for name in columns:
         variable = variables.get(name, Variable())
         bound: dict[str, Any] = {"most": MOST_LABELED + 1}
         if variable.codes:
-            codes = session.rows(_DIFFERENT, bound, relation=relation, name=name)
-            if len(codes) <= MOST_LABELED and label_codes(variable, (code for (code,) in codes)):
-                labeled.add(name)
+            codes = sorted(code for (code,) in session.rows(_DIFFERENT, bound, relation=relation, name=name))
+            if len(codes) <= MOST_LABELED and label_codes(variable, codes):
+                labeled[name] = codes
                 continue
         if variable.filled_up and not names_code(name):
             filled_up.append(name)
@@ -94,7 +103,7 @@ def find_known(
         name: Fragment(f"[{', '.join(quote_literal(code).text for code in codes)}]") for name, codes in missing.items()
     }
     names = {"relation": relation, "columns": columns, "missing": listed, "filled_up": filled_up}
-    return Known(Fragment(render("cef/without_missing", names)), variables, missing, frozenset(labeled))
+    return Known(Fragment(render("cef/without_missing", names)), variables, missing, labeled)
 
 
 def label_codes(variable: Variable, codes: Iterable[str]) -> dict[str, str]:
@@ -111,6 +120,14 @@ def _find_label(variable: Variable, code: str) -> str:
     number = _find_number(code)
     same = (label for other, label in variable.codes.items() if number is not None and _find_number(other) == number)
     return variable.codes.get(code) or next(same, "")
+
+
+def _is_missing(variable: Variable, code: str) -> bool:
+    number = _find_number(code)
+    return bool(_LETTER.fullmatch(code)) or any(
+        code == low or (number is not None and (_find_number(low) or 0) <= number <= (_find_number(high) or 0))
+        for low, high in variable.missing
+    )
 
 
 def _find_number(code: str) -> float | None:

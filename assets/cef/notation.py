@@ -43,6 +43,9 @@ _FORMS = {
     "time": r"[0-9./-]{8,10}[ T][0-9]{1,2}:[0-9]{2}.*",
 }
 
+_DATED = ("iso", "year_", "short_year", "month_name", "time")
+"""Dates, by the beginnings of their forms; each has one."""
+
 
 @dataclass(frozen=True)
 class Notation:
@@ -204,6 +207,13 @@ def _explain(forms: Mapping[str, int], decimal: str, dates: str) -> str:
         return "it has decimal commas in some rows and decimal points in others"
     if _wholly(forms, other):
         return f"it has decimal {other}s, and csv declares decimal {decimal}"
+    dated = {form: rows for form, rows in forms.items() if rows and form.startswith(_DATED)}
+    if len(dated) > 1 and sum(dated.values()) == present:
+        return "it has dates in more than one form; write them in one"
+    if any(
+        _wholly(forms, f"year_last{mark}") and forms[f"day_first{mark}"] * forms[f"month_first{mark}"] for mark in "./-"
+    ):
+        return "some of its dates have the day first and others the month; write them in one form"
     reasons = {
         "short_year": "its years have two digits, which do not tell the century; write them with four",
         "month_name": "it has dates with the names of months; write them with numbers",

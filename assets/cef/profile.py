@@ -33,6 +33,8 @@ _HOUSEHOLD = re.compile(
     re.IGNORECASE,
 )
 _SAMPLE = re.compile(r"^(year|month|sample|wave|country|survey_?year)$", re.IGNORECASE)
+_FEW_OF = 20
+"""If a column differs within one of so many households or fewer, it may be theirs."""
 _MOST_KEYS = 4
 """The most columns that are tried as the key of households."""
 
@@ -69,6 +71,7 @@ _MARKS = {
 """By column of `sql/cef/profile.sql`, what is unusual about a text."""
 
 _WHOLE = SQL("cef/profiled", "FROM ({{ relation }})")
+_NESTED = SQL("cef/nested", "SELECT DISTINCT {{ outer | id }}, {{ inner | id }} FROM {{ relation }} ORDER BY ALL")
 
 _DIGIT = re.compile(r"\d")
 _WORDS = re.compile(r"[^\W\d_]+")
@@ -98,7 +101,7 @@ class ColumnProfile:
         negative: the number of negative values, without `missing`.
         title: its label in a codebook, or in the file of a statistical package.
         labels: the labels of all `codes` there.
-        reasons: the labels of codes in `missing`.
+        reasons: the labels of codes in `missing`, or of categories that the file declares as no value.
     """
 
     name: str
@@ -145,8 +148,10 @@ class Profile:
         unfit: why all other columns are left out, by name.
         fields: further fields of the table's declaration, by name.
         within: by geography, the smallest larger one that its value determines.
+        nesting: by geography with few codes, which of them lie in each code of that larger one.
         household: the columns that identify a household, if rows of the same household repeat others.
         repeated: the columns that have the same value on all rows of each household.
+        nearly_repeated: by further column, the number of households within which it differs, if these are few.
         csv: how a CSV file is written, as far as it differs from the default.
         reasons: why the values of a column are no numbers or dates, although they look so.
         sentences: what a person should know about how the file was read.
@@ -156,8 +161,10 @@ class Profile:
     unfit: Mapping[str, str]
     fields: Mapping[str, str] = field(default_factory=dict)
     within: Mapping[str, str] = field(default_factory=dict)
+    nesting: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     household: Sequence[str] = ()
     repeated: Sequence[str] = ()
+    nearly_repeated: Mapping[str, int] = field(default_factory=dict)
     csv: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     sentences: Sequence[str] = ()
@@ -219,6 +226,8 @@ def profile(
         records, *columns_facts = session.row("cef/profile", {"missing": list(MISSING)}, **names)
         if not records or source.records not in (None, records):
             raise SourceError([Finding(source.label, "contains no records" if not records else "cannot be read")])
+        if path.suffix.lower() == ".xpt":
+            sentences.append(f"{path.name} has {records:,} records, which it may not state itself: compare with SAS")
         columns = []
         for (name, column), facts in zip(source.columns.items(), columns_facts, strict=True):
             rows, ends = [], ((), (), ())
@@ -233,13 +242,21 @@ def profile(
             described = known.describe(replace(described, type=kind, rounded=rounded))
             columns.append(_as_written(described, notation) if name in notation.types else described)
         larger = _find_larger_places(session, relation, columns)
-        household, repeated = _find_households(session, relation, columns)
+        household, differing = _find_households(session, relation, columns)
+        repeated = known.select_of_units(name for name, households in differing.items() if not households)
+        nearly = known.select_of_units(name for name, households in differing.items() if households)
         return Profile(
             columns,
             unfit,
             within=larger,
-            household=household,
-            repeated=known.select_of_units(repeated),
+            nesting={
+                column.name: _list_nested(session, relation, column.name, larger[column.name])
+                for column in columns
+                if column.name in larger and column.codes
+            },
+            household=household if repeated else (),
+            repeated=repeated,
+            nearly_repeated={name: differing[name] for name in nearly},
             csv=notation.dialect.unusual,
             reasons=notation.reasons,
             sentences=sentences,
@@ -329,8 +346,9 @@ def _find_codes_at_end(side: Sequence[_Number], other: _Number, usual_rows: floa
 
 def _find_households(
     session: Session, relation: Fragment, columns: Sequence[ColumnProfile]
-) -> tuple[Sequence[str], Sequence[str]]:
-    """The columns that identify a household of several rows, and those that its rows repeat; none if there are none.
+) -> tuple[Sequence[str], Mapping[str, int]]:
+    """The columns that identify a household of several rows, and those that its rows repeat, or nearly so, with the
+    number of households within which they differ; none if there are none.
 
     A key of households is named so, or the rows with the same one are numbered from 1. The year or sample, if there are
     several, belongs to it.
@@ -349,10 +367,11 @@ def _find_households(
     for key in sorted(keys, key=lambda name: not _HOUSEHOLD.search(name))[:_MOST_KEYS]:
         household = [*samples, key]
         others = [name for name in names if name not in household]
-        households, numbered, *same = session.row(
+        households, several, numbered, *differing = session.row(
             "cef/households", relation=relation, key=household, columns=others, number=number
         )
-        repeated = [name for name, is_same in zip(others, same, strict=True) if is_same]
+        within = dict(zip(others, differing, strict=True))
+        repeated = [name for name, households in within.items() if not households]
         varied = {column.name for column in columns if column.different > 1}
         if (
             households < columns[0].records
@@ -360,8 +379,15 @@ def _find_households(
             and varied.intersection(repeated)
             and varied.difference(repeated, household, [number])
         ):
-            return household, repeated
-    return (), ()
+            return household, {name: differ for name, differ in within.items() if _FEW_OF * differ <= several}
+    return (), {}
+
+
+def _list_nested(session: Session, relation: Fragment, inner: str, outer: str) -> dict[str, list[str]]:
+    nested: dict[str, list[str]] = {}
+    for place, code in session.rows(_NESTED, relation=relation, inner=inner, outer=outer):
+        nested.setdefault(place, []).append(code)
+    return nested
 
 
 def _find_larger_places(session: Session, relation: Fragment, columns: Iterable[ColumnProfile]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import csv
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from assets.cef.text_files import (
@@ -70,6 +70,22 @@ _SINGLE_QUOTES, _DOUBLE_QUOTES = (
     re.compile(rb"(?m)(?:^|[,;\t|])'[^'\n]*'(?:[,;\t|]|\r?$)".replace(b"'", quote)) for quote in (b"'", b'"')
 )
 """A field in quotes."""
+ONE_MORE = (
+    "is not a table with a name for each field: every row has one more. R's write.table gives row names no name; use "
+    "write.csv, or row.names = FALSE. Decimal commas without quotes look the same"
+)
+TITLE = (
+    "is not a table from its first line on, which has one text and not the names of the columns; delete what is above "
+    "the names"
+)
+NO_HEADER = (
+    "is not a table with a header: its first row has numbers or categories of its columns where names should be. Write "
+    "the names into the first row; if it has them, put a letter before those that are numbers"
+)
+_NUMBER = re.compile(r"[-+]?[0-9]+([.,/-][0-9]+)*")
+"""A number or a date."""
+_ROWS = 1000
+"""How many rows are compared with the header."""
 _OF_QUOTES = {Rule.STRAY_QUOTE, Rule.TEXT_AFTER_QUOTE, Rule.UNCLOSED_QUOTE, Rule.STRAY_ESCAPE}
 
 
@@ -88,6 +104,7 @@ def recognize_dialect(path: Path, given: Mapping[str, str]) -> tuple[Dialect, li
         encoding, sentences = _find_encoding(path, dialect)
         dialect = dialect.model_copy(update={"encoding": encoding})
     dialect = _find_separator(path, dialect, given)
+    _refuse_without_header(path, dialect)
     if not dialect.quote_character and "quote" not in given:
         sentences.append(f'{path.name} has quotes (") inside fields, which are read like any other letter')
     return dialect, sentences
@@ -297,6 +314,47 @@ def _find_separator(path: Path, dialect: Dialect, given: Mapping[str, str]) -> D
     return dialect.model_copy(update={"separator": max(counts, key=lambda each: counts[each])})
 
 
+def _refuse_without_header(path: Path, dialect: Dialect) -> None:
+    """Raise SourceError if the first row has a name less than the others have fields, or seems to be a record."""
+    whole = _read_whole_rows(path, dialect)
+    spaced = dialect.model_copy(update={"separator": " "})
+    if _fits(whole, spaced):
+        raise _refuse(path, "is separated by spaces; write commas, semicolons or tabs")
+    if _fits(whole, dialect, more=1) or _fits(whole, spaced, more=1):
+        raise _refuse(path, ONE_MORE)
+    if _is_title(whole, dialect):
+        raise _refuse(path, TITLE)
+    if _fits(whole, dialect) and _is_record(*islice(read_rows(whole.decode("utf-8", "replace"), dialect), _ROWS)):
+        raise _refuse(path, NO_HEADER)
+
+
+def _is_title(whole: bytes, dialect: Dialect) -> bool:
+    """Whether the first line has one field that is not empty, and a table of several columns follows soon."""
+    first, _, rest = whole.partition(b"\n")
+    try:
+        names = next(read_rows(first.decode("utf-8", "replace"), dialect), [])
+    except csv.Error:
+        return False
+    tried = [dialect.model_copy(update={"separator": separator}) for separator in SEPARATORS]
+    below = [b"\n".join(rest.split(b"\n")[lines:]) for lines in range(3)]
+    in_table = any(_fits(text, each) for text in below for each in tried) if len(names) == 1 else len(names) > 2
+    return sum(map(bool, names)) == 1 and in_table
+
+
+def _is_record(names: Sequence[str], *rows: Sequence[str]) -> bool:
+    """Whether the first row of a table may be one of its records, and looks like them."""
+    alike = False
+    for name, *values in zip(names, *rows, strict=True):
+        present = [value for value in values if value]
+        numbers = sum(map(bool, map(_NUMBER.fullmatch, present)))
+        is_number, of_numbers = bool(_NUMBER.fullmatch(name)), 2 * numbers > len(present)
+        few = 2 * len(set(present)) <= len(present)
+        if present and (is_number != of_numbers or (few and not of_numbers and name not in present)):
+            return False
+        alike |= bool(present) and (is_number or name in present)
+    return alike
+
+
 def _read_whole_rows(path: Path, dialect: Dialect) -> bytes:
     """The beginning of a text, to the end of a line."""
     beginning = read_beginning(path, dialect)
@@ -304,13 +362,14 @@ def _read_whole_rows(path: Path, dialect: Dialect) -> bytes:
     return beginning[:cut] or beginning
 
 
-def _fits(text: bytes, dialect: Dialect) -> bool:
-    """Whether a text has several columns, and rows of as many fields."""
+def _fits(text: bytes, dialect: Dialect, more: int = 0) -> bool:
+    """Whether a text has several columns, and rows of as many fields, or as many and `more` below the header."""
     try:
         names = next(read_rows(text[:LONGEST_ROW].decode("utf-8", "replace"), dialect), [])
     except csv.Error:
         return False
-    return len(names) > 1 and not judge([text], len(names), dialect).offenders
+    rows = text.partition(b"\n")[2] if more else text
+    return len(names) > 1 and bool(rows) and not judge([rows], len(names) + more, dialect).offenders
 
 
 def _find_quoting(path: Path, dialect: Dialect, quoting: Sequence[Mapping[str, str]], settled: bool) -> Dialect:

@@ -83,7 +83,7 @@ class _UnitSketcher:
 
 
 def hash_values(values: pa.Array, factors: Words) -> Coded:
-    """Keyed hashes that are equal for equal values, however a file writes them: 7, 07, 7.0 and " 7".
+    """Keyed hashes that are equal for equal values, however a file writes them: 7, 07, 7.0, 7,0 and " 7".
 
     Args:
         factors: secret random words, two more than a text has bytes.
@@ -98,11 +98,13 @@ def hash_values(values: pa.Array, factors: Words) -> Coded:
 def _normalize(texts: pa.Array) -> pa.Array:
     texts = pc.ascii_lower(pc.utf8_trim_whitespace(texts))
     first = pc.utf8_slice_codeunits(texts, 0, 1)
-    unusual = pc.or_(pc.is_in(first, pa.array(["0", "-", "+"], pa.large_string())), pc.match_substring(texts, "."))
+    signed = pc.is_in(first, pa.array(["0", "-", "+"], pa.large_string()))
+    unusual = pc.or_(signed, pc.match_substring_regex(texts, "[.,]"))
     if not pc.any(unusual).as_py():
         return texts
     written = texts.filter(unusual)
     for pattern, replacement in (
+        ("^([-+]?[0-9]+),([0-9]+)$", r"\1.\2"),
         (r"^([-+]?[0-9]+)(?:\.0*|(\.[0-9]*[1-9])0*)$", r"\1\2"),
         (r"^\+?(-?)0*([0-9]+(?:\.[0-9]+)?)$", r"\1\2"),
         ("^-0$", "0"),

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyreadstat
 from numpy.typing import NDArray
 
@@ -48,6 +49,11 @@ _TIMES = re.compile(
 )
 
 NOT_WHOLE = "not a readable or not a whole file of its format"
+FOREIGN = "letters that are not of the file's encoding"
+
+_TRANSPORT = ".xpt"
+_LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ_.", dtype=np.uint8)
+"""The first bytes of missing values in a transport file, all of whose other bytes are 0."""
 
 _APPEND = SQL("cef/append", "INSERT INTO {{ table }} FROM {{ rows }}")
 _OF_SPSS = (".sav", ".zsav", ".por")
@@ -110,55 +116,55 @@ class StatisticalFile:
             else:
                 session.stage(self._name, "warehouse/all", source=fresh)
             rows += batch.num_rows
-        if self.records not in (None, rows) or not self._ends_after(rows):
+        if self.records not in (None, rows):
             raise SourceError([Finding(self.path.name, NOT_WHOLE)])
 
     def _read_batches(self) -> Iterator[pa.Table]:
         size = max(1, CELLS // len(self.kinds))
+        if self.path.suffix.lower() == _TRANSPORT:
+            # pyreadstat would read all earlier records again for each piece, and drops the letters of missing values.
+            records = map_records(self.path, sum(self.widths.values()))
+            for first in range(0, max(1, len(records)), size):
+                yield pa.table(dict(self._convert_records(records[first : first + size])))
+            return
         offset = 0
         while True:
             values, _ = _read(self.path, row_offset=offset, row_limit=size)
-            batch = pa.table(dict(self._convert(values, offset)))
+            batch = pa.table(dict(self._convert(values)))
             yield batch
             offset += batch.num_rows
             if batch.num_rows < size:
                 return
 
-    def _ends_after(self, rows: int) -> bool:
-        """Whether nothing but blanks follows the records of a transport file, which does not state their number."""
-        if self.path.suffix.lower() != ".xpt":
-            return True
-        records = self._map_records()
-        return self.path.stat().st_size % 80 == 0 and bool(
-            (records[rows * sum(self.widths.values()) :] == ord(" ")).all()
-        )
+    def _convert_records(self, records: NDArray[np.uint8]) -> Iterator[tuple[str, pa.Array]]:
+        """The columns of records of a transport file: texts, and numbers of base 16 (SAS, TS-140)."""
+        start = 0
+        for name, kind in self.kinds.items():
+            width = self.widths[name]
+            written = np.zeros((len(records), width if kind == "text" else 8), dtype=np.uint8)
+            written[:, :width] = records[:, start : start + width]
+            start += width
+            if kind == "text":
+                texts = pa.array(written.view(f"S{width}")[:, 0], pa.binary())
+                try:
+                    yield name, pc.utf8_rtrim(texts.cast(pa.string()), " ")
+                except pa.ArrowInvalid:
+                    raise SourceError([Finding(self.path.name, FOREIGN)]) from None
+                continue
+            bits, letters = written.view(">u8")[:, 0].astype(np.uint64), written[:, 0]
+            exponents = (bits >> np.uint64(56) & np.uint64(127)).astype(np.int32)
+            sizes = np.ldexp((bits & np.uint64(2**56 - 1)).astype(float), 4 * exponents - 312)
+            absent = np.isin(letters, _LETTERS) & ~written[:, 1:].any(axis=1)
+            yield name, pa.array(np.where(letters >> 7, -sizes, sizes), mask=absent)
+            yield _name_letter(name), pa.array(letters, mask=~absent | (letters == ord(".")))
 
-    def _map_records(self) -> NDArray[np.uint8]:
-        """The bytes of the records of a transport file, which begin after a line of 80 bytes."""
-        with self.path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-            return np.memmap(self.path, np.uint8, "r", offset=content.find(b"HEADER RECORD*******OBS") + 80)
-
-    def _find_letters(self, name: str, first: int, rows: int) -> pa.Array:
-        """The letters of the missing values in a column of a transport file, which pyreadstat drops: the first byte, if
-        all others are zero."""
-        names, width = list(self.widths), sum(self.widths.values())
-        start = sum(self.widths[before] for before in names[: names.index(name)])
-        records = self._map_records()[first * width : (first + rows) * width].reshape(rows, width)
-        letters = records[:, start]
-        others = records[:, start + 1 : start + self.widths[name]].any(axis=1)
-        is_letter = ((letters >= ord("A")) & (letters <= ord("Z"))) | (letters == ord("_"))
-        return pa.array(letters, mask=others | ~is_letter)
-
-    def _convert(self, values: Mapping[str, Sequence[Any]], first: int) -> Iterator[tuple[str, pa.Array]]:
+    def _convert(self, values: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, pa.Array]]:
         for name, kind in self.kinds.items():
             of_column = values[name]
             if kind == "text":
                 yield name, pa.array(of_column, pa.string())
                 continue
-            if self.path.suffix.lower() == ".xpt":
-                letters = self._find_letters(name, first, len(of_column))
-            else:
-                letters = pa.nulls(len(of_column), pa.uint8())
+            letters = pa.nulls(len(of_column), pa.uint8())
             try:
                 numbers = pa.array(of_column, pa.float64(), from_pandas=True)
             except pa.ArrowException:
@@ -182,9 +188,32 @@ def _read(path: Path, **options: Any) -> tuple[Mapping[str, Sequence[Any]], Any]
         values, metadata = FILES[suffix](str(path), output_format="dict", disable_datetime_conversion=True, **options)
     except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError, UnicodeError, OverflowError) as error:
         foreign = isinstance(error, UnicodeError) or "encoding" in str(error)
-        rule = "letters that are not of the file's encoding" if foreign else NOT_WHOLE
+        rule = FOREIGN if foreign else NOT_WHOLE
         raise SourceError([Finding(path.name, rule)]) from None
     return values, metadata
+
+
+def map_records(path: Path, width: int) -> NDArray[np.uint8]:
+    """The records of a transport file, a row each: after a line of 80 bytes, filled up with blanks to another one.
+
+    Version 8 states their number. In version 5, a file that was cut off between two records is like a whole one. Raises
+    SourceError if the file is not whole otherwise, or has further tables.
+    """
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+        start = content.find(b"HEADER RECORD*******OBS") + 80
+        stated = content[start - 32 : start].split()
+        others = content.find(b"HEADER RECORD*******MEMB", start) >= 0
+        size = len(content) - start
+        end = content[max(start, len(content) - width - 80) :].rstrip(b" ")
+    if others:
+        raise SourceError([Finding(path.name, "has more than one table; write each to a file of its own")])
+    filled = size - min(size, width + 80) + len(end)
+    rows = int(stated[0]) if len(stated) == 1 and int(stated[0]) else -(-filled // width)
+    if not filled <= rows * width <= size < rows * width + 80 or size % 80:
+        raise SourceError([Finding(path.name, NOT_WHOLE)])
+    if not rows:
+        return np.empty((0, width), dtype=np.uint8)
+    return np.memmap(path, np.uint8, "r", offset=start, shape=(rows, width))
 
 
 def open_file(path: Path) -> StatisticalFile:

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from assets.release.columns import Column, RecordTable
 from assets.release.dataset import DatasetDeclaration, Rule
 from mechanisms.refusal import RefusedError
@@ -88,8 +90,15 @@ def key_findings(session: Session, table: Table, records: RecordTable) -> list[F
         findings += [Finding(table.name, REPEATED_KEY, records.key, repeated)] if repeated else []
     for name, column in records.variables.items():
         if column.within is not None:
-            (rows,) = session.row("cef/count_divided_places", place=name, larger=column.within, table=table)
-            rule = f"place in more than one {column.within}"
+            names = {"place": name, "larger": column.within, "table": table}
+            rule, statement = f"place in more than one {column.within}", "cef/count_divided_places"
+            if column.nesting is not None:
+                rule, statement = f"place in another {column.within} than nesting says", "cef/count_misplaced"
+                places = column.larger_places(records.variables[column.within])
+                names["places"] = session.register(
+                    "places", pa.table([[*places], [*places.values()]], ["code", "larger"])
+                )
+            (rows,) = session.row(statement, **names)
             findings += [Finding(table.name, rule, name, int(rows))] if rows else []
     return findings
 

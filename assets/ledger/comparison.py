@@ -8,10 +8,13 @@ by side, and only what composes is added.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 
 from mechanisms.accounting.composition import NOT_FINITE, Conversion, convert
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
+from mechanisms.accounting.risks import bound_epsilon
+from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import Specification, Total, compose, explain_omission
 from resources.chain import DIFFERENT_PEOPLE, RESERVE, SETTLE, WITHDRAW, Entry
 
@@ -125,6 +128,15 @@ class Comparison:
         """The releases that hold another invariant from which this one follows."""
         implying = _IMPLIED_BY.get(invariant, ())
         return frozenset(release for words in implying for release in self.invariants.get(words, ()))
+
+    def bound_by_curve(self, total: Total) -> Decimal | None:
+        """ε of a total in (ε, δ) by the exact curve of all noise that the ledger knows; None if that is not less."""
+        if not isinstance(total.loss, ApproximateLoss):
+            return None
+        counted = [share.charge.specification for share in self.list_shares(total) if share.loss is not None]
+        pairs = [pair for specification in counted for pair in specification.find_pairs(total.unit) or ()]
+        epsilon = bound_epsilon(tuple(pairs), total.loss.delta)
+        return epsilon if epsilon < total.loss.epsilon.round_up(DECIMALS) else None
 
     def list_shares(self, total: Total) -> tuple[Share, ...]:
         """The contribution of each charge to one of the totals, or the reason why it does not count."""

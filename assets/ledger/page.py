@@ -138,7 +138,7 @@ def describe_totals(comparison: Comparison) -> dict[str, dg.MetadataValue]:
     """A table of the totals, and for each, the releases that it counts or leaves out, with the reasons."""
     rows = view.list_total_rows(comparison)
     escaped = [{name: escape_markdown(text) for name, text in row.items()} for row in rows]
-    counts = [f"- **{row['loss']} for one {row['unit']}** counts {row['counts']}" for row in escaped]
+    counts = [f"- **{row['loss']} for one {row['unit']}**{row['by curve']} counts {row['counts']}" for row in escaped]
     return {"totals": _table(_TOTALS, rows), "what they count": dg.MetadataValue.md("\n".join(counts))}
 
 

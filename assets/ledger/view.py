@@ -300,11 +300,13 @@ def list_total_rows(comparison: Comparison) -> list[dict[str, str]]:
         # A total for persons does not bound a person's move between the units of a release that it counts.
         units = {share.charge.specification.flavor.unit for share in shares if share.loss is not None}
         moves = total.unit in (PERSON, CONTRIBUTOR) and units - {PERSON}
+        by_curve = comparison.bound_by_curve(total)
         rows.append(
             {
                 "unit": f"{total.unit} (no moves)" if moves else total.unit,
                 "output premetric": total.output_premetric,
                 "loss": format_loss(total.loss),
+                "by curve": "" if by_curve is None else f" (ε = {by_curve} by the exact curve of the noise)",
                 "charges": str(total.releases),
                 "counts": f"{join_names(list_counted(shares))}, with {len(total.multiverse)} invariants; leaves out "
                 f"{left_out or 'nothing'}",

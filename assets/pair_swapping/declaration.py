@@ -1,6 +1,8 @@
 """The fields of a release by targeted pair swapping, and the design that follows from them."""
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
@@ -9,10 +11,10 @@ from assets.cef.census import CensusDeclaration
 from assets.release.columns import Role
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
-from assets.release.numbers import SwapRate
+from assets.release.numbers import Factor, Share, SwapRate
 from assets.release.published import Product
 from assets.release.release import ReleaseDeclaration
-from mechanisms.pair_swapping.design import PairSwappingDesign
+from mechanisms.pair_swapping.design import PairSwappingDesign, RiskFactors, Steps
 
 
 class ImputedDeclaration(Part):
@@ -20,6 +22,55 @@ class ImputedDeclaration(Part):
 
     column: str = Field(description="A variable of the units.")
     values: Annotated[list[str], Field(min_length=1)] = Field(description="Its values for imputed households, as text.")
+
+
+class Step(Part):
+    """A factor that holds from a number on."""
+
+    at_least: Annotated[int, Field(ge=1, strict=True)] = Field(description="The least number.")
+    factor: Factor = Field(description="What the weight is multiplied by: 0, or a fraction of integers up to 64.")
+
+
+class ShareStep(Part):
+    """A factor that holds from a share on."""
+
+    at_least: Share = Field(description="The least share.")
+    factor: Factor = Field(description="What the weight is multiplied by: 0, or a fraction of integers up to 64.")
+
+
+class UniqueRace(Part):
+    """The factor of a household with a person whose race nobody else in its block has."""
+
+    variable: str = Field("CENRACE", description="The variable of persons that is the race.")
+    factor: Factor = Field(description="What the weight is multiplied by.")
+
+
+class ImputedItems(Part):
+    """Factors by how much of a household's record is imputed."""
+
+    variable: str = Field(description="An integer variable of the units: a number, or a percentage.")
+    steps: Annotated[list[Step], Field(min_length=1)] = Field(description="Steps in ascending order.")
+
+
+class RiskFactorsDeclaration(Part):
+    """What multiplies the weight of a household's risk, beyond the place in which it is unique."""
+
+    block_size: list[Step] = Field(
+        default_factory=list, description="By the number of households in its block, steps in ascending order."
+    )
+    unique_race: UniqueRace | SkipJsonSchema[None] = Field(
+        None, description="For a household with a person whose race nobody in the block has who lives elsewhere."
+    )
+    block_imputation: list[ShareStep] = Field(
+        default_factory=list,
+        description="By the share of its block's households that are imputed, steps in ascending order.",
+    )
+    imputed_items: ImputedItems | SkipJsonSchema[None] = Field(
+        None, description="By how much of its own record is imputed."
+    )
+    always_selected: Literal["block", "block_group", "tract", "county"] | SkipJsonSchema[None] = Field(
+        None, description="Households that are unique there on the key variables are always selected."
+    )
 
 
 class PairSwappingDeclaration(ReleaseDeclaration):
@@ -33,10 +84,32 @@ class PairSwappingDeclaration(ReleaseDeclaration):
     imputed: ImputedDeclaration | SkipJsonSchema[None] = Field(
         None, description="Which households are imputed and never swapped; by default, none is marked."
     )
+    risk_factors: RiskFactorsDeclaration | SkipJsonSchema[None] = Field(
+        None, description="What else makes the selection of a household more or less probable; by default, nothing."
+    )
     products: list[Product] = Field(default_factory=list, description="The tables of counts to publish.")
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> PairSwappingDesign:
         """The key, the rate, and the columns of a unit's place, all of which partners exchange together."""
         variables = dataset.units.variables if isinstance(dataset, CensusDeclaration) else {}
         place = tuple(name for name, column in variables.items() if column.role is Role.GEOGRAPHY)
-        return PairSwappingDesign(dataset.record_name, tuple(self.key), self.swap_rate, place)
+        return PairSwappingDesign(dataset.record_name, tuple(self.key), self.swap_rate, place, self._risk_factors())
+
+    def _risk_factors(self) -> RiskFactors:
+        given = self.risk_factors
+        if given is None:
+            return RiskFactors()
+        if given.block_imputation and self.imputed is None:
+            raise ValueError("risk_factors: block_imputation: declare imputed, which says which households are")
+        race, items = given.unique_race, given.imputed_items
+        return RiskFactors(
+            _as_steps(given.block_size),
+            None if race is None else (race.variable, race.factor),
+            _as_steps(given.block_imputation),
+            None if items is None else (items.variable, _as_steps(items.steps)),
+            given.always_selected,
+        )
+
+
+def _as_steps(steps: Sequence[Step | ShareStep]) -> Steps:
+    return tuple((Fraction(step.at_least), step.factor) for step in steps)

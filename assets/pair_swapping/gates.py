@@ -11,7 +11,7 @@ from assets.pair_swapping.records import SwappedRecords, households_recipes, sta
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, PairSwappingRelease
 from assets.release.gate import Gate, ReleaseContext, session_gate
 from assets.tabulation.asset import recipes_gate
-from mechanisms.pair_swapping.pairing import NOBODY
+from mechanisms.pair_swapping.pairing import NOBODY, number_due
 from resources.statements import SQL, Zone
 from resources.warehouse import Session
 
@@ -32,6 +32,8 @@ def pair_swapping_gates(release: PairSwappingRelease) -> list[Gate[PairSwappingR
         "The draw, repeated, selects the declared share of the households of each state, rounded down, and every pair "
         "has a selected household."
     )
+    if release.design.risk_factors.as_record():
+        share += " Those that are always selected are among them, and none has a factor of 0."
     rate = release.design.swap_rate
     repeated: list[Gate[PairSwappingRelease]] = [
         Gate("pairs_disjoint", SWAPPED, disjoint, lambda context: find_pair_problems(_repeat_draw(context))),
@@ -65,7 +67,14 @@ def find_rate_problems(output: SwappedRecords, swap_rate: Fraction) -> list[str]
     """The ways in which the selection is not the declared one, each with a count."""
     state, selected = output.households.state, output.swapped.selected
     households, chosen = np.bincount(state), np.bincount(state, weights=selected)
-    missed = sum(int(picked) != int(swap_rate * int(size)) for picked, size in zip(chosen, households, strict=True))
+    always, never = np.zeros_like(households), np.zeros_like(households)
+    if weights := output.weights:
+        always = np.bincount(state, weights=weights.always).astype(int)
+        never = np.bincount(state, weights=(weights.numerator == 0) & ~weights.always).astype(int)
+    due = map(partial(number_due, swap_rate), households.tolist(), always.tolist(), never.tolist())
+    missed = sum(int(picked) != number for picked, number in zip(chosen, due, strict=True))
+    if weights is not None:
+        missed += int((weights.always & ~selected).sum())
     moving = np.flatnonzero(output.swapped.partner != NOBODY)
     neither = ~(selected[moving] | selected[output.swapped.partner[moving]])
     return [

@@ -11,6 +11,7 @@ from assets.conventions import StageKind
 from assets.pair_swapping.gates import find_pair_problems, find_rate_problems, pair_swapping_gates
 from assets.pair_swapping.records import (
     HOUSEHOLD_COLUMNS,
+    TRAIT_COLUMNS,
     UNIT,
     SwappedRecords,
     draw_records,
@@ -29,7 +30,7 @@ from assets.release.prose import Prose
 from assets.release.stage import build_stage
 from assets.release.statement import REFRESHMENT, Accuracy, DataVersion, Parameter, Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
-from mechanisms.pair_swapping.design import MECHANISM, WEIGHTS
+from mechanisms.pair_swapping.design import MECHANISM, WEIGHTS, RiskFactors
 from mechanisms.pair_swapping.pairing import VERSION
 from resources.custody import Custody
 from resources.statements import Table
@@ -38,6 +39,20 @@ from resources.warehouse import Recipe, Session
 PROSE = Prose(Path(__file__).with_name("statement.md"))
 
 LOSS_SOURCE, WHY = PROSE("loss source"), PROSE("why")
+
+
+def describe_factors(factors: RiskFactors) -> list[str]:
+    """The declared risk factors in words."""
+    race, items, always = factors.unique_race, factors.imputed_items, factors.always_selected
+    of_items, steps_of_items = items or ("", ())
+    steps = [
+        *((f"{least} households or more in the block", factor) for least, factor in factors.block_size),
+        *([(f"somebody with a {race[0]} that nobody else in the block has", race[1])] if race else []),
+        *((f"{least} of the block's households or more imputed", factor) for least, factor in factors.block_imputation),
+        *((f"{of_items} of {least} or more", factor) for least, factor in steps_of_items),
+    ]
+    words = [f"{what}: times {factor}" for what, factor in steps]
+    return [*words, *([f"unique in the {always.replace('_', ' ')}: always selected"] if always else [])]
 
 
 class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
@@ -61,7 +76,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
                 PROSE("households", design=release.design),
                 [CEF],
                 partial(households_recipes, release),
-                HOUSEHOLD_COLUMNS,
+                HOUSEHOLD_COLUMNS | TRAIT_COLUMNS,
                 version=lambda session, tables, custody: self.records_version(session, custody),
                 publishes_version=True,
             ),
@@ -98,11 +113,13 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
         return Inputs({HOUSEHOLDS: read_published_version(session, version_table(self.release, HOUSEHOLDS))})
 
     def plan(self) -> Plan:
+        factors = describe_factors(self.release.design.risk_factors)
         return Plan(
             self.release.specification,
             facts={
                 "loss": self.charge_description(),
                 "share of each state's households that is selected": str(self.release.design.swap_rate),
+                **({"risk factors": "; ".join(factors)} if factors else {}),
             },
         )
 
@@ -152,6 +169,8 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
             "Place": tuple(names[name] for name in design.place),
             "Imputed households": f"{imputed['column']}: {', '.join(imputed['values'])}" if imputed else "none marked",
         }
+        if factors := describe_factors(design.risk_factors):
+            values["Risk factors"] = tuple(factors)
         return Statement(
             mechanism="Targeted pair swapping, as in the 2010 census",
             mechanism_version=str(VERSION),

@@ -14,7 +14,17 @@ import pyarrow as pa
 from assets.pair_swapping.release import ADULT, HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
 from assets.release.published import Product, PublishedColumn, PublishedTable, describe_column
 from mechanisms.pair_swapping.design import MECHANISM
-from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, Swapped, swap_pairs
+from mechanisms.pair_swapping.pairing import (
+    NOBODY,
+    Households,
+    Places,
+    Swapped,
+    Traits,
+    Weights,
+    risks,
+    swap_pairs,
+    weigh,
+)
 from mechanisms.sampling.stream import RandomStream
 from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
@@ -34,6 +44,14 @@ HOUSEHOLD_COLUMNS = {
     "partners": "Number of the combination of state, adults, minors and tenure, which partners share",
     "key_values": "Number of the combination of values of the key variables",
 }
+
+TRAIT_COLUMNS = {
+    "block_households": "Number of households in the block",
+    "block_imputed": "How many of them are imputed",
+    "unique_race": "1 if somebody has a race that nobody else in the block has",
+    "imputed_items": "The declared number of imputed items",
+}
+"""The further columns if risk factors are declared."""
 
 
 def stage_units(session: Session, release: PairSwappingRelease, *, swapped: bool = False) -> Fragment:
@@ -57,16 +75,29 @@ def stage_units(session: Session, release: PairSwappingRelease, *, swapped: bool
 def households_recipes(release: PairSwappingRelease, session: Session) -> dict[Table, Recipe]:
     names = {"records": stage_units(session, release), "key": release.key_column}
     names["key_variables"] = list(release.design.key)
+    factors = release.design.risk_factors
+    if factors.as_record():
+        (race, _), (items, _) = factors.unique_race or ("", None), factors.imputed_items or ("", None)
+        units, persons = release.dataset.cef_tables()
+        names |= {"traits": True, "race": race, "items": items, "units": units, "persons": persons}
     return {release.confidential(HOUSEHOLDS): ("pair_swapping/households", {}, names)}
 
 
 def as_households(stored: pa.Table) -> Households:
     """The households of a table with the columns of `HOUSEHOLD_COLUMNS`, in order of block."""
-    column = {name: stored[name].to_numpy() for name in stored.column_names if name != "unit_key"}
+    column = {name: stored[name].to_numpy() for name in HOUSEHOLD_COLUMNS if name != "unit_key"}
     block = column["block"]
     firsts = np.flatnonzero(np.diff(block, prepend=-1))
     above = np.stack([column[name][firsts] for name in ("block_group", "tract", "county", "state")])
     return Households(block, column["partners"], column["key_values"], Places(above))
+
+
+def as_weights(stored: pa.Table, households: Households, release: PairSwappingRelease) -> Weights | None:
+    """The weights of the households of a table, from the declared risk factors; None if there are none."""
+    factors = release.design.risk_factors
+    if not factors.as_record():
+        return None
+    return weigh(factors, Traits(*(stored[name].to_numpy() for name in TRAIT_COLUMNS)), risks(households))
 
 
 @dataclass(frozen=True)
@@ -78,12 +109,14 @@ class SwappedRecords:
     version: str
     households: Households
     swapped: Swapped
+    weights: Weights | None = None
 
 
 def draw_records(session: Session, release: PairSwappingRelease, key: bytes) -> SwappedRecords:
     stored = session.arrow(IN_ORDER, households=release.confidential(HOUSEHOLDS))
     households, keys = as_households(stored), stored["unit_key"].to_numpy()
-    swapped = swap_pairs(households, release.design.swap_rate, RandomStream(key, MECHANISM))
+    weights = as_weights(stored, households, release)
+    swapped = swap_pairs(households, release.design.swap_rate, RandomStream(key, MECHANISM), weights)
     moving = np.flatnonzero(swapped.partner != NOBODY)
     moves = pa.table({"unit_key": keys[moving], "partner_key": keys[swapped.partner[moving]]})
     units, persons = release.dataset.cef_tables()
@@ -102,7 +135,7 @@ def draw_records(session: Session, release: PairSwappingRelease, key: bytes) -> 
         SWAPPED: session.stage(SWAPPED, _UNITS, moved=moved, variables=list(release.variables)),
         SWAPPED_PERSONS: session.stage(SWAPPED_PERSONS, "pair_swapping/persons", moved=moved, **names),
     }
-    return SwappedRecords(tables, _version(session, release, tables), households, swapped)
+    return SwappedRecords(tables, _version(session, release, tables), households, swapped, weights)
 
 
 def stored_version(session: Session, release: PairSwappingRelease) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from assets.cef.census import CensusDeclaration
 from assets.pair_swapping.declaration import PairSwappingDeclaration
-from assets.release.columns import Column
+from assets.release.columns import Column, ColumnType
 from assets.release.names import find_repeated
 from assets.release.published import Product
 from assets.release.release import Release
@@ -48,6 +48,13 @@ class PairSwappingRelease(Release):
             for value in imputed.values:
                 if codes and value not in codes:
                     self.refuse(f"imputed: values: {imputed.column} has no value {value!r}; it has {', '.join(codes)}")
+        if (race := self.design.risk_factors.unique_race) and race[0] not in self.person_variables:
+            known = ", ".join(self.person_variables)
+            self.refuse(f"risk_factors: unique_race: there is no variable {race[0]} of persons; there are {known}")
+        if items := self.design.risk_factors.imputed_items:
+            self._require_kept("risk_factors: imputed_items", items[0])
+            if self.variables[items[0]].type is not ColumnType.INTEGER:
+                self.refuse(f"risk_factors: imputed_items: {items[0]} is no integer")
         for name in find_repeated([product.name for product in self.declaration.products])[:1]:
             self.refuse(f"products: {name} is declared twice")
         for product in self.declaration.products:
@@ -70,10 +77,11 @@ class PairSwappingRelease(Release):
     @property
     def counted_with(self) -> Mapping[str, Any]:
         """What the coded households follow from, with those that are imputed, equal for declarations of one meaning."""
-        imputed = self.declaration.imputed
+        imputed, factors = self.declaration.imputed, self.design.risk_factors.as_record()
         return {
             "key": list(self.design.key),
             "imputed": {"column": imputed.column, "values": sorted(imputed.values)} if imputed else None,
+            **({"risk_factors": factors} if factors else {}),
         }
 
     @property

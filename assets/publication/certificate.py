@@ -28,6 +28,7 @@ from assets.publication.package import DataFile
 from assets.publication.record import PROSE, Check, Delta, Edition, LedgerReference, Randomness, Record
 from assets.release.prose import load_template
 from assets.release.release import Publisher
+from assets.release.risks import describe_risk
 from assets.release.statement import Equivalent, Statement
 from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import (
@@ -38,6 +39,7 @@ from mechanisms.accounting.losses import (
     PureLoss,
     format_loss,
 )
+from mechanisms.accounting.risks import FALSE_POSITIVE_RATES, assess_risk
 from mechanisms.accounting.rounding import DECIMALS, LINE_DECIMALS, bound_exponential, format_decimal_above, round_up
 from mechanisms.accounting.specification import CONTRIBUTOR, DELTA, PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 
@@ -151,6 +153,7 @@ class Certificate:
                 rounded_up=float(round_up(Fraction(evaluated.epsilon), DECIMALS)), meaning=evaluated.meaning
             ),
             equivalents=_equivalents(statement, specification),
+            risk=_state_risk(specification, statement),
             lines=[record.LineAmount.of(line.loss, LINE_DECIMALS, label=line.label) for line in specification.lines],
         )
 
@@ -179,6 +182,23 @@ def _equivalents(statement: Statement, specification: Specification) -> record.E
                 source=equivalent.source,
             )
             for equivalent in equivalents
+        ),
+    )
+
+
+def _state_risk(specification: Specification, statement: Statement) -> record.Risk | None:
+    risk = assess_risk(specification, statement.fewest, statement.delta or DELTA)
+    if risk is None:
+        return None
+    return record.Risk(
+        sentence=describe_risk(risk, statement.flavor or specification.flavor, statement.fewest),
+        delta=str(risk.delta),
+        epsilon=float(risk.epsilon),
+        by_conversion=float(risk.by_conversion),
+        posterior=float(risk.posterior),
+        tests=tuple(
+            record.TestPower(false_positive_rate=float(rate), true_positive_rate=float(power))
+            for rate, power in zip(FALSE_POSITIVE_RATES, risk.powers, strict=True)
         ),
     )
 

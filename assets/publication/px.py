@@ -78,6 +78,9 @@ def _keywords(cube: Cube, heading: Heading) -> Iterator[str]:
     for name, dimension in dimensions.items():
         yield _list(f'CODES("{name}")', (code.id for code in dimension.used_codes))
     yield _list(f'CODES("{contents}")', (figure.id for figure in cube.figures))
+    for name, dimension in dimensions.items():
+        if tree := _list_tree(dimension):
+            yield _list(f'HIERARCHIES("{name}")', tree)
     units = {figure.column.name: figure.column.unit for figure in cube.figures}
     for figure, name, shown in zip(cube.figures, figures, decimals, strict=True):
         # It can only show more decimals than all figures have.
@@ -95,6 +98,25 @@ def _keywords(cube: Cube, heading: Heading) -> Iterator[str]:
 
 def _name_codes(dimension: Dimension) -> list[str]:
     return _name_values([(code.id, code.label) for code in dimension.used_codes])
+
+
+def _list_tree(dimension: Dimension) -> list[str]:
+    """The code at the top, and for each other one its parent's and its own, parents first, as within quotation marks.
+
+    Empty if there are several codes at the top, or a parent has no rows: PxWeb takes one tree of a variable's codes.
+    """
+    children: dict[str, list[str]] = {}
+    for code in dimension.codes:
+        children.setdefault(code.parent, []).append(code.id)
+    listed = tops = children.get("", [])
+    if dimension.used < len(dimension.codes) or len(tops) != 1 or len(children) == 1:
+        return []
+    tree = [*tops]
+    while listed:
+        below = [(above, code) for above in listed for code in children.get(above, [])]
+        tree += [f'{above}":"{code}' for above, code in below]
+        listed = [code for _, code in below]
+    return tree
 
 
 def _name_values(labels: Sequence[tuple[str, str]]) -> list[str]:

@@ -29,7 +29,7 @@ from resources import clock
 from resources.custody import CustodyMode
 from resources.ledger import remaining
 
-VERSION = "3.3"
+VERSION = "3.4"
 """The version of the record. The first part grows when a program that reads the record could fail on a new one."""
 
 SCHEMA: Final = "certificate.schema.json"
@@ -196,6 +196,26 @@ class Evaluated(Part):
     meaning: str = Field(description="What it is.")
 
 
+class TestPower(Part):
+    """The best test of one value."""
+
+    false_positive_rate: float = Field(description="How often it reports the value where it is another one.")
+    true_positive_rate: float = Field(description="The largest possible, rounded up.")
+
+
+class Risk(Part):
+    """What the loss means for an attacker who knows all records but those that differ, without looking at data."""
+
+    sentence: str = Field(description="The risk in plain words.")
+    delta: str = Field(description="δ of both ε, exactly.")
+    epsilon: float = Field(description="ε by the exact privacy curve of the noise, rounded up; never what is charged.")
+    by_conversion: float = Field(description="ε by the conversion of the loss, rounded up.")
+    posterior: float = Field(
+        description="The largest probability of picking the true one of two equally likely values."
+    )
+    tests: tuple[TestPower, ...]
+
+
 class Conversion(Part):
     """A conversion of ρ into (ε, δ)."""
 
@@ -235,6 +255,7 @@ class ChargedAmount(Amount):
         description="A smaller bound that is not what is charged; null if there is none."
     )
     equivalents: Equivalents
+    risk: Risk | None = Field(description="What the loss means as a risk; null if it is infinite.")
     lines: tuple[LineAmount, ...] = Field(
         description="What each independent measurement costs; empty if there is one draw only."
     )

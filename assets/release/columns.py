@@ -5,6 +5,7 @@ column says how the source is read. `Column.in_cef` is the column that it become
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
@@ -128,6 +129,11 @@ _GivenValues = Annotated[
     WithJsonSchema({"type": ["array", "object"], "minItems": 1, "minProperties": 1}),
 ]
 
+_GivenNesting = Annotated[
+    dict[_Given, list[_Given]],
+    WithJsonSchema({"type": "object", "minProperties": 1, "additionalProperties": {"type": "array", "minItems": 1}}),
+]
+
 _GivenMerge = Annotated[
     dict[str, list[_Given]],
     WithJsonSchema({"type": "object", "minProperties": 1, "additionalProperties": {"type": "array", "minItems": 1}}),
@@ -192,6 +198,11 @@ class Column(Part):
         description="For a geography column: another one of the table, which has the same value wherever this one has, "
         "such as the region of a district.",
     )
+    nesting: _GivenNesting | SkipJsonSchema[None] = Field(
+        None,
+        description="With within: by code of the larger place, the codes that lie in it, each once. Hypercubes then "
+        "have no impossible combinations, and answer by the larger place too.",
+    )
     values: _GivenValues | SkipJsonSchema[None] = Field(
         None, description="The codes that may occur: a list, or a mapping of each code to its label."
     )
@@ -250,23 +261,23 @@ class Column(Part):
             raise ValueError("every label in values is a text; put it in quotes")
         return values
 
-    @field_validator("bands", "merge", mode="before")
+    @field_validator("bands", "merge", "nesting", mode="before")
     @classmethod
     def _keep_names_as_given(cls, given: object, info: ValidationInfo) -> object:
         if given is None:
             return given
-        kind = {"bands": "band", "merge": "category"}[info.field_name or ""]
+        kind = {"bands": "band", "merge": "category", "nesting": "place"}[info.field_name or ""]
         if not (isinstance(given, Mapping) and given):
             raise ValueError(f"it is a nonempty mapping with the name of each {kind}")
         for name, values in given.items():
-            if not isinstance(name, str) or not name:
+            if not isinstance(name, _Given if kind == "place" else str) or name == "":
                 raise ValueError(f"{shown(name)} is not the name of a {kind}; put it in quotes")
             if kind == "band" and not isinstance(values, Mapping | Band):
                 raise ValueError(f"{shown(name)}: a band has at_least, below, or both")
-            if kind == "category" and not (
+            if kind != "band" and not (
                 isinstance(values, list | tuple) and values and all(isinstance(code, _Given) for code in values)
             ):
-                raise ValueError(f"{shown(name)}: a category has a nonempty list of codes")
+                raise ValueError(f"{shown(name)}: a {kind} has a nonempty list of codes")
         if len(given) > MOST_BANDS and kind == "band":
             raise ValueError(f"at most {MOST_BANDS:,} bands are allowed")
         return given
@@ -422,6 +433,23 @@ class Column(Part):
     def _type_all(self, name: str, given: Sequence[object]) -> tuple[Value | None, ...]:
         with name_error(name):
             return tuple(None if value is None else _typed(self.type, value) for value in given)
+
+    def larger_places(self, larger: "Column") -> dict[Value, Value]:
+        """By code, the code of the larger place in `nesting`, for columns as the CEF has them.
+
+        Raises ValueError unless each code lies in one place. The message names field and rule.
+        """
+        with name_error("nesting"):
+            pairs = [
+                (_typed(self.type, code), _typed(larger.type, place))
+                for place, codes in (self.nesting or {}).items()
+                for code in codes
+            ]
+            if self.nullable or Counter(code for code, _ in pairs) != Counter(self.codes):
+                raise ValueError("it names every code of the column once, and the column is never empty")
+            if unknown := [place for _, place in pairs if place not in larger.codes]:
+                raise ValueError(f"{shown(unknown[0])} is not among the codes of the larger place")
+        return dict(pairs)
 
     def in_cef(self, name: str) -> "Column":
         """The column as the CEF has it, under the name `name`: an ordinary column, whose domain follows from a recode.
@@ -591,6 +619,17 @@ class RecordTable(Part):
             larger = column.within
             if larger is not None and (name not in geography or larger not in geography or larger == name):
                 raise ValueError(f"column {name}: within: both columns have the role geography, and are two")
+            seen = {name}
+            while larger in self.columns and larger not in seen:
+                seen.add(larger)
+                larger = self.columns[larger].within
+            if larger in seen:
+                raise ValueError(f"column {name}: within: {larger} would lie in itself")
+            if column.nesting is not None:
+                with name_error(f"column {name}"):
+                    if column.within is None:
+                        raise ValueError("nesting: it is for a column with within")
+                    self.variables[name].larger_places(self.variables[column.within])
         if self.geography_path is not None:
             for required in (Role.KEY, Role.GEOGRAPHY):
                 if not self._having(required):

@@ -79,7 +79,11 @@ def describe_field(given: Any, field: str) -> str:
 
 def _named_error(named: str, given: Any, error: ErrorDetails) -> InitErrorDetails:
     fields = _fields(given, error["loc"], error["type"] == "missing")
-    parts = [named, ".".join(map(_field_text, fields)), error["msg"].removeprefix("Value error, ")]
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] in ("list_type", "tuple_type"):
+        single = isinstance(error["input"], str | int | float)
+        message = f"Input should be a list, such as [{_field_text(error['input']) if single else 'a, b'}]"
+    parts = [named, ".".join(map(_field_text, fields)), message]
     sentence = ": ".join(part for part in parts if part)
     return InitErrorDetails(type="value_error", loc=fields, input=error["input"], ctx={"error": ValueError(sentence)})
 

@@ -20,6 +20,7 @@ LARGEST_NUMBER = 10**9
 LARGEST_DENOMINATOR = 10**12
 LARGEST_DENOMINATOR_OF_A_RATE = 10**9
 LARGEST_DENOMINATOR_OF_A_DESIGN = 10**6
+LARGEST_OF_A_FACTOR = 64
 LEAST_DELTA = Fraction(1, 10**100)
 
 _LONGEST_TEXT = 250
@@ -99,6 +100,13 @@ def _share(value: object) -> Fraction:
     return share
 
 
+def _factor(value: object) -> Fraction:
+    factor = exact_fraction(value)
+    if factor < 0 or max(factor.numerator, factor.denominator) > LARGEST_OF_A_FACTOR:
+        raise ValueError(f"{shown(value)} is no factor: 0, or a fraction of integers up to {LARGEST_OF_A_FACTOR}")
+    return factor
+
+
 def _margin(value: object) -> Fraction:
     margin = exact_fraction(value)
     if margin <= 0:
@@ -161,6 +169,12 @@ Share = Annotated[
     Fraction,
     BeforeValidator(_share),
     _schema({"minimum": 0, "maximum": 1}, _ANY_TEXT, "a share such as 1/8 or 0.125; those of a level add up to 1"),
+]
+
+Factor = Annotated[
+    Fraction,
+    BeforeValidator(_factor),
+    _schema({"minimum": 0, "maximum": LARGEST_OF_A_FACTOR}, _ANY_TEXT, "0, or a fraction of integers up to 64"),
 ]
 
 Delta = Annotated[

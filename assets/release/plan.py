@@ -36,6 +36,14 @@ class PlanRequest(dg.Config):
         description="The wanted charge, ρ or ε as declared. All budgets are multiplied by one number; in swapping, the "
         "swap rate is the smallest in millionths.",
     )
+    posterior: Any = Field(
+        default=None,
+        description="The wanted risk, instead of a total: the largest probability with which an attacker who knows "
+        "every other record picks the true one of two values.",
+    )
+    prior: Any = Field(
+        default="1/2", description="For a posterior: the probability that one of the values had before the publication."
+    )
     largest_stratum: int | None = Field(
         default=None,
         description="In swapping: b, the number of records of the largest stratum with two distinct records. By "
@@ -110,6 +118,7 @@ class Plan:
         lines: what is measured with noise.
         facts, tables: further facts in words, by label, and further small tables, by title.
         problem: why a charge would be refused whatever else is charged, as a sentence; or "".
+        fewest: the fewest units in which two data sets differ that agree on the invariants and differ at all.
     """
 
     specification: Specification | None
@@ -119,6 +128,7 @@ class Plan:
     curves: tuple[Curve, ...] = ()
     is_bound: bool = False
     problem: str = ""
+    fewest: int = 1
 
     @property
     def loss(self) -> Loss | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from assets.publication.signature import CERTIFICATE
 from assets.release.plan import Cells, Curve, Plan
 from assets.swapping.release import SwappingRelease
-from assets.swapping.statement import LARGEST_STRATUM, SWAP_KEY, variable_words
+from assets.swapping.statement import FEWEST, LARGEST_STRATUM, SWAP_KEY, variable_words
 from mechanisms.accounting.losses import PureLoss, format_loss, format_number
 from mechanisms.swapping.design import SwappingDesign
 from mechanisms.swapping.loss import EXEMPT, odds, smallest_attainable, smallest_rate, theorem_1
@@ -69,7 +69,14 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
         tables[f"What a swap with p = {float(rate):g} does, by size of stratum"] = _tabulate_effects(b, rate)
     charged = None if loss is None or release.declaration.withheld else design.specification(release.dataset.name, loss)
     curves = () if design.noise else (_curve(b, rates),)
-    return Plan(charged, facts=facts, tables=tables, curves=curves, is_bound=_has_varying_rates(design))
+    return Plan(
+        charged,
+        facts=facts,
+        tables=tables,
+        curves=curves,
+        is_bound=_has_varying_rates(design),
+        fewest=1 if design.noise else FEWEST,
+    )
 
 
 def rate_for(release: SwappingRelease, largest_stratum: int | None, epsilon: Fraction) -> Mapping[str, Any] | Fraction:

@@ -54,9 +54,27 @@ def stage_counted(
     return session.stage("persons_counted", "swapping/persons", units=units, persons=release.public(COMPOSITIONS))
 
 
-def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[str, Any]:
+def product_names(release: SwappingRelease, product: SwappedProduct, records: Fragment | Table) -> dict[str, Any]:
     """The identifiers of a product's statement; `records` come from `stage_counted`."""
-    return {"records": records, "columns": list(product.columns), "totals": product.flags, "zeros": product.zeros}
+    larger, listed = find_larger_places(release, product), dict[str, list[str]]()
+    for column in product.columns:
+        largest = column
+        while largest in larger:
+            largest = larger[largest]
+        listed.setdefault(largest, []).append(column)
+    names = {"records": records, "columns": list(product.columns), "totals": product.flags, "zeros": product.zeros}
+    return names | {"listed": list(listed.values())}
+
+
+def find_larger_places(release: SwappingRelease, product: SwappedProduct) -> dict[str, str]:
+    """By place of a product, the larger one in it that it lies in after the swap too: both move, or neither does."""
+    sides = set(swap_variables(release)), set(release.design.holding)
+    within = {name: release.variables_of(product)[name].within for name in product.columns}
+    return {
+        name: larger
+        for name, larger in within.items()
+        if larger in within and any({name, larger} <= side for side in sides)
+    }
 
 
 def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:
@@ -64,7 +82,7 @@ def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Rec
     swapped, products = release.public(SWAPPED), release.declaration.products
     moments = derive_moments(session, release) if products and not release.design.without_estimates else None
     for product in products:
-        names = product_names(product, stage_counted(session, release, product, swapped))
+        names = product_names(release, product, stage_counted(session, release, product, swapped))
         recipe: Recipe = ("swapping/product", {}, names)
         recipes[release.public(product.table)] = (
             recipe if moments is None else add_estimates(session, release, product, recipe, moments)
@@ -151,9 +169,10 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
         release.public(COMPOSITIONS): set(release.person_variables),
     }
     for product in release.declaration.products:
-        cells = 1
+        # A place has one larger place, which adds no cells.
+        cells, larger = 1, find_larger_places(release, product).values()
         for table, variables in sources.items():
-            columns = [name for name in product.columns if name in variables]
+            columns = [name for name in product.columns if name in variables and name not in larger]
             if columns:
                 cells *= prod(session.row("swapping/combinations", table=table, columns=columns))
         # Totals over a column at most double the rows.

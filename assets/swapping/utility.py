@@ -196,8 +196,12 @@ def _tabulate(
     name: str = "truth",
     draws: Sequence[str] = (),
 ) -> Fragment:
-    names = product_names(product, stage_counted(session, release, product, units))
-    names |= {"columns": [*draws, *product.columns], "totals": {}}
+    names = product_names(release, product, stage_counted(session, release, product, units))
+    names |= {
+        "columns": [*draws, *product.columns],
+        "totals": {},
+        "listed": [*([name] for name in draws), *names["listed"]],
+    }
     return session.stage(name, "swapping/product", **names)
 
 

@@ -5,9 +5,10 @@ so everyone gets the same answer to the same question. Nothing confidential is r
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.release.published import ERRORS
-from assets.table_builder.release import BETWEEN, CATEGORIES, HYPERCUBE, NUMBER, P_TABLE, TABLES
+from assets.table_builder.release import BETWEEN, CATEGORIES, HYPERCUBE, LARGER_PLACES, NUMBER, P_TABLE, TABLES
 from mechanisms.table_builder.asking import Answer, Question, QuestionError, means
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
@@ -50,6 +51,8 @@ class Publication:
             are fitted, only the fitted inner table.
         possible: the cells of the inner table that are no structural zeros.
         missing: by table, the cells that are not published, if there are any.
+        larger_places: by larger place that can be asked too, the variable that lies in it, and for each category of the
+            variable the number of the larger place.
     """
 
     design: Hypercube
@@ -59,13 +62,36 @@ class Publication:
     numbers: Mapping[Table, NDArray[Any]]
     possible: NDArray[np.bool_] | None
     missing: Mapping[Table, NDArray[np.bool_]]
+    larger_places: Mapping[str, tuple[str, Sequence[int]]] = field(default_factory=dict)
 
-    def question(self, by: Sequence[str], where: Where) -> Question:
-        """The question for a table by some variables, in which only some categories of variables count."""
+    def questions(self, by: Sequence[str], where: Where) -> "list[_Part]":
+        """The questions for a table by some variables, in which only some categories of variables count: one, or one
+        for each of the larger places, or combination of them, in `by`."""
         if isinstance(by, str) or any(isinstance(values, str) for values in where.values()):
             raise QuestionError("variables and categories are given as lists")
-        places = {name: [self._place(name, value) for value in values] for name, values in where.items()}
-        return Question(self.design, tuple(by), places, self.possible)
+        if unknown := [name for name in by if name not in self.categories]:
+            raise QuestionError(f"{unknown[0]}: the hypercube is by {', '.join(self.categories)}")
+        counted = {name: [self._place(name, value) for value in values] for name, values in where.items()}
+        larger = [name for name in by if name in self.larger_places]
+        if len(set(larger)) < len(larger):
+            raise QuestionError("a sub-table names each variable once")
+        variables = tuple(name for name in by if name not in larger)
+        listed = [counted.get(name, range(len(self.categories[name]))) for name in larger]
+        parts = []
+        for places in product(*listed):
+            within = {name: numbers for name, numbers in counted.items() if name in self.larger_places}
+            within |= {name: [place] for name, place in zip(larger, places, strict=True)}
+            chosen = {name: numbers for name, numbers in counted.items() if name not in within}
+            for name, numbers in within.items():
+                variable, lies_in = self.larger_places[name]
+                before = chosen.get(variable, range(len(lies_in)))
+                chosen[variable] = [place for place in before if lies_in[place] in numbers]
+            if all(chosen[self.larger_places[name][0]] for name in larger):
+                question = Question(self.design, variables, chosen, self.possible)
+                parts.append(_Part(dict(zip(larger, places, strict=True)), question))
+        if not parts:
+            raise QuestionError(f"{', '.join(larger)}: none of the categories that count lies in one of these places")
+        return parts
 
     def ask(self, by: Sequence[str], where: Where) -> pa.Table:
         """The table by some variables, or a single number by none, with the columns `estimate`, `standard_error`,
@@ -73,10 +99,8 @@ class Publication:
 
         Raises QuestionError as `question`, and if a cell that is not published would be needed.
         """
-        question = self.question(by, where)
-        answer = self.answer(question)
-        rows = np.flatnonzero(question.cells.ravel())
-        return pa.table(self._columns(question, rows) | self.figures(answer, rows))
+        parts = self.questions(by, where)
+        return self._tabulate(by, parts, [self.figures(self.answer(part.question), part.rows) for part in parts])
 
     def means(self, per: "Publication", by: Sequence[str], where: Where) -> pa.Table:
         """The means by some variables: sums of this hypercube divided by the counts or weights of another one.
@@ -96,30 +120,37 @@ class Publication:
             raise QuestionError(f"means are taken of one kind of records, not of {self.records} per {per.records}")
         if any(p_table and p_table.greatest_bias for p_table in (self.design.p_table, per.design.p_table)):
             raise QuestionError("no means are taken of counts whose p-table changes their mean")
-        above, below = self.question(by, where), per.question(by, where)
-        for name in by:
-            if not self.categories[name].equals(per.categories[name]):
+        parts, others = self.questions(by, where), per.questions(by, where)
+        for name in (*by, *where):
+            if not self.categories[name].equals(per.categories[name]) or self.larger_places.get(
+                name
+            ) != per.larger_places.get(name):
                 raise QuestionError(f"{name}: the two hypercubes have other categories")
-        rows = np.flatnonzero(above.cells.ravel())
-        if not np.array_equal(rows, np.flatnonzero(below.cells.ravel())):
+        if [(part.places, *part.rows) for part in parts] != [(part.places, *part.rows) for part in others]:
             raise QuestionError("the two hypercubes have other structural zeros")
         step = float(self.grid / per.grid)
         least = self.design.least / (fewest if self.design.least < 0 else per.design.most)
         most = self.design.most / (fewest if self.design.most > 0 else per.design.most)
-        quotients = means(self.answer(above), per.answer(below), least, most)
-        figures = {
-            name: round_to_decimals(getattr(quotients, name).ravel()[rows] * step)
-            for name in ("estimate", "lower", "upper")
-        }
-        return pa.table(self._columns(above, rows) | figures)
+        figures = []
+        for above, below in zip(parts, others, strict=True):
+            quotients = means(self.answer(above.question), per.answer(below.question), least, most)
+            figures.append(
+                {
+                    name: round_to_decimals(getattr(quotients, name).ravel()[above.rows] * step)
+                    for name in ("estimate", "lower", "upper")
+                }
+            )
+        return self._tabulate(by, parts, figures)
 
-    def _columns(self, question: Question, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
-        chosen = [np.array(question.chosen[name]) for name in question.by]
-        places = np.unravel_index(rows, [len(numbers) for numbers in chosen]) if chosen else []
-        return {
-            name: self.categories[name].take(pa.array(numbers[place]))
-            for name, numbers, place in zip(question.by, chosen, places, strict=True)
-        }
+    def _tabulate(
+        self, by: Sequence[str], parts: "Sequence[_Part]", figures: Sequence[Mapping[str, pa.Array]]
+    ) -> pa.Table:
+        numbers = {name: np.concatenate([part.numbers(name) for part in parts]) for name in by}
+        categories = {name: self.categories[name].take(pa.array(places)) for name, places in numbers.items()}
+        answered = pa.concat_tables([pa.table(dict(columns)) for columns in figures])
+        rows = pa.table(categories | dict(zip(answered.column_names, answered.columns, strict=True)))
+        # Parts are in the order of larger places, which need not come first.
+        return rows.take(np.lexsort([numbers[name] for name in reversed(by)])) if len(parts) > 1 else rows
 
     def answer(self, question: Question) -> Answer:
         """The answer to a question. Raises QuestionError if a cell that is not published would be needed."""
@@ -169,6 +200,26 @@ class Publication:
             name: [None if value is None else str(value) for value in values.to_pylist()]
             for name, values in self.categories.items()
         }
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A question whose answer is a part of a table: of one of the larger places, by their numbers, if there are any."""
+
+    places: Mapping[str, int]
+    question: Question
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """The cells of the answer that are no structural zeros."""
+        return np.flatnonzero(self.question.cells.ravel())
+
+    def numbers(self, name: str) -> NDArray[np.int64]:
+        """By row, the number of the category of a variable or larger place."""
+        if name in self.places:
+            return np.full(len(self.rows), self.places[name])
+        by, chosen = self.question.by, self.question.chosen
+        return np.array(chosen[name])[np.unravel_index(self.rows, [len(chosen[other]) for other in by])[by.index(name)]]
 
 
 NO_VALUE = "null"
@@ -237,7 +288,17 @@ def read_labels(folder: Path) -> dict[str, dict[str, str]]:
     for row in pq.read_table(folder / f"{CATEGORIES}.parquet").to_pylist():
         if row["label"] and row["category"] is not None:
             labels.setdefault(row["variable"], {})[row["category"]] = row["label"]
+    for row in _read_larger_places(folder):
+        if row["label"]:
+            labels.setdefault(row["larger"], {})[row["place"]] = row["label"]
     return labels
+
+
+def _read_larger_places(folder: Path) -> list[dict[str, Any]]:
+    """The rows of the table of larger places, in the order of their numbers; none if there is no such table."""
+    path = folder / f"{LARGER_PLACES}.parquet"
+    rows = pq.read_table(path).to_pylist() if path.exists() else []
+    return sorted(rows, key=lambda row: (row["place_number"], row["number"]))
 
 
 def read_publication(folder: Path) -> Publication:
@@ -290,6 +351,12 @@ def _read(folder: Path) -> Publication:
     categories = pq.read_table(folder / f"{CATEGORIES}.parquet")
     for row in categories.sort_by([("variable", "ascending"), ("number", "ascending")]).to_pylist():
         texts.setdefault(row["variable"], []).append(row["category"])
+    larger: dict[str, tuple[str, list[int]]] = {}
+    places: dict[str, dict[int, str]] = {}
+    for row in _read_larger_places(folder):
+        _, lies_in = larger.setdefault(row["larger"], (row["variable"], [0] * len(texts[row["variable"]])))
+        lies_in[row["number"]] = row["place_number"]
+        places.setdefault(row["larger"], {})[row["place_number"]] = row["place"]
     changes = folder / f"{P_TABLE}.parquet"
     design = _design(tables, texts, _p_table(pq.read_table(changes)) if changes.exists() else None)
     rows = pq.read_table(folder / f"{HYPERCUBE}.parquet")
@@ -312,7 +379,8 @@ def _read(folder: Path) -> Publication:
         if table == design.inner:
             possible[cells] = True
     shaped = None if possible.all() else possible.reshape(design.shape(design.inner))
-    return Publication(design, typed, grid, tables[0]["counted"], numbers, shaped, missing)
+    typed |= {name: pa.array([*by_number.values()], pa.string()) for name, by_number in places.items()}
+    return Publication(design, typed, grid, tables[0]["counted"], numbers, shaped, missing, larger)
 
 
 def least_variance(published: Mapping[str, Publication], by: Sequence[str], where: Where) -> str:
@@ -325,7 +393,8 @@ def least_variance(published: Mapping[str, Publication], by: Sequence[str], wher
     refusal = QuestionError("there is no hypercube")
     for name, publication in sorted(published.items()):
         try:
-            variances[name] = float(publication.answer(publication.question(by, where)).variance.sum())
+            answers = [publication.answer(part.question) for part in publication.questions(by, where)]
+            variances[name] = sum(float(answer.variance.sum()) for answer in answers)
         except QuestionError as error:
             refusal = error
     if not variances:

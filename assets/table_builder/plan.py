@@ -45,7 +45,7 @@ def hypercube_plan(release: HypercubeRelease) -> Plan:
     }
     title = "σ of one cell by margins, at the same budget"
     tables: dict[str, Cells] = {
-        f"{title}, at most" if release.cube.structural_zeros else title: _tabulate_by_margins(release)
+        f"{title}, at most" if release.structural_zeros else title: _tabulate_by_margins(release)
     }
     curves: tuple[Curve, ...] = ()
     if design.p_table is not None:

@@ -27,7 +27,13 @@ MOST_CELLS = 20_000_000
 
 BETWEEN = " × "
 
-HYPERCUBE, TABLES, CATEGORIES, P_TABLE = TABLES_OF_ALL = ("hypercube", "measured_tables", "categories", "p_table")
+HYPERCUBE, TABLES, CATEGORIES, P_TABLE, LARGER_PLACES = TABLES_OF_ALL = (
+    "hypercube",
+    "measured_tables",
+    "categories",
+    "p_table",
+    "larger_places",
+)
 """The tables that hypercubes publish besides their products, from which questions are answered."""
 
 NUMBER = "number of"
@@ -66,11 +72,12 @@ class HypercubeRelease(Release):
             if names.count(product.name) > 1 or product.name in TABLES_OF_ALL:
                 self.refuse(f"products: {product.name} is the name of another table")
             for name in product.by:
-                if name not in self.cube.variables:
+                if name not in {*self.domains, *self.larger_places}:
                     self.refuse(f"products: {product.name}: by: {name} is not among the variables")
                 if product.by.count(name) > 1:
                     self.refuse(f"products: {product.name}: by: {name} is named twice")
             self._require_categories(f"products: {product.name}: where", product.where)
+            self._require_places(f"products: {product.name}: where", product.where)
 
     def _check_names(self) -> None:
         names = [name.casefold() for name in self.cube.variables]
@@ -125,15 +132,30 @@ class HypercubeRelease(Release):
 
     def _require_categories(self, field: str, categories: Mapping[str, Sequence[Value | None]]) -> None:
         for name, values in categories.items():
-            if name not in self.cube.variables:
+            if name not in {*self.domains, *self.larger_places}:
                 self.refuse(f"{field}: {name} is not among the variables")
-            known = {(type(value), value) for value in self.domains[name]}
+            known = {(type(value), value) for value in self.list_categories(name)}
             for value in values:
                 # Python takes True for 1, but as categories they differ.
                 if (type(value), value) not in known:
                     self.refuse(f"{field}: {name} has no category {value!r}")
                 if values.count(value) > 1:
                     self.refuse(f"{field}: {name}: {value!r} is named twice")
+
+    def _require_places(self, field: str, categories: Mapping[str, Sequence[Value | None]]) -> None:
+        """Refuse larger places in which no category that counts lies: there would be nothing to add up."""
+        for variable, domain in self.domains.items():
+            above = {name: lies_in for name, (of, lies_in) in self.larger_places.items() if of == variable}
+            left = [
+                code
+                for code, *places in zip(domain, *above.values(), strict=True)
+                if all(
+                    value in categories.get(name, [value])
+                    for name, value in zip((variable, *above), (code, *places), strict=True)
+                )
+            ]
+            if not left:
+                self.refuse(f"{field}: {variable}: no category that counts lies in these places")
 
     @property
     def cube(self) -> HypercubeAttributes:
@@ -168,10 +190,55 @@ class HypercubeRelease(Release):
         return {name: tuple(self.columns[name].domain()) for name in self.design.inner}
 
     @cached_property
+    def nesting(self) -> Mapping[str, Mapping[str, tuple[Value, ...]]]:
+        """By variable and larger place that its column's `nesting` leads to, the larger place of each category."""
+        nesting: dict[str, dict[str, tuple[Value, ...]]] = {}
+        for name in self.design.inner:
+            column, above = self.columns[name], nesting.setdefault(name, {})
+            codes: Sequence[Any] = self.domains[name] if column.nesting else ()
+            while column.nesting and (larger := column.within) and larger in self.known_columns:
+                places = column.larger_places(self.known_columns[larger])
+                above[larger] = codes = tuple(places[code] for code in codes)
+                column = self.known_columns[larger]
+        return nesting
+
+    @cached_property
+    def larger_places(self) -> Mapping[str, tuple[str, tuple[Value, ...]]]:
+        """By larger place that is no variable, the variable that lies in it, and the larger place of each category."""
+        variables = self.design.inner
+        return {
+            larger: (name, codes)
+            for name in reversed(variables)
+            for larger, codes in self.nesting[name].items()
+            if larger not in variables
+        }
+
+    def list_categories(self, name: str) -> tuple[Value | None, ...]:
+        """The categories of a variable, or of a larger place, in order."""
+        if name in self.domains:
+            return self.domains[name]
+        lies_in = set(self.larger_places[name][1])
+        return tuple(place for place in self.known_columns[name].domain() if place in lies_in)
+
+    @cached_property
+    def structural_zeros(self) -> list[Mapping[str, Sequence[Any]]]:
+        """The declared ones, and for variables that are nested places, those that do not lie in each other."""
+        zeros: list[Mapping[str, Sequence[Any]]] = list(self.cube.structural_zeros)
+        for name, above in self.nesting.items():
+            for larger in filter(self.domains.__contains__, above):
+                if self.withheld and not any({name, larger} <= set(kept) for kept in self.withheld.kept_together):
+                    continue
+                for place in self.domains[larger]:
+                    pairs = zip(self.domains[name], above[larger], strict=True)
+                    if apart := [code for code, lies_in in pairs if lies_in != place]:
+                        zeros.append({larger: [place], name: apart})
+        return zeros
+
+    @cached_property
     def possible(self) -> NDArray[np.bool_]:
         """The cells of the inner table that are no structural zeros, as a mask of the inner table's shape."""
         possible = np.ones(self.design.shape(self.design.inner), dtype=np.bool_)
-        for zeros in self.cube.structural_zeros:
+        for zeros in self.structural_zeros:
             places = [
                 [domain.index(value) for value in zeros.get(name, domain)] for name, domain in self.domains.items()
             ]
@@ -180,12 +247,12 @@ class HypercubeRelease(Release):
 
     def possible_in(self, table: Table) -> NDArray[np.int64]:
         """The numbers, from 0, of cells that are no structural zeros; the table's last variable varies fastest."""
-        if not self.cube.structural_zeros:
+        if not self.structural_zeros:
             return np.arange(self.design.cells(table))
         return np.flatnonzero(self.design.margin(self.possible, table))
 
     def cells_of(self, table: Table) -> int:
-        return len(self.possible_in(table)) if self.cube.structural_zeros else self.design.cells(table)
+        return len(self.possible_in(table)) if self.structural_zeros else self.design.cells(table)
 
     @property
     def quantity(self) -> str:
@@ -199,7 +266,7 @@ class HypercubeRelease(Release):
     @property
     def counted_with(self) -> dict[str, Any]:
         """The plain values that, besides the records, decide the exact cells."""
-        amount, zeros = self.amount, self.cube.structural_zeros
+        amount, zeros = self.amount, self.structural_zeros
         return {
             "of": self.cube.of,
             "categories": sha256(
@@ -248,7 +315,7 @@ class HypercubeRelease(Release):
 
     @property
     def _excluded(self) -> str:
-        return ", without those that the declared structural zeros exclude" if self.cube.structural_zeros else ""
+        return ", without those that the declared structural zeros exclude" if self.structural_zeros else ""
 
     def charged(self, loss: Loss) -> Loss:
         """The loss for one record of the dataset changed: if one changes, two records of a withheld swap may change."""

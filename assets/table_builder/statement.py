@@ -147,7 +147,7 @@ def _parameters(release: HypercubeRelease) -> Iterator[Parameter]:
     if amount:
         lower, upper, step = (f"{float(end):g}" for end in (amount.grid.lower, amount.grid.upper, amount.grid.step))
         yield parameter("Added up", f"{words[amount.column]}, from {lower} to {upper} in steps of {step}")
-    if release.cube.structural_zeros:
+    if release.structural_zeros:
         yield parameter("Structural zeros", design.cells(design.inner) - release.cells_of(design.inner))
     if release.cube.suppress_below:
         yield parameter("Not published", f"estimates below {float(release.cube.suppress_below):g}")

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from assets.conventions import preview
 from assets.measurement.grid import GridCounts
-from assets.release.columns import Role, describe_columns
+from assets.release.columns import ARROW, Role, describe_columns
 from assets.release.published import ERRORS, SUPPRESSED, PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.release.stage import store_rows
 from assets.table_builder.asking import ESTIMATED, Publication, as_decimals, fitted_numbers, parts_of_step
 from assets.table_builder.cells import categories, query_of, table_name
 from assets.table_builder.declaration import SubTableDeclaration
-from assets.table_builder.release import CATEGORIES, HYPERCUBE, P_TABLE, TABLES, HypercubeRelease
+from assets.table_builder.release import CATEGORIES, HYPERCUBE, LARGER_PLACES, P_TABLE, TABLES, HypercubeRelease
 from assets.table_builder.statement import PROSE
 from mechanisms.sampling.noise import DiscreteGaussian
-from mechanisms.table_builder.asking import margin_of_one
+from mechanisms.table_builder.asking import Question, margin_of_one
 from mechanisms.table_builder.hypercube import Margins
 from mechanisms.table_builder.hypercube import Table as Variables
 from resources.statements import Table
@@ -60,6 +60,16 @@ CATEGORY_COLUMNS = {
     "category": ("string", "The category, as text; empty for records without a value"),
     "label": ("string", "The category in words; empty if it has no label"),
 }
+LARGER_PLACES_COLUMNS = {
+    "variable": ("string", "The variable"),
+    "number": ("integer", "Number of its category, as in categories"),
+    "category": ("string", "The category, as text"),
+    "larger": ("string", "The name of the larger place"),
+    "place_number": ("integer", "Number of the larger place that the category lies in, from 0"),
+    "place": ("string", "The larger place, as text"),
+    "label": ("string", "The larger place in words; empty if it has no label"),
+}
+"""The columns of `larger_places`, which there is if variables are places in larger ones that are no variables."""
 P_TABLE_COLUMNS = {
     "count": ("integer", "The exact count"),
     "change": ("integer", "What is added to it"),
@@ -91,6 +101,21 @@ def planned_tables(release: HypercubeRelease) -> dict[Table, pa.Table]:
         release.public(TABLES): _as_table(rows, TABLE_COLUMNS),
         release.public(CATEGORIES): _as_table(category_rows, CATEGORY_COLUMNS),
     }
+    if release.larger_places:
+        place_rows = [
+            {
+                "variable": variable,
+                "number": number,
+                "category": str(category),
+                "larger": larger,
+                "place_number": release.list_categories(larger).index(place),
+                "place": str(place),
+                "label": release.known_columns[larger].labels.get(place),
+            }
+            for larger, (variable, lies_in) in release.larger_places.items()
+            for number, (category, place) in enumerate(zip(release.domains[variable], lies_in, strict=True))
+        ]
+        tables[release.public(LARGER_PLACES)] = _as_table(place_rows, LARGER_PLACES_COLUMNS)
     if release.design.p_table is None:
         return tables
     p_table_rows = [
@@ -138,9 +163,15 @@ def table_recipes(session: Session, method: GridCounts[HypercubeRelease]) -> Map
         cells = np.zeros(release.design.cells(table), dtype=np.int64)
         cells[release.possible_in(table)] = batch.values
         measured[table] = cells.reshape(release.design.shape(table))
-    grid, possible = release.grid_step, release.possible if release.cube.structural_zeros else None
+    grid, possible = release.grid_step, release.possible if release.structural_zeros else None
     numbers = fitted_numbers(release.design, measured, possible, grid)
-    published = Publication(release.design, dict(categories(release)), grid, release.quantity, numbers, possible, {})
+    known = dict(categories(release))
+    larger_places = {}
+    for name, (variable, lies_in) in release.larger_places.items():
+        places = release.list_categories(name)
+        known[name] = pa.array(places, ARROW[release.known_columns[name].type])
+        larger_places[name] = variable, [places.index(place) for place in lies_in]
+    published = Publication(release.design, known, grid, release.quantity, numbers, possible, {}, larger_places)
     made = {HYPERCUBE: _estimate_hypercube(release, published, measured)}
     for product in release.cube.products:
         made[f"product_{product.name}"] = _without_suppressed(release, published.ask(product.by, product.where))
@@ -153,7 +184,7 @@ def _estimate_hypercube(
     parts = []
     for table in release.design.tables:
         cells = release.possible_in(table)
-        answer = published.answer(published.question(table, {}))
+        answer = published.answer(Question(release.design, table, {}, published.possible))
         places = dict(zip(table, np.unravel_index(cells, release.design.shape(table)), strict=True))
         part: dict[str, Any] = {"table_name": pa.repeat(table_name(table), len(cells)), "cell": pa.array(cells)}
         for name in release.cube.variables:
@@ -203,6 +234,10 @@ def published_tables(release: HypercubeRelease) -> list[PublishedTable]:
             release, CATEGORIES, "The categories of the variables", CATEGORY_COLUMNS, "variable", "number"
         ),
     ]
+    if release.larger_places:
+        key = ("variable", "number", "larger")
+        title = "The larger places that variables lie in"
+        planned.append(_describe_planned(release, LARGER_PLACES, title, LARGER_PLACES_COLUMNS, *key))
     if release.design.p_table:
         planned.append(_describe_planned(release, P_TABLE, "The p-table", P_TABLE_COLUMNS, "count", "change"))
     return [_describe_hypercube(release), *products, *planned]
@@ -270,9 +305,9 @@ def _describe_product(release: HypercubeRelease, product: SubTableDeclaration) -
         product.title or product.name.replace("_", " "),
         "Built from the hypercube, at no further loss." + (f" Counted are only {counted}." if counted else ""),
         release.public(f"product_{product.name}"),
-        (*(describe_column(name, release.columns[name]) for name in product.by), *_figures(release)),
+        (*(describe_column(name, release.known_columns[name]) for name in product.by), *_figures(release)),
         tuple(product.by),
-        geography=_geography(release, product.by),
+        geography=_nested(release, product.by) or _geography(release, product.by),
         interval=PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval"),
     )
 
@@ -297,6 +332,13 @@ def _unit(release: HypercubeRelease) -> str:
 
 
 def _geography(release: HypercubeRelease, names: Sequence[str]) -> tuple[str, ...]:
-    """The column of places. Several are dimensions of their own: nothing says which of them lie in which."""
-    places = [name for name in names if release.columns[name].role is Role.GEOGRAPHY]
+    """The column of places. Several are dimensions of their own, unless they are nested."""
+    places = [name for name in names if release.known_columns[name].role is Role.GEOGRAPHY]
     return tuple(places) if len(places) == 1 else ()
+
+
+def _nested(release: HypercubeRelease, names: Sequence[str]) -> tuple[str, ...]:
+    """A larger place and the variable that lies in it, if these are the places among the names; else none."""
+    places = [name for name in names if release.known_columns[name].role is Role.GEOGRAPHY]
+    pairs = ((larger, name) for name, above in release.nesting.items() for larger in above)
+    return next((pair for pair in pairs if set(pair) == set(places)), ())

@@ -111,6 +111,17 @@ class TopDownDeclaration(ReleaseDeclaration):
         description="The levels at which the query total determines the number of persons before any other query is "
         "used; by default all levels that measure it except the finest, as in the 2020 Census.",
     )
+    estimation: Literal["full", "own_levels"] = Field(
+        "own_levels",
+        description="full: every place is estimated from all measurements at and below it, and units after persons, "
+        "within bounds that make them agree. own_levels: every level from its own measurements. Charges and draws are "
+        "the same.",
+    )
+    types_first: Level | SkipJsonSchema[None] = Field(
+        None,
+        description="With full estimation: the lowest level at which the counts by type of group quarters, and by race "
+        "alone or combined, are decided before single cells; by default the second level.",
+    )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: Annotated[list[Product], AfterValidator(require_distinct_products)] = Field(
         default_factory=list,
@@ -152,8 +163,14 @@ class TopDownDeclaration(ReleaseDeclaration):
         levels = tuple(self.codes)
         allocations = {histogram: self._allocation(histogram, levels) for histogram in SCHEMAS}
         exact: Mapping[Any, str] = PRODUCTION_INVARIANTS if isinstance(self.invariants, str) else self.invariants
-        total_first = self.total_first
-        if total_first is None:
+        total_first, types_first = self.total_first, self.types_first
+        if self.estimation == "full":
+            types_first = types_first or levels[min(1, len(levels) - 2)]
+        elif types_first:
+            raise DesignError("types_first: it belongs to estimation: full")
+        if total_first is None and types_first:
+            total_first = []
+        elif total_first is None:
             queries = allocations[PERSONS.name].queries
             total_first = [level for level in levels[:-1] if queries.get(level, {}).get(TOTAL)]
         return TopDownDesign(
@@ -161,6 +178,7 @@ class TopDownDeclaration(ReleaseDeclaration):
             allocations,
             {statistic: exact[statistic] for statistic in PRODUCTION_INVARIANTS if statistic in exact},
             tuple(total_first),
+            types_first,
         )
 
     def _allocation(self, histogram: str, levels: Sequence[str]) -> Allocation:

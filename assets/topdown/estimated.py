@@ -2,10 +2,12 @@
 
 `estimation` does the work. In a release with partitions, the levels below that of the states have a partition for each
 state, whose key is the state's code. The stage of the states keeps the keys as the spine has them, and the asset
-`estimates` puts all states together.
+`estimates` puts all states together. With full estimation, the levels have persons only, the asset `occupancy` has the
+units of all levels, and `estimates` puts both together.
 """
 
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 
 import dagster as dg
@@ -14,11 +16,14 @@ from assets.conventions import PARTITIONS_POOL, StageKind, public_table_metadata
 from assets.measurement.method import MEASUREMENTS
 from assets.release.method import DRAW, Partitions
 from assets.release.stage import release_stage
-from assets.topdown.estimation import Scope, estimate_level, keep_states, unite_states
-from assets.topdown.release import ESTIMATES, TEXTS, TopDownRelease, level_of_states
+from assets.topdown.estimation import Estimation, estimate_level, keep_states, unite_states
+from assets.topdown.information import build_information
+from assets.topdown.reading import Scope, list_scopes
+from assets.topdown.release import ESTIMATES, INFORMATION, OCCUPANCY, TEXTS, TopDownRelease, level_of_states
 from assets.topdown.spine import pluralize, read_states
 from assets.topdown.workers import WorkerError
 from mechanisms.topdown.design import words
+from mechanisms.topdown.schema import PERSONS, UNITS
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -41,7 +46,9 @@ def state_partitions(release: TopDownRelease) -> Partitions:
 
 def build_estimates(release: TopDownRelease) -> list[dg.AssetsDefinition]:
     levels = [_build_estimates(release, depth) for depth in range(len(release.levels))]
-    return [*levels, _build_united(release)] if release.declaration.partitions else levels
+    if release.design.full:
+        levels = [build_information(release), *levels, _build_occupancy(release)]
+    return [*levels, _build_united(release)] if release.in_parts else levels
 
 
 def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition:
@@ -59,24 +66,20 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
             above=words(above) if depth else "",
             by_state=by_state,
             total_first=level in release.design.total_first,
+            full=release.design.full,
+            types_first=release.design.is_types_first(level),
+            finest=level == release.finest,
         ),
-        [MEASUREMENTS, *([release.estimates(above)] if depth else [])],
+        [MEASUREMENTS, *([INFORMATION] if release.design.full else []), *([release.estimates(above)] if depth else [])],
         code_version="2",
         kinds={"duckdb", "numba", "highs"},
         **({"partitions_def": state_partitions(release).definition, "pool": PARTITIONS_POOL} if by_state else {}),
     )
     def estimates(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        scope = Scope(level, context.partition_key if by_state else "")
+        state, histogram = context.partition_key if by_state else "", PERSONS.name if release.design.full else ""
+        scope = Scope(level, state, histogram)
 
-        def report(done: int, parents: int) -> None:
-            context.log.info(f"{words(level)}: {done:,} of {parents:,} {pluralize(above)}" if depth else words(level))
-
-        try:
-            made = estimate_level(release.adapt(warehouse), custody, release, scope, report)
-        except WorkerError:
-            if context.retry_number >= RETRIES:
-                raise
-            raise dg.RetryRequested(max_retries=RETRIES) from None
+        made = _estimate(context, warehouse, custody, release, scope)
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
                 states = keep_states(session, release)
@@ -84,7 +87,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
             for state in set(context.instance.get_dynamic_partitions(name)).difference(states):
                 context.instance.delete_dynamic_partition(name, state)
             context.instance.add_dynamic_partitions(name, states)
-        table = release.public(release.estimates(level, scope.state))
+        table, _ = scope.tables(release)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)
             schema = table_schema(session.columns(table), ESTIMATE_COLUMNS)
@@ -99,6 +102,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
                 "largest duality gap, relative": made.gap,
                 "largest violation of a constraint before rounding": made.violation,
                 "processor time (s)": made.seconds,
+                **({"estimated without races first": made.without_parts} if release.design.full else {}),
                 "dagster/column_schema": schema,
             },
         )
@@ -106,14 +110,61 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
     return estimates
 
 
+def _build_occupancy(release: TopDownRelease) -> dg.AssetsDefinition:
+    @release_stage(
+        release,
+        OCCUPANCY,
+        StageKind.POSTPROCESSING,
+        TEXTS("occupancy", finest=words(release.finest)),
+        [release.estimates(level) for level in release.levels],
+        kinds={"duckdb", "numba", "highs"},
+    )
+    def occupancy(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        scopes = [scope for scope in list_scopes(release, []) if scope.histogram == UNITS.name]
+        made = [_estimate(context, warehouse, custody, release, scope) for scope in scopes]
+        return _describe(made)
+
+    return occupancy
+
+
+def _estimate(
+    context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, release: TopDownRelease, scope: Scope
+) -> Estimation:
+    level, above = words(scope.level), scope.above(release)
+
+    def report(done: int, parents: int) -> None:
+        context.log.info(f"{level}: {done:,} of {parents:,} {pluralize(above.level)}" if above else level)
+
+    try:
+        return estimate_level(release.adapt(warehouse), custody, release, scope, report)
+    except WorkerError:
+        if context.retry_number >= RETRIES:
+            raise
+        raise dg.RetryRequested(max_retries=RETRIES) from None
+
+
+def _describe(made: Sequence[Estimation], **metadata: int) -> dg.MaterializeResult:
+    contents = json.dumps([each.content for each in made])
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(sha256(contents.encode()).hexdigest()),
+        metadata={
+            **metadata,
+            "tables": len(made),
+            "places": sum(each.places for each in made),
+            "processor time (s)": sum(each.seconds for each in made),
+        },
+    )
+
+
 def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
-    stages = state_partitions(release).stages
+    by_state = state_partitions(release).stages
+    stages = [*by_state, *([OCCUPANCY] if release.design.full else [])]
 
     @release_stage(
         release,
         ESTIMATES,
         StageKind.POSTPROCESSING,
-        TEXTS("united estimates", levels=[f"`{stage}`" for stage in stages]),
+        TEXTS("united estimates", levels=[f"`{stage}`" for stage in by_state], full=release.design.full),
         stages,
         code_version="2",
     )
@@ -121,15 +172,6 @@ def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             made = unite_states(session, custody, release)
             states = len(read_states(session, release))
-        contents = json.dumps([each.content for each in made])
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(sha256(contents.encode()).hexdigest()),
-            metadata={
-                "states": states,
-                "tables": len(made),
-                "places": sum(each.places for each in made),
-                "processor time (s)": sum(each.seconds for each in made),
-            },
-        )
+        return _describe(made, states=states)
 
     return estimates

@@ -26,17 +26,21 @@ from assets.release.stage import build_stage
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease, level_of_states
 from assets.topdown.spine import Tree, placement, read_states, read_tree, stage_ancestry
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS
-from mechanisms.topdown.feasibility import InfeasibleError, Limits, concatenate, propagate, propagate_above
+from mechanisms.topdown.feasibility import (
+    InfeasibleError,
+    Limits,
+    concatenate,
+    limit_by_occupancy,
+    propagate,
+    propagate_above,
+)
 from mechanisms.topdown.replicates import LevelLimits
-from mechanisms.topdown.schema import PERSONS, UNITS
+from mechanisms.topdown.schema import HOUSEHOLDS, PERSONS, UNITS
 from resources.statements import SQL
 from resources.warehouse import Recipe, Session
 
 MOST_PERSONS = 99_999
 """In one household or one group-quarters facility."""
-
-HOUSEHOLDS = 0
-"""The code of `hhgq` that stands for households; the others are types of group quarters."""
 
 INVARIANT_COLUMNS = {
     "invariant": "The invariant",
@@ -175,18 +179,25 @@ def read_upper_region(session: Session, release: TopDownRelease, tree: Tree) -> 
 
 
 def derive_limits(
-    release: TopDownRelease, region: Region, states: Sequence[Mapping[str, Limits]] | None = None
+    release: TopDownRelease,
+    region: Region,
+    states: Sequence[Mapping[str, Limits]] | None = None,
+    households: NDArray[np.int64] | None = None,
 ) -> LevelLimits:
     """The limits of the places of a region, its highest level first; above the states, from the limits of each state.
+    Only those of units, if persons in households of the region's places of the finest level are given, shape (places,).
 
     Raises InfeasibleError if no histograms satisfy them; the message names the state.
     """
     limits: dict[str, Sequence[Limits]] = {}
-    for name in SCHEMAS:
+    names = [UNITS.name] if households is not None else SCHEMAS
+    for name in states[0] if states else names:
         totals = _totals(release, region, name)
         try:
             if states is None:
                 limits[name] = propagate(region.levels, region.parents, *_bounds(region, name), totals)
+                if release.design.full and name == UNITS.name:
+                    limits[name] = limit_by_occupancy(region.levels, region.parents, limits[name], households)
             else:
                 own = concatenate([state[name] for state in states])
                 limits[name] = propagate_above(region.levels, region.parents, own, totals[:-1])

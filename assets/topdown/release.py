@@ -27,8 +27,15 @@ SUMMARY = f"{UNCERTAINTY}_summary"
 
 TABLES = tuple(REDISTRICTING)
 
+INFORMATION, OCCUPANCY = "information", "occupancy"
+"""Of a release with full estimation: the stage before the levels, with what is measured at and below every place, and
+the stage after them, which estimates units."""
+
+INTERVALS = "intervals"
+"""Of a release with full estimation: the stage of the intervals around linear estimates."""
+
 ESTIMATES = "estimates"
-"""The stage of a release with partitions that puts the estimates of all states together."""
+"""The stage that puts the estimates of all states, or of persons and of units, together where they are apart."""
 
 PRODUCTS: tuple[str, ...] = get_args(Product)
 """The products that a release may choose to publish; a statistic only if it is an invariant. The spine is always
@@ -149,9 +156,10 @@ class TopDownRelease(Release):
     def finest(self) -> str:
         return self.levels[-1]
 
-    def estimates(self, level: str, state: str = "") -> str:
-        """The name of the stage and of the table of a level's estimates, or of the table of those in one state."""
-        return f"level_{level.lower()}__{state}" if state else f"level_{level.lower()}"
+    def estimates(self, level: str, state: str = "", histogram: str = "level") -> str:
+        """The name of the stage and of the table of a level's estimates, or of the table of those in one state or of
+        one histogram."""
+        return f"{histogram}_{level.lower()}__{state}" if state else f"{histogram}_{level.lower()}"
 
     def is_below_states(self, level: str) -> bool:
         return self.levels.index(level) > self.levels.index(level_of_states(self.levels))
@@ -160,6 +168,11 @@ class TopDownRelease(Release):
         return self.declaration.partitions is not None and self.is_below_states(level)
 
     @property
+    def in_parts(self) -> bool:
+        """Whether the estimates of a level are in several tables, which the stage `estimates` puts together."""
+        return self.declaration.partitions is not None or self.design.full
+
+    @property
     def estimated(self) -> str:
         """The stage after which all estimates are stored."""
-        return ESTIMATES if self.declaration.partitions else self.estimates(self.finest)
+        return ESTIMATES if self.in_parts else self.estimates(self.finest)

@@ -65,6 +65,14 @@ class Tree:
             starts = self.starts(below)[starts]
         return starts
 
+    def range_within(self, level: str, above: str, number: int | None) -> tuple[int, int]:
+        """The first place of a level in a place of a level above it, and the number after the last; of all places if
+        that place's number is None."""
+        if number is None:
+            return 0, self.places(level)
+        first, last = self.starts_within(level, above)[number : number + 2]
+        return int(first), int(last)
+
     def ranges_below(self, level: str, number: int) -> list[tuple[int, int]]:
         """A place's own number and the places below it: for each level from `level` to the finest, the first, and the
         number after that of the last."""

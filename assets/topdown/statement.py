@@ -146,7 +146,14 @@ def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
         parameter("Geographic spine", tuple(words(level) for level in release.levels)),
         parameter("Invariants", design.multiverse),
         *shares,
-        parameter("Totals first", tuple(map(words, design.total_first))),
+        *(
+            (
+                parameter("Estimation", "From all measurements at and below every place; units after persons"),
+                parameter("Types first", tuple(words(each) for each in release.levels if design.is_types_first(each))),
+            )
+            if design.full
+            else (parameter("Totals first", tuple(map(words, design.total_first))),)
+        ),
         parameter("Noise", "Discrete Gaussian"),
         parameter(
             "Constraints",

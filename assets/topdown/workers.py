@@ -27,8 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.refusal import RefusedError
+from mechanisms.topdown.decomposition import Information
 from mechanisms.topdown.design import TopDownDesign
-from mechanisms.topdown.estimation import Children, Families, estimate_families
+from mechanisms.topdown.estimation import Children, Families, Measurement, estimate_families
+from mechanisms.topdown.information import inform
 from mechanisms.topdown.replicates import LevelLimits, estimate_finest, replicate_noise
 from mechanisms.topdown.schema import Counts
 
@@ -55,11 +57,13 @@ class WorkerError(RefusedError):
 
 @dataclass(frozen=True)
 class Task:
-    """The work for a process: consecutive parents, with the families of every histogram, from the child `first`."""
+    """The work for a process: consecutive parents, with the families of every histogram, from the child `first`; or for
+    information about the parents, with their measurements, from the parent `first`."""
 
     first: int
     parents: int
     families: Mapping[str, Families]
+    measurements: Mapping[str, tuple[Measurement, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,25 @@ def estimate_task(task: Task) -> Outcome:
     started = time.thread_time()
     children = {histogram: estimate_families(families) for histogram, families in task.families.items()}
     return Outcome(task.first, task.parents, children, time.thread_time() - started)
+
+
+@dataclass(frozen=True)
+class Informed:
+    """The information about places from the number `first`, by histogram, with the processor time in seconds."""
+
+    first: int
+    information: Mapping[str, Information]
+    seconds: float
+
+
+def inform_task(task: Task) -> Informed:
+    """The information about the parents of a task."""
+    started = time.thread_time()
+    information = {
+        histogram: inform(families, families.information, task.measurements[histogram])
+        for histogram, families in task.families.items()
+    }
+    return Informed(task.first, information, time.thread_time() - started)
 
 
 def make_replicate(task: ReplicateTask) -> tuple[int, Mapping[str, Counts], float]:

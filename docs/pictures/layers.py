@@ -10,6 +10,7 @@ from docs.pictures.shapes import WHITE, Arrow, Box, Drawing
 ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = {
+    "stirred": "the public Python package, thin over the layers",
     "orchestration": "what Dagster loads: components, automation, and which releases this deployment has",
     "assets: mechanisms": "a package of stages for each mechanism",
     "assets: shared stages": "stages that all mechanisms use",
@@ -23,7 +24,7 @@ FOLDERS = frozenset(name.partition(":")[0] for name in LAYERS)
 """The folders that the layers are in."""
 
 PALE_GREY = "#f3f5f8"
-TRUNKS = (BLUE, VERMILION, "#00795a", "#7b3f8c", QUIET)
+TRUNKS = ("#8a6100", BLUE, VERMILION, "#00795a", "#7b3f8c", QUIET)
 """Colors of the arrows by the layer that they start in."""
 
 

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self
 
 from mechanisms.accounting.composition import compose_like, explain_exclusion
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
+from mechanisms.accounting.pairs import LossPair, Pair, read_pair
 
 BOUNDED = "bounded"
 UNBOUNDED = "unbounded"
@@ -62,10 +63,22 @@ class Flavor:
 
 @dataclass(frozen=True)
 class Line:
-    """A part of a release's loss: what one of its independent measurements costs."""
+    """A part of a release's loss: what one of its independent measurements costs, and, if its noise is known, pairs
+    whose product dominates it. Lines with equal losses protect alike, whatever their noise."""
 
     label: str
     loss: Loss
+    pairs: tuple[Pair, ...] = field(default=(), compare=False)
+
+    def as_record(self) -> dict[str, Any]:
+        noise = [pair.as_record() for pair in self.pairs]
+        known = {"noise": noise} if noise and None not in noise else {}
+        return {"label": self.label, "loss": self.loss.as_record(), **known}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any], kind: type[Loss]) -> Self:
+        pairs = tuple(read_pair(noise) for noise in record.get("noise", []))
+        return cls(record["label"], kind.from_record(record["loss"]), pairs)
 
 
 @dataclass(frozen=True)
@@ -108,6 +121,22 @@ class Specification:
             return self._bounded().of_group(self.flavor.changes_per_person)
         return None
 
+    @property
+    def charged_pairs(self) -> tuple[Pair, ...]:
+        """Pairs whose product dominates the change that `charge` is the loss of."""
+        pairs = self.find_pairs(PERSON if self.flavor.changes_per_person else self.flavor.unit)
+        assert pairs is not None
+        return pairs
+
+    def find_pairs(self, unit: str) -> tuple[Pair, ...] | None:
+        """Pairs whose product dominates a change of one unit of some kind; None if the guarantee does not cover it."""
+        loss = self.loss_for(unit)
+        if loss is None:
+            return None
+        if loss != self.loss or not self.lines:
+            return (LossPair(loss),)
+        return tuple(pair for line in self.lines for pair in line.pairs or (LossPair(line.loss),))
+
     def _bounded(self) -> Loss:
         # A change is a removal and an addition. A mechanism known to lose less states a bounded loss itself.
         return self.loss.of_group(2) if self.flavor.neighbors == UNBOUNDED else self.loss
@@ -126,14 +155,14 @@ class Specification:
     def as_record(self) -> dict[str, Any]:
         flavor = asdict(self.flavor) | {"multiverse": list(self.flavor.multiverse)}
         del flavor["copies"]
-        lines = [{"label": line.label, "loss": line.loss.as_record()} for line in self.lines]
+        lines = [line.as_record() for line in self.lines]
         return {"flavor": flavor, "loss": self.loss.as_record()} | ({"lines": lines} if lines else {})
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
         flavor = record["flavor"] | {"multiverse": tuple(record["flavor"]["multiverse"])}
         kind = _LOSSES[flavor["output_premetric"]]
-        lines = tuple(Line(line["label"], kind.from_record(line["loss"])) for line in record.get("lines", []))
+        lines = tuple(Line.from_record(line, kind) for line in record.get("lines", []))
         return cls(Flavor(**flavor), kind.from_record(record["loss"]), lines)
 
 

@@ -6,6 +6,7 @@ invariants induce, so that neighbors have other possible outputs. `tests/mechani
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from mechanisms.accounting.losses import InfiniteLoss
@@ -16,6 +17,52 @@ MECHANISM = "pair swapping 2010"
 
 WEIGHTS = (1, 2, 4, 8, 16)
 """The weight of each risk in the selection: of risk 1 first. They rise, and none is 0."""
+
+
+ALWAYS = ("block", "block_group", "tract", "county")
+"""The places in which households that are unique may always be selected: those of risk 2, 3, 4 or 5 on."""
+
+Steps = tuple[tuple[Fraction, Fraction], ...]
+"""Numbers with the factors that hold from each on, ascending; below the first, the factor is 1."""
+
+
+@dataclass(frozen=True)
+class RiskFactors:
+    """What multiplies the weight of a household's risk. With a factor of 0 it is not selected, but may be a partner.
+
+    Source: Bailie, Gong and Meng, Appendix C, Step 1, A to E; the Census Bureau did not publish the factors of 2010.
+    Raises DesignError if steps do not ascend.
+
+    Attributes:
+        block_size: by the number of households in the block, those that are imputed among them.
+        unique_race: of a household with a person whose race nobody in the block has who is not of the household: the
+            variable of persons, and the factor.
+        block_imputation: by the share of the block's households that are imputed.
+        imputed_items: by a number that the unit has: the variable, and the steps.
+        always_selected: the place in which a household that is unique on the key variables is always selected.
+    """
+
+    block_size: Steps = ()
+    unique_race: tuple[str, Fraction] | None = None
+    block_imputation: Steps = ()
+    imputed_items: tuple[str, Steps] | None = None
+    always_selected: str | None = None
+
+    def __post_init__(self) -> None:
+        _, items = self.imputed_items or ("", ())
+        for name, steps in (
+            ("block_size", self.block_size), ("block_imputation", self.block_imputation), ("imputed_items", items)
+        ):  # fmt: skip
+            if any(before[0] >= after[0] for before, after in pairwise(steps)):
+                raise DesignError(f"risk_factors: {name}: every step is at least more than the one before")
+
+    def as_record(self) -> dict[str, Any]:
+        """The declared factors as plain values; empty if there are none."""
+        return {name: _as_plain(value) for name, value in vars(self).items() if value}
+
+
+def _as_plain(value: Any) -> Any:
+    return list(map(_as_plain, value)) if isinstance(value, tuple) else str(value)
 
 
 @dataclass(frozen=True)
@@ -32,6 +79,7 @@ class PairSwappingDesign:
     key: tuple[str, ...]
     swap_rate: Fraction
     place: tuple[str, ...]
+    risk_factors: RiskFactors = RiskFactors()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", tuple(sorted(self.key)))
@@ -58,6 +106,7 @@ class PairSwappingDesign:
             "swap_rate": str(self.swap_rate),
             "place": list(self.place),
             "weights": list(WEIGHTS),
+            **({"risk_factors": factors} if (factors := self.risk_factors.as_record()) else {}),
         }
 
     def specification(self, dataset: str) -> Specification:

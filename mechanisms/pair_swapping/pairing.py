@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mechanisms.pair_swapping.design import WEIGHTS
+from mechanisms.pair_swapping.design import ALWAYS, WEIGHTS, RiskFactors, Steps
 from mechanisms.sampling.stream import RandomStream, Words
 
 VERSION = 1
@@ -29,6 +29,11 @@ LEVELS = 4
 """The places within a state, from the nearest: block group, tract and county, and then the state itself."""
 
 NOBODY = -1
+
+_FIRST, _NEVER = np.int64(-1), np.int64(2**63 - 1)
+
+_BITS_OF_FACTORS = 24
+"""The bits of a product of four factors, each of up to 64."""
 
 _SPARE_BITS = 5
 """How many bits of a word are left out, so that a weighted word fits in 63 bits: the greatest weight has 5 bits."""
@@ -88,6 +93,28 @@ class Households:
 
 
 @dataclass(frozen=True)
+class Traits:
+    """What the risk factors depend on, each of shape (households,): how many households are in the block, and how many
+    of them are imputed; whether somebody has a race that nobody else in the block has; and how many items are imputed.
+    """
+
+    block_households: Codes
+    block_imputed: Codes
+    unique_race: Codes
+    imputed_items: Codes
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weight of each household beyond that of its risk, `numerator` / `denominator`, each at most 2^24, and which
+    ones are always selected; shape (households,)."""
+
+    numerator: NDArray[np.int64]
+    denominator: NDArray[np.int64]
+    always: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
 class Swapped:
     """The result of a draw, of shape (households,): the position of the household with which each one exchanges its
     place, or `NOBODY`, and whether it was selected."""
@@ -108,27 +135,55 @@ def risks(households: Households) -> Risks:
     return risk
 
 
-def swap_pairs(households: Households, swap_rate: Fraction, stream: RandomStream) -> Swapped:
+def weigh(factors: RiskFactors, traits: Traits, risk: Risks) -> Weights:
+    """The weights that follow from declared factors."""
+    numerator, denominator = np.ones(len(risk), dtype=np.int64), np.ones(len(risk), dtype=np.int64)
+    ones = np.ones(len(risk), dtype=np.int64)
+    _, of_race = factors.unique_race or ("", Fraction(1))
+    _, of_items = factors.imputed_items or ("", ())
+    race: Steps = ((Fraction(1), of_race),)
+    for steps, part, whole in (
+        (factors.block_size, traits.block_households, ones),
+        (race, traits.unique_race, ones),
+        (factors.block_imputation, traits.block_imputed, traits.block_households),
+        (of_items, traits.imputed_items, ones),
+    ):
+        reached = np.zeros(len(risk), dtype=np.int64)
+        for least, _ in steps:
+            reached += part.astype(np.int64) * least.denominator >= whole.astype(np.int64) * least.numerator
+        by_step = [Fraction(1), *(factor for _, factor in steps)]
+        numerator *= np.array([factor.numerator for factor in by_step])[reached]
+        denominator *= np.array([factor.denominator for factor in by_step])[reached]
+    least_risk = 2 + ALWAYS.index(factors.always_selected) if factors.always_selected else len(WEIGHTS) + 1
+    return Weights(numerator, denominator, risk >= least_risk)
+
+
+def swap_pairs(
+    households: Households, swap_rate: Fraction, stream: RandomStream, weights: Weights | None = None
+) -> Swapped:
     """One draw of the procedure, the same for the same stream and households. The words break ties at random.
 
     1. In every state, ⌊swap rate × households⌋ are selected: those with the smallest word / weight of the risk, so that
-       a higher risk makes selection more probable (sequential Poisson sampling; Ohlsson, 1998).
+       a higher risk makes selection more probable (sequential Poisson sampling; Ohlsson, 1998). `weights` multiply that
+       of the risk; those that are always selected come first, also if they are more than the rate allows.
     2. The selected households of each group are paired with each other, as many as possible whose blocks differ: first
        within block groups, then within tracts, counties and the state. Those left out have the lowest risk of those
        that could be.
     3. Each selected household that is left is paired with one of its group, in another block, that was not selected:
        the nearest, and of these the one with the highest risk. If there is none, it is not swapped.
     """
-    return pairs_of_words(households, swap_rate, stream.words(len(households.block)))
+    return pairs_of_words(households, swap_rate, stream.words(len(households.block)), weights)
 
 
-def pairs_of_words(households: Households, swap_rate: Fraction, words: Words) -> Swapped:
+def pairs_of_words(
+    households: Households, swap_rate: Fraction, words: Words, weights: Weights | None = None
+) -> Swapped:
     """`swap_pairs` with the words given, one for each household."""
     if not 0 < swap_rate <= 1:
         raise ValueError(f"a swap rate is above 0 and at most 1, not {swap_rate}")
     risk = risks(households)
     uniform = (words >> np.uint64(_SPARE_BITS)).astype(np.int64)
-    selected = _selected(households.state, risk, uniform, swap_rate)
+    selected = _selected(households.state, _rank(risk, uniform, weights), swap_rate)
     # The highest risk first, and equal risks in random order.
     order = (np.int64(len(WEIGHTS)) - risk) << np.int64(64 - _SPARE_BITS) | uniform
     partner = np.full(len(selected), NOBODY, dtype=np.int32)
@@ -140,22 +195,37 @@ def pairs_of_words(households: Households, swap_rate: Fraction, words: Words) ->
     return Swapped(partner, selected)
 
 
-def _selected(state: Codes, risk: Risks, uniform: NDArray[np.int64], swap_rate: Fraction) -> NDArray[np.bool_]:
-    """Which households are selected; the states ascend."""
+def _rank(risk: Risks, uniform: NDArray[np.int64], weights: Weights | None) -> NDArray[np.int64]:
+    """Word / weight, rounded down with declared weights; `_FIRST` if always selected, `_NEVER` for a weight of 0."""
     least_weight = np.array([max(WEIGHTS) // weight for weight in WEIGHTS], dtype=np.int64)
-    ranked = uniform * least_weight[risk - 1]
+    if weights is None:
+        return uniform * least_weight[risk - 1]
+    # Of 59 bits, 35 are left: with 4 of the risk and 24 of the denominator, there are 63.
+    ranked = (uniform >> _BITS_OF_FACTORS) * least_weight[risk - 1] * weights.denominator
+    ranked = np.where(weights.numerator == 0, _NEVER, ranked // np.maximum(weights.numerator, 1))
+    return np.where(weights.always, _FIRST, ranked)
+
+
+def _selected(state: Codes, ranked: NDArray[np.int64], swap_rate: Fraction) -> NDArray[np.bool_]:
+    """Which households are selected; the states ascend."""
     chosen = np.zeros(len(state), dtype=np.bool_)
     starts = np.concatenate([[0], np.flatnonzero(np.diff(state)) + 1, [len(state)]])
     for first, last in pairwise(starts.tolist()):
-        number = int(swap_rate * (last - first))
+        part = ranked[first:last]
+        number = number_due(swap_rate, last - first, int((part == _FIRST).sum()), int((part == _NEVER).sum()))
         if number:
-            part = ranked[first:last]
             limit = np.partition(part, number - 1)[number - 1]
             below = part < limit
             at_limit = np.flatnonzero(part == limit)[: number - int(below.sum())]
             chosen[first:last] = below
             chosen[first + at_limit] = True
     return chosen
+
+
+def number_due(swap_rate: Fraction, households: int, always: int = 0, never: int = 0) -> int:
+    """How many of a state's households are selected: as many as the rate gives, but all that always are, and none that
+    never is."""
+    return min(max(int(swap_rate * households), always), households - never)
 
 
 def _sorted_by(codes: Codes, positions: Codes) -> Codes:

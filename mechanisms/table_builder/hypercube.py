@@ -40,9 +40,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
+from mechanisms.accounting.pairs import CappedPair, GaussianPair, LaplacePair, Pair, TabulatedPair
 from mechanisms.accounting.specification import Line
 from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution
-from mechanisms.table_builder.judging import judge
+from mechanisms.table_builder.judging import judge, neighbors
 from mechanisms.table_builder.p_table import PTable
 
 MECHANISM, VERSION = "table builder", 1
@@ -260,7 +261,11 @@ class Hypercube:
     @cached_property
     def lines(self) -> tuple[Line, ...]:
         """By measured table, the loss for one record changed; empty if it is infinite. This loss is charged."""
-        return tuple(Line(" × ".join(table), self._find_bounded(table)) for table in self.tables if self.is_bounded)
+        return tuple(
+            Line(" × ".join(table), self._find_bounded(table), self._find_pairs(table))
+            for table in self.tables
+            if self.is_bounded
+        )
 
     @cached_property
     def unbounded(self) -> Loss:
@@ -321,6 +326,20 @@ class Hypercube:
             return PureLoss(2 * budget)
         squared = max(2 * self.sensitivity**2, (self.most - self.least) ** 2)
         return ConcentratedLoss(budget * Fraction(squared, self.sensitivity**2))
+
+    def _find_pairs(self, table: Table) -> tuple[Pair, ...]:
+        """Two cells that change by up to L each, which also dominate one cell that changes by up to L. None if a record
+        may add amounts of both signs, when one cell can change by more."""
+        if self.p_table is not None:
+            return (TabulatedPair(neighbors(self.p_table)),) * 2
+        if self.most - self.least > self.sensitivity:
+            return ()
+        noise = self.distribution(table)
+        if isinstance(noise, DiscreteGaussian):
+            return (GaussianPair(noise.variance, self.sensitivity),) * 2
+        if isinstance(noise, DiscreteLaplace):
+            return (LaplacePair(noise.scale, self.sensitivity),) * 2
+        return (CappedPair(noise.scale, noise.cap, self.sensitivity),) * 2
 
     def _far(self, table: Table, of_two: Callable[[Fraction], Fraction]) -> Fraction:
         """The probability of sums that are possible under one neighbor alone if a record changes: in two cells that

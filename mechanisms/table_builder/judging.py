@@ -126,6 +126,11 @@ def ratio_below(epsilon: PureLoss) -> Fraction:
     return max(Fraction(1), epsilon.argument * Fraction(low, 1 << _PRECISION))
 
 
+def neighbors(table: PTable) -> frozenset[tuple[tuple[Fraction, Fraction], ...]]:
+    """The probabilities of all results of two counts that differ by 1, of every such pair of counts in both orders."""
+    return frozenset(pair.points for pairs in _neighbors(table) for pair in pairs)
+
+
 def _neighbors(table: PTable) -> tuple[frozenset[_Pair], frozenset[_Pair]]:
     """All different pairs (a, a − 1), and all pairs (a, a + 1), of which (last row, first row of the cycle) is one."""
     chances = [table.row(count).probabilities for count in range(table.last + 2)]

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.accounting.pairs import GaussianPair, Pair
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR, DesignError
 from mechanisms.sampling.noise import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
 from mechanisms.topdown.allocation import Allocation, compute_variances
-from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
+from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, UNITS_BY_OCCUPANCY, Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS)}
 """The histograms that are measured, in order."""
@@ -39,7 +40,8 @@ STATISTICS: Mapping[str, str] = {
 
 LARGEST_CURVATURE = 10**5
 """The largest ratio of the greatest to the least curvature of the least-squares objective. Above it, the real-valued
-step might not end. Production's greatest ratio is 6,600, in a pass without `total`."""
+step might not end. Production's greatest ratio is 6,600, in a pass without `total`, and with full estimation, of which
+this is a bound, 62,000."""
 
 MOST_PERSONS_OUT_OF_NOISE = 10**7
 """The most persons that noise alone may add to the microdata, where the population is not held. Each becomes a record;
@@ -73,21 +75,30 @@ class Measured(NamedTuple):
     def noise(self) -> DiscreteGaussian:
         return DiscreteGaussian(self.variance)
 
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """A change of one record takes 1 from a cell and adds 1 to another, at most."""
+        return (GaussianPair(self.variance),) * 2
+
 
 @dataclass(frozen=True)
 class TopDownDesign:
-    """What is measured, and what is held exactly.
+    """What is measured, what is held exactly, and how the counts are estimated.
 
     Levels are from the root to the finest, allocations by histogram. By name, `invariants` has the level at which a
     statistic is held exactly, and so at all levels above. At the levels `total_first`, a separate pass of estimation
-    determines totals from `total`, which does not change the measurements. Raises DesignError if the histograms, levels
-    or invariants are invalid, or a budget or its noise is out of range.
+    determines totals from `total`. With `types_first`, estimation is full: a place is estimated from all measurements
+    at and below it, and units after persons; from the root to this level, counts by type of dwelling and by race alone
+    or combined are decided before single cells. Without it, places are estimated from their own level's measurements.
+    None of this changes the measurements. Raises DesignError if the histograms, levels or invariants are invalid, or a
+    budget or its noise is out of range.
     """
 
     levels: tuple[str, ...]
     allocations: Mapping[str, Allocation]
     invariants: Mapping[str, str]
     total_first: tuple[str, ...] = ()
+    types_first: str | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels) or len(self.levels) < 2:
@@ -110,6 +121,14 @@ class TopDownDesign:
         for level in self.total_first:
             if level not in self.levels or not self.allocations[PERSONS.name].part(level, TOTAL).rho:
                 raise DesignError(f"total_first: {level}: persons have no query {TOTAL} there")
+        if self.types_first is not None:
+            if self.total_first:
+                raise DesignError("total_first: with full estimation, all queries together determine the totals")
+            if self.types_first not in self.levels[:-1]:
+                raise DesignError(
+                    f"types_first: there is no level {self.types_first} above the finest; there are "
+                    f"{', '.join(self.levels[:-1])}"
+                )
 
     def _check_persons_out_of_noise(self) -> None:
         """Estimates are not negative, so the noise of empty cells adds persons unless their number is held.
@@ -153,6 +172,7 @@ class TopDownDesign:
                 raise DesignError(
                     f"{histogram}: {level}: {DETAILED} has so small a share beside the coarser queries that estimation "
                     f"could not be relied on to end; give it {curvature / LARGEST_CURVATURE:.3g} times as much or more"
+                    + (", or estimate each level from its own measurements" if self.full else "")
                 )
         for query in _measure(histogram, allocation):
             if query.variance.numerator > LARGEST_DENOMINATOR**3:
@@ -163,14 +183,16 @@ class TopDownDesign:
                 )
 
     def _curvature(self, histogram: str, allocation: Allocation, level: str) -> float:
-        """A bound on the ratio of the objective's greatest to its least curvature, with all queries in one pass."""
+        """A bound on the ratio of the objective's greatest to its least curvature, with all queries in one pass. With
+        full estimation, the levels below add at most their own greatest curvatures."""
         own = allocation.part(level, DETAILED).rho
         curvature = Fraction()
-        for query, share in allocation.queries[level].items():
-            apart = query == TOTAL and histogram == PERSONS.name and level in self.total_first
-            if share and not apart:
-                most = int(np.bincount(SCHEMAS[histogram].marginal(query).cells).max())
-                curvature += most * allocation.part(level, query).rho / own
+        for counted in self.levels[self.levels.index(level) :] if self.full else (level,):
+            for query, share in allocation.queries[counted].items():
+                apart = query == TOTAL and histogram == PERSONS.name and counted in self.total_first
+                if share and not apart:
+                    most = int(np.bincount(SCHEMAS[histogram].marginal(query).cells).max())
+                    curvature += most * allocation.part(counted, query).rho / own
         return float(curvature)
 
     @cached_property
@@ -182,6 +204,19 @@ class TopDownDesign:
 
     def measured_at(self, histogram: str, level: str) -> tuple[Measured, ...]:
         return tuple(query for query in self.measured if (query.histogram, query.level) == (histogram, level))
+
+    @property
+    def full(self) -> bool:
+        return self.types_first is not None
+
+    def is_types_first(self, level: str) -> bool:
+        """Whether counts by type and by race are decided before single cells."""
+        return self.types_first in self.levels[self.levels.index(level) :]
+
+    @property
+    def schemas(self) -> Mapping[str, Schema]:
+        """The histograms as they are estimated."""
+        return {**SCHEMAS, UNITS.name: UNITS_BY_OCCUPANCY} if self.full else SCHEMAS
 
     @property
     def persons(self) -> ConcentratedLoss:
@@ -205,9 +240,10 @@ class TopDownDesign:
     @property
     def lines(self) -> tuple[Line, ...]:
         """ρ of every measurement, and of the second unit whose occupancy a move can change."""
+        second = tuple(pair for query in self.measured if query.histogram == UNITS.name for pair in query.pairs)
         return (
-            *(Line(query.label, query.loss) for query in self.measured),
-            Line("units, the second one of a move: all levels and queries", self.units),
+            *(Line(query.label, query.loss, query.pairs) for query in self.measured),
+            Line("units, the second one of a move: all levels and queries", self.units, second),
         )
 
     @property
@@ -242,7 +278,8 @@ class TopDownDesign:
         )
 
     def as_record(self) -> dict[str, Any]:
-        """What is measured and held, as exact plain values, equal for designs with the same draws."""
+        """What is measured and held, as exact plain values, equal for designs with the same draws. How the counts are
+        estimated is not part of it."""
         return {
             "levels": list(self.levels),
             "invariants": dict(sorted(self.invariants.items())),

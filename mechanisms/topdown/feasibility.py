@@ -126,6 +126,22 @@ def propagate_above(
     return tuple(reversed(limits))
 
 
+def limit_by_occupancy(
+    levels: Sequence[str],
+    parents: Sequence[NDArray[np.int64]],
+    limits: Sequence[Limits],
+    households: NDArray[np.int64] | None = None,
+) -> tuple[Limits, ...]:
+    """By level, limits of the occupied and the vacant units, from limits of units and the persons in households of each
+    unit of the finest level, if they are known: at least one unit is occupied where somebody lives in a household, and
+    no more than there are persons. The other arguments are as of `propagate`."""
+    most, least = limits[-1].upper[:, [0, -1]], np.zeros((len(limits[-1].totals), 2), dtype=np.int64)
+    if households is not None:
+        most[:, 0] = np.minimum(most[:, 0], households)
+        least[:, 0] = most[:, 0] > 0
+    return propagate(levels, parents, least, most, [of_level.totals for of_level in limits])
+
+
 def concatenate(parts: Sequence[Limits]) -> Limits:
     ends = np.cumsum([0, *(len(part.totals) for part in parts)])
     sets = [

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.decomposition import Information
-from mechanisms.topdown.design import MECHANISM, SCHEMAS, TopDownDesign
+from mechanisms.topdown.design import MECHANISM, TopDownDesign
 from mechanisms.topdown.estimation import Families, Measurement, divide_parents, estimate_families
-from mechanisms.topdown.feasibility import Limits
+from mechanisms.topdown.feasibility import Limits, limit_by_occupancy
 from mechanisms.topdown.information import inform
-from mechanisms.topdown.schema import DETAILED, PERSONS, Counts, Schema
+from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, PERSONS, UNITS, Counts, Schema
 
 PLACES_AT_A_TIME = 256
 """The places whose answers are in memory at a time, unless a single parent has more."""
@@ -46,7 +46,6 @@ def estimate_finest(
     counts: Mapping[str, Counts],
     limits: LevelLimits,
     noise: Noise,
-    types_first: str | None = None,
 ) -> dict[str, Counts]:
     """The estimates of the finest level that follow from counts and noise, by histogram. Raises NotSolvedError and
     NotRoundedError as `estimate`.
@@ -55,18 +54,20 @@ def estimate_finest(
         parents: for each level below the root, the number of each place's parent, in ascending order.
         counts: by histogram, the counts of the finest level; they satisfy the limits.
         noise: of all measurements, which is read as by a draw: by query, in the order of places.
-        types_first: with full information about persons, the finest level at which parts are held.
     """
-    finest = {}
-    for histogram, schema in SCHEMAS.items():
+    finest: dict[str, Counts] = {}
+    for histogram, schema in design.schemas.items():
         census = Census(design, schema, parents, roll_up(counts[histogram], parents, schema.size), limits[histogram])
         informed: list[Information | None] = [None] * len(census.exact)
-        if types_first is not None and histogram == PERSONS.name:
+        if design.full:
             informed = census.inform(noise.from_the_beginning())
+            if histogram == UNITS.name:
+                households = finest[PERSONS.name].answer(PERSONS.groups, 0, len(parents[-1]))[:, HOUSEHOLDS]
+                census = replace(census, limits=limit_by_occupancy(design.levels, parents, census.limits, households))
         above: Counts | None = None
         for depth, information in enumerate(informed):
-            hold = information is not None and types_first in design.levels[depth:]
-            total_first = design.levels[depth] in design.total_first and types_first is None
+            hold = histogram == PERSONS.name and design.is_types_first(design.levels[depth])
+            total_first = design.levels[depth] in design.total_first
             above = census.estimate(depth, above, noise, information, hold=hold, total_first=total_first)
         assert above is not None
         finest[histogram] = above

@@ -2,7 +2,7 @@
 is an array that gives the marginal cell of each cell."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from math import prod
 from typing import Any, TypeVar
@@ -167,3 +167,10 @@ Nobody under 18 lives in a nursing facility (the edit constraint)."""
 
 UNITS = Schema(name="units", attributes=(Attribute("occupancy", 2),))
 """Housing units, occupied or vacant (H1)."""
+
+HOUSEHOLDS, OCCUPIED = 0, 0
+"""The code of `hhgq` that stands for households, where the others are types of group quarters; and that of occupied
+units."""
+
+UNITS_BY_OCCUPANCY = replace(UNITS, bounded="occupancy", rounding=(TOTAL, "occupancy"))
+"""The same histogram, with bounds of the occupied and of the vacant units: persons' estimates bound the former."""

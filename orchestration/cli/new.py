@@ -94,7 +94,7 @@ def dataset(
             fields = {"codebook": str(declare(found.codebook))} if found.codebook else {}
             fields |= {"record_type": found.record_type} if found.record_type else {}
             profiles.append((declare(found.path), select_columns(found, replace(contents, fields=fields))))
-    if files[0].record_type:
+    if files[0].record_type and len(files) > 1:
         key, record_name = key or HOUSEHOLD, "household" if record_name == "unit" else record_name
     proposal = propose_dataset(
         name, files[0].reader, *profiles, record_name=record_name, cap=cap, key=key, unit=unit, title=title

@@ -20,6 +20,17 @@ from orchestration.cli.releases import RELEASE
 )
 @click.option("--total", help="The wanted charge, ρ or ε as declared: all budgets are multiplied by one number.")
 @click.option(
+    "--posterior",
+    help="The wanted risk, instead of a total: the largest probability with which an attacker who knows every other "
+    "record picks the true one of two values.",
+)
+@click.option(
+    "--prior",
+    default="1/2",
+    show_default=True,
+    help="For --posterior: the probability that one of the values had before.",
+)
+@click.option(
     "--largest-stratum", type=int, help="In swapping: b, if no edition with the same invariants is published."
 )
 @click.option(
@@ -34,6 +45,8 @@ def plan(
     tried: tuple[str, ...],
     margins: tuple[str, ...],
     total: str | None,
+    posterior: str | None,
+    prior: str,
     largest_stratum: int | None,
     records: int | None,
     as_yaml: bool,
@@ -52,6 +65,8 @@ def plan(
         fields=parse_fields(tried),
         margins=dict(map(parse_margin, margins)),
         total=total,
+        posterior=posterior,
+        prior=prior,
         largest_stratum=largest_stratum,
         records=records,
     )

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.markdown import Markdown
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -90,8 +89,11 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     else:
         for step in failed:
             echo(f"\n{step.asset}: {step.check} failed. {step.words}", err=True)
-        echo(f"\n{refused or _explain_failure(outcome)}", err=True)
-        echo(f"\n{list_charges(charges) or 'Nothing was charged.'}\nThe log is {outcome.log}", err=True)
+        words = refused or _explain_failure(outcome)
+        # Most refusals say so themselves.
+        nothing = "" if "othing was charged" in words else "Nothing was charged."
+        lines = words, list_charges(charges) or nothing, f"The log is {outcome.log}"
+        echo("\n" + "\n".join(filter(None, lines)), err=True)
     if not outcome.success:
         asks = refusal and refusal.metadata and AUTHORIZED_BY_COMMAND in refusal.metadata
         sys.exit(UNAUTHORIZED if asks else REFUSED)
@@ -104,6 +106,9 @@ def print_preflights(release: str, *, as_json: bool) -> None:
     if as_json:
         print_json(preflights[0] if len(preflights) == 1 else preflights)
         return
+    # It imports Pygments.
+    from rich.markdown import Markdown
+
     console = make_console()
     for component, preflight in zip(components, preflights, strict=True):
         if len(preflights) > 1:

@@ -100,7 +100,7 @@ def _show_budget(budget: Budget, population: Population) -> None:
         show_table(rows, _CHARGES)
     with st.expander("What adds up, and what does not"):
         for row in list_total_rows(budget.comparison):
-            st.write(escape(f"{row['loss']} for one {row['unit']} counts {row['counts']}."))
+            st.write(escape(f"{row['loss']} for one {row['unit']}{row['by curve']} counts {row['counts']}."))
         for remark in write_remarks(budget.comparison):
             st.write(escape(remark))
 

@@ -23,7 +23,7 @@ COLORS = ("#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c")
 OPENED = "opened"
 """Whether a page of this session was shown before, so that its address is no longer the one that was opened."""
 _INK = "#222222"
-_LABEL, _AXIS, _LEGEND, _WHOLE = 28, 30, 40, 48
+_LABEL, _AXIS, _LEGEND, _WHOLE = 28, 30, 40, 42
 """How many letters a line of a label, of an axis' title and of a legend, and a choice in a box have on a phone."""
 _TALLEST = 400
 """A higher chart, in pixels, is scrolled, so that the first rows of its table are seen with it."""

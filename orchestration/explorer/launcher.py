@@ -1,8 +1,8 @@
 """Starts the explorer: chooses what it may open, runs its process, and opens a browser on it.
 
 The launcher itself is not confined. It gives the process only the variables that it needs, copies the replays from
-Dagster's storage, which the process cannot open, and starts it again when a database was made or replaced, because a
-confined process can only open the files that were there when it began.
+Dagster's storage, which the process cannot open, and starts it again when a database, or a folder of the programs, was
+made or replaced, because a confined process can only open the files that were there when it began.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 
 from assets.release.dataset import DatasetDeclaration
 from orchestration.environment import list_folder_variables
+from orchestration.explorer.process import PROGRAMS
 from orchestration.explorer.settings import REPLAYS, VARIABLE, Settings
 from resources.project import IMPORTED_FROM, PROJECT
 
@@ -94,7 +95,7 @@ def explore(
                     announce(address)
                 if browser and not start:
                     webbrowser.open(address)
-                _wait_until_databases_change(settings, process, replays)
+                _wait_until_files_change(settings, process, replays)
 
 
 def list_left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Path]:
@@ -165,7 +166,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     raise ExplorerError(f"its process does not answer on port {port}")
 
 
-def _wait_until_databases_change(
+def _wait_until_files_change(
     settings: Settings, process: subprocess.Popen[bytes], replays: Callable[[], Mapping[str, str]]
 ) -> None:
     first, read_at = _identify_files(settings), time.monotonic()
@@ -175,12 +176,16 @@ def _wait_until_databases_change(
         if time.monotonic() - read_at > _BETWEEN_REPLAYS:
             _write_replays(settings, replays)
             read_at = time.monotonic()
+    # Until what replaces them is there.
+    changed = None
+    while changed != (changed := _identify_files(settings)):
+        time.sleep(_BETWEEN_LOOKS)
 
 
 def _identify_files(settings: Settings) -> list[tuple[int, int] | None]:
-    """The device and inode of each database and of the publications; None for what is not there."""
+    """The device and inode of each database, of the publications and of the programs; None for what is not there."""
     identities: list[tuple[int, int] | None] = []
-    for path in (*settings.databases, Path(settings.published)):
+    for path in (*settings.databases, Path(settings.published), *PROGRAMS):
         try:
             status = path.stat()
             identities.append((status.st_dev, status.st_ino))

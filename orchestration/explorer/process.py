@@ -16,7 +16,10 @@ from resources.project import CODE, DECLARATIONS
 
 APP, SERVER = (Path(__file__).with_name(name) for name in ("app.py", "server.py"))
 DOCUMENTATION = CODE / "docs"
-_PROGRAMS = ("orchestration", "assets", "mechanisms", "resources", "sql", "docs", "pyproject.toml")
+PROGRAMS = [
+    *(CODE / name for name in ("orchestration", "assets", "mechanisms", "resources", "sql", "docs", "pyproject.toml")),
+    DECLARATIONS,
+]
 _SYSTEM = (
     "/usr",
     "/var/cache/fontconfig",
@@ -56,11 +59,10 @@ def main() -> None:
 
 
 def list_readable(settings: Settings) -> Sequence[Path]:
-    programs = [*(CODE / name for name in _PROGRAMS), DECLARATIONS]
     boundaries = [settings.boundaries] if settings.boundaries else []
     others = [Path(path) for path in (*_SYSTEM, sys.prefix, sys.base_prefix, *boundaries)]
     logs = [database.with_name(f"{database.name}.wal") for database in settings.databases]
-    allowed = exclude([*others, *programs], [Path(path) for path in settings.left_out])
+    allowed = exclude([*others, *PROGRAMS], [Path(path) for path in settings.left_out])
     return [*allowed, Path(settings.published), *settings.databases, *logs]
 
 

@@ -1,14 +1,16 @@
--- The number of groups with the same key; whether the numbers of the records of each are 1, 2 and so on; then, for each column,
--- whether all records of each group have the same text.
+-- The number of groups with the same key, and of those with several records; whether the numbers of the records of each are 1, 2
+-- and so on; then, for each column, the number of groups whose records have different texts.
 SELECT
     count(*),
+    count(*) FILTER (WHERE records > 1),
     {% if number %}bool_and(numbered){% else %}false{% endif %}
 
     {% for name in columns %}
-    , bool_and(same_{{ loop.index0 }})
+    , count(*) FILTER (WHERE NOT same_{{ loop.index0 }})
     {% endfor %}
 FROM (
     SELECT
+        count(*) AS records,
         {% if number %}
         coalesce(count(DISTINCT TRY_CAST({{ number | id }} AS BIGINT)) = count(*)
             AND min(TRY_CAST({{ number | id }} AS BIGINT)) = 1

@@ -1,5 +1,6 @@
 -- A product: counts by its columns, with empty cells if `zeros` is set, and with totals if any are declared. A row with a
--- total over a column has no value in it, and says so in a column of its own.
+-- total over a column has no value in it, and says so in a column of its own. Of places that lie in each other, the
+-- combinations that occur are listed.
 WITH cells AS (
     SELECT {{ columns | ids }}, sum(count)::BIGINT AS count FROM {{ records }} GROUP BY ALL
 ),
@@ -8,8 +9,8 @@ filled AS (
     SELECT {{ columns | ids("frame") }}, coalesce(cells.count, 0) AS count
     FROM (
         SELECT *
-        FROM {% for column in columns %}{% if not loop.first %} CROSS JOIN {% endif %}
-        (SELECT DISTINCT {{ column | id }} FROM cells)
+        FROM {% for together in listed %}{% if not loop.first %} CROSS JOIN {% endif %}
+        (SELECT DISTINCT {{ together | ids }} FROM cells)
         {% endfor %}
 
     ) AS frame

@@ -4,12 +4,14 @@ The environment shares the libraries of this one. Nothing is fetched.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 import tomllib
 import venv
 import zipfile
+from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -63,31 +65,54 @@ def test_the_wheel_has_one_package_with_every_file_of_the_layers(wheel: zipfile.
                 assert f"stirred/{path.relative_to(ROOT)}".removeprefix("stirred/stirred/") in {*names, *top}
 
 
-def test_the_installed_wheel_draws_and_opens_a_deployment_beside_modules_of_the_same_names(
-    wheel: zipfile.ZipFile, tmp_path: Path
-) -> None:
-    """A wheel whose layers are found under their own names imports the user's, or hides them from the user."""
-    environment, own, deployment = tmp_path / "environment", tmp_path / "own", tmp_path / "deployment"
+@dataclass(frozen=True)
+class Installed:
+    """An environment with the wheel, and the folder of a deployment."""
+
+    python: Path
+    deployment: Path
+
+    def run(self, *arguments: str, cwd: Path) -> str:
+        """What a run of Python prints, without the settings of this process."""
+        left_out = ("STIRRED_", "DAGSTER_", "PYTHON")
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+        done = subprocess.run([self.python, *arguments], cwd=cwd, env=ours, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def installed(wheel: zipfile.ZipFile, tmp_path: Path) -> Installed:
+    environment, deployment = tmp_path / "environment", tmp_path / "deployment"
     venv.create(environment, with_pip=False)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(environment)}))
     wheel.extractall(site)
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib"))
-    own.mkdir()
+    declarations = Path("orchestration", "defs", "ma1940")
+    shutil.copytree(ROOT / declarations, deployment / declarations)
+    return Installed(environment / "bin" / "python", deployment)
+
+
+def test_the_installed_wheel_draws_and_opens_a_deployment_beside_modules_of_the_same_names(
+    installed: Installed, tmp_path: Path
+) -> None:
+    """A wheel whose layers are found under their own names imports the user's, or hides them from the user."""
     for name in LAYERS:
-        (own / f"{name}.py").write_text(COLLIDING.format(name=name))
-    (deployment / "orchestration" / "defs").mkdir(parents=True)
-    (deployment / "orchestration" / "defs" / "ma1940").symlink_to(ROOT / "orchestration" / "defs" / "ma1940")
+        (tmp_path / f"{name}.py").write_text(COLLIDING.format(name=name))
     page = "".join(fenced(ROOT / "docs" / "how-to" / "python.md", "python"))
-    (own / "script.py").write_text(SCRIPT.format(deployment=str(deployment)) + page, "utf-8")
-    ours = {
-        name: value for name, value in os.environ.items() if not name.startswith(("STIRRED_", "DAGSTER_", "PYTHON"))
-    }
-    done = subprocess.run(
-        [environment / "bin" / "python", "script.py"], cwd=own, env=ours, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("ε = 4.6152")
-    assert "not charged: no ledger counts this loss" in done.stdout
+    (tmp_path / "script.py").write_text(SCRIPT.format(deployment=str(installed.deployment)) + page, "utf-8")
+    printed = installed.run("script.py", cwd=tmp_path)
+    assert printed.startswith("ε = 4.6152")
+    assert "not charged: no ledger counts this loss" in printed
+
+
+@pytest.mark.prove
+def test_the_installed_wheel_launches_a_release_and_reads_it(installed: Installed, tmp_path: Path) -> None:
+    """Kernels, SQL, templates, settings and the types of components are all found in the wheel."""
+    printed = installed.run(str(ROOT / "examples" / "deployment.py"), str(installed.deployment), cwd=tmp_path)
+    assert "'ma1940/tenure_by_county': 'ε = 12.4850'" in printed
+    assert "ma1940/tenure_by_county, edition 1" in printed
+    assert "standard_error" in printed
 
 
 @pytest.mark.parametrize(

@@ -91,11 +91,11 @@ def test_the_picture_of_layers_has_the_arrows_of_the_imports() -> None:
         return f"assets: {kind}", f"assets/{rest}"
 
     expected = set()
-    for top in ("orchestration", "assets", "resources", "mechanisms"):
+    for top in ("stirred", "orchestration", "assets", "resources", "mechanisms"):
         for path in (ROOT / top).rglob("*.py"):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             for name in imported(path):
-                if name.split(".")[0] in ("orchestration", "assets", "resources", "mechanisms"):
+                if name.split(".")[0] in ("stirred", "orchestration", "assets", "resources", "mechanisms"):
                     (above, one), (below, other) = places(module), places(name)
                     if above != below:
                         expected.add((above, below))

@@ -135,7 +135,7 @@ class Reader:
 
 def test_the_installed_command_is_the_one_that_is_tried() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
-    assert scripts == {"stirred": "orchestration.cli:main"}
+    assert scripts == {"stirred": "stirred.__main__:main"}
 
 
 @pytest.mark.deep

@@ -42,6 +42,13 @@ _UNITS = {
         "serial": {"type": "integer", "role": "key"},
         "region": {"type": "string", "role": "geography", "values": ["N", "S"]},
         "county": {"type": "string", "role": "geography", "pattern": "[A-C]"},
+        "town": {
+            "type": "string",
+            "role": "geography",
+            "values": ["a", "b"],
+            "within": "region",
+            "nesting": {"N": ["a", "b"]},
+        },
         "size": {"type": "integer", "minimum": 1, "maximum": 9},
         "rent": {"type": "decimal", "minimum": 0, "maximum": 9},
         "built": {"type": "date", "minimum": "1900-01-01", "maximum": "2020-01-01"},
@@ -169,6 +176,7 @@ VALID: dict[type[Any], dict[str, Any]] = {
         "key": ["HHRACE", "HHT"],
         "swap_rate": "1/25",
         "imputed": {"column": "HHT2", "values": ["12"]},
+        "risk_factors": {"unique_race": {"factor": 2}, "always_selected": "county"},
         "products": [{"name": "one", "geography": ["TABBLK"], "dimensions": ["TEN"]}],
     },
     PHSafe: {
@@ -284,7 +292,10 @@ NUMBERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("experiment", "swap_rates", 0): (0, 1, *NOT_NUMBERS),
         ("experiment", "draws"): (0, 1001, *NOT_INTEGERS),
     },
-    PairSwapping2010: {("swap_rate",): (0, 1, 2, "1.5", "1/1000000001", *NOT_NUMBERS)},
+    PairSwapping2010: {
+        ("swap_rate",): (0, 1, 2, "1.5", "1/1000000001", *NOT_NUMBERS),
+        ("risk_factors", "unique_race", "factor"): (65, "1/65", *NOT_NUMBERS),
+    },
     PHSafe: {
         ("runs", "PH1_num", "budget", "nation_*"): (1001, "1/1000000000001", *NOT_NUMBERS),
         ("runs", "PH1_num", "moe", "state_*"): (0, "0.000001", 10**9, *NOT_NUMBERS),
@@ -364,6 +375,13 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("units", "columns", "size", "zero"): ([99],),
         ("units", "columns", "size", "within"): ("region",),
         ("units", "columns", "county", "within"): ("county", "size", "nowhere", "", 3),
+        ("units", "columns", "county", "nesting"): ({"N": ["A"]},),
+        ("units", "columns", "region", "within"): ("town",),
+        ("units", "columns", "town", "nesting"): (
+            {"N": ["a"]}, {"N": ["a", "b"], "S": ["b"]}, {"N": ["a", "b", "c"]}, {"W": ["a", "b"]}, {1: ["a", "b"]},
+            {"N": []}, {}, ["a", "b"], "N", {"N": "a"}, {"N": [None]},
+        ),
+        ("units", "columns", "town", "nullable"): (True,),
         ("units", "columns", "size", "rounded"): (True, "perhaps", 3),
         ("units", "columns", "size", None): ("NA", 9, [True], [9.5], [None], ["9", 9]),
         ("units", "columns", "maybe", "null"): ([2], [""] * 2),
@@ -555,6 +573,9 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
     PairSwapping2010: {
         ("name",): NOT_NAMES,
         ("dataset",): ("village", "nowhere"),
+        ("risk_factors", "always_selected"): ("state", 1, True, []),
+        ("risk_factors", "block_size"): ([{"at_least": 0, "factor": 1}], [{"at_least": 2}], [3], 3, "2: 1/2"),
+        ("risk_factors", "block_imputation"): ([{"at_least": 2, "factor": 1}], [{"at_least": "half", "factor": 1}]),
         ("key",): ([], None, "HHT", ["nothing"], ["TABBLK"], ["MAFID"], ["QAGE"], ["HHT", "HHT"], [1]),
         ("imputed",): (1, [], {"column": "HHT"}, {"values": ["1"]}),
         ("imputed", "column"): ("nothing", "TABBLK", "MAFID", 1, None),
@@ -642,6 +663,8 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
             {"detailed": "1/2", "hispanic * hispanic": "1/2"}, {},
         ),
         ("total_first",): (["State"], ["US"], "US", [1]),
+        ("estimation",): ("none", 1),
+        ("types_first",): ("Nation", 1),
         ("products",): (["P9"], ["P1", "P1"], ["housing_units"], "P1", None),
     },
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 import csv
 import random
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from orchestration.extract import find_files, select_columns
 from orchestration.proposal import Proposal, propose_dataset
 from resources.statements import Zone
 from resources.warehouse import Warehouse
-from tests.assets.cef.extracts import write_codebook, write_lines, write_record
+from tests.assets.cef.extracts import Variable, write_codebook, write_lines, write_record
 from tests.assets.cef.test_extracts import RECTANGULAR, make_records, write_hierarchical
 from tests.deployments import deploy
 from tests.table_builder_deployments import hypercubes
@@ -94,33 +95,63 @@ def test_a_proposal_takes_what_the_codebook_says(tmp_path: Path) -> None:
     assert set(declared.units.variables) >= {"STATEFIP", "GQ", "HHWT"}
     assert set(declared.persons.variables if declared.persons else {}) >= {"SEX", "AGE", "INCTOT", "PERWT"}
     (tmp_path / "usa_00012.dat").unlink()
-    with (tmp_path / "usa_00012.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(records[0]))
-        writer.writeheader()
-        writer.writerows(
-            {**each, "STATEFIP": each["STATEFIP"].lstrip("0"), "SERIAL": each["SERIAL"].lstrip("0") or "0"}
-            for each in records
-        )
-    from_csv = propose(tmp_path, codebook)
-    assert "reader: csv" in from_csv.text
-    assert 'values: {"1": "Alabama", "2": "Alaska", "6": "California"}' in from_csv.text, "as the file has the codes"
+    table = pd.DataFrame(records)
+    for name in ("STATEFIP", "SERIAL", "SEX"):
+        table[name] = table[name].astype(int)
+    table["HHWT"] = table["HHWT"].str.lstrip("0")
+    for suffix, reader in ((".csv", "csv"), (".csv.gz", "csv"), (".parquet", "parquet")):
+        path = tmp_path / f"usa_00012{suffix}"
+        table.to_parquet(path) if reader == "parquet" else table.to_csv(path, index=False)
+        beside = propose(tmp_path, codebook)
+        path.unlink()
+        assert f"reader: {reader}" in beside.text
+        assert ("compression: gzip" in beside.text) == (suffix == ".csv.gz")
+        assert 'values: {"1": "Alabama", "2": "Alaska", "6": "California"}' in beside.text, "as the file has the codes"
+        assert re.search(r'INCTOT: {type: integer, .*null: \[("", )?"9999999"\], title: "Total personal', beside.text)
+        assert "rectangular: {household: [SAMPLE, SERIAL], columns: " in beside.text
+
+
+def test_every_label_and_record_type_of_a_codebook_is_taken(tmp_path: Path) -> None:
+    """Wrong programs: one that labels 40 codes at most, so that 51 states have no names; one that takes households for
+    type H alone, where time use surveys have 1, or needs households, where health surveys have none."""
+    states = {f"{number:02}": f"State {number}" for number in range(1, 52)}
+    fields = (Variable("SERIAL", 4, types="1 2"), Variable("STATEFIP", 2, "State", states, types="1"))
+    fields = (Variable("RECTYPE", 1, text=True, types="1 2"), *fields, Variable("SEX", 1, "Sex", types="2"))
+    lines = [text for n in range(102) for text in (f"1{n:>4}{n % 51 + 1:02}", f"2{n:>4}{n % 2}")]
+    write_lines(tmp_path / "atus_1.dat.gz", lines)
+    kinds = {"1": "Household Record", "2": "Person Record"}
+    codebook = write_codebook(tmp_path / "atus_1.xml", fields, hierarchical=True, kinds=kinds)
+    proposal = propose(tmp_path, codebook, key="household")
+    declared = DatasetDeclaration.model_validate(yaml.safe_load(proposal.text)["attributes"])
+    assert declared.units.columns["STATEFIP"].labels == states
+    assert [records.record_type for records in declared.tables.values()] == ["1", "2"]
+    # Two names of one place are no contradiction.
+    twice = (*fields, Variable("SERIALR", 1, types="2"))
+    write_codebook(codebook, twice, hierarchical=True, kinds={"1": "Round Record", "2": "Person Record"})
+    codebook.write_text(codebook.read_text().replace('EndPos="7" StartPos="7"', 'EndPos="6" StartPos="6"'))
+    (file,) = find_files(codebook)
+    assert (file.record_type, file.described and file.described.count_records()) == ("2", 102)
 
 
 def test_a_proposal_takes_labels_and_missing_values_of_statistical_packages(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"sex": [1.0, 2.0] * 60, "income": [*map(float, range(100, 218)), 98.0, 99.0]})
-    labels = {"sex": {1: "Men", 2: "Women"}, "income": {98: "Refused"}}
+    incomes = [*map(float, range(100, 218)), 98.0, 99.0]
+    frame = pd.DataFrame({"sex": [1.0, 2.0] * 60, "income": incomes, "asked": [1.0, 2.0, 8.0] * 40})
+    labels = {"sex": {1: "Men", 2: "Women"}, "income": {98: "Refused"}, "asked": {1: "Yes", 2: "No", 8: "Don't know"}}
     pyreadstat.write_sav(
         frame,
         str(tmp_path / "a.sav"),
         column_labels={"sex": "Sex of the person"},
         variable_value_labels=labels,
-        missing_ranges={"income": [{"lo": 90, "hi": 99}]},
+        missing_ranges={"income": [{"lo": 90, "hi": 99}], "asked": [8]},
     )
     proposal = propose(tmp_path, tmp_path / "a.sav")
     columns = DatasetDeclaration.model_validate(yaml.safe_load(proposal.text)["attributes"]).units.columns
     assert (columns["sex"].title, columns["sex"].labels) == ("Sex of the person", {1: "Men", 2: "Women"})
     assert (columns["income"].null, columns["income"].minimum, columns["income"].maximum) == (("98", "99"), 100, 300)
-    assert '"98" (Refused)' in "".join(proposal.warnings)
+    said = "".join(proposal.warnings)
+    assert '"98" (Refused)' in said
+    assert columns["asked"].codes == (1, 2, 8)
+    assert 'asked is of categories that the file declares as no value, "8" (Don\'t know); list them in null' in said
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,9 @@ from assets.release.plan import Plan, PlanRequest
 from assets.release.release import DeclarationError
 from assets.swapping.plan import swapping_plan
 from assets.topdown.declaration import TopDownDeclaration
+from mechanisms.accounting.curves import Curve
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
+from mechanisms.accounting.risks import bound_posterior
 from mechanisms.phsafe.runs import RUNS
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.quantiles import BILLION, MILLION, margin_of_error
@@ -358,9 +360,49 @@ def test_a_wanted_total_of_a_swap_takes_the_smallest_rate(largest: int, place: F
     assert smaller == 0 or not theorem_1(largest, smaller) <= PureLoss(total)
 
 
+@pytest.mark.parametrize("name", ["hypercube", "phsafe"])
+def test_a_wanted_posterior_takes_the_greatest_budget_of_three_digits(name: str) -> None:
+    """Fails for a posterior of another prior, and for a search that stops too early."""
+    found = plan_of(KINDS[name](), posterior="0.6")
+    assert found.plan.specification is not None
+    assert bound_posterior(Curve(found.plan.specification.charged_pairs), Fraction(1, 2)) <= Fraction(3, 5)
+    assert "probability 0.59" in found.plan.facts["risk"] or "probability 0.6000" in found.plan.facts["risk"]
+    assert found.plan.loss is not None
+    more = plan_of(KINDS[name](), total=str(exactly(found.plan.loss) * Fraction(101, 100)))
+    assert more.plan.specification is not None
+    assert bound_posterior(Curve(more.plan.specification.charged_pairs), Fraction(1, 2)) > Fraction(3, 5)
+
+
+def test_the_risk_of_a_swap_is_that_of_two_records_with_its_invariants_in_the_same_sentence() -> None:
+    risk = plan_of(swapping(), largest_stratum=100).plan
+    assert isinstance(risk.loss, PureLoss)
+    odds = math.exp(2 * float(risk.loss))
+    first, *_ = risk.facts["risk"].split(". ")
+    assert f"probability {math.ceil(10_000 * odds / (1 + odds)) / 10_000:.4f} at most" in first
+    assert "versions of 2 " in first
+    assert "not protected" in first
+
+
 @pytest.mark.parametrize(
     ("name", "asked", "message"),
     [
+        (
+            "topdown",
+            {"posterior": "0.5"},
+            "plan: posterior: with a prior of 0.5, a guess without the publication is ",
+        ),
+        ("topdown", {"posterior": "0.6", "prior": "0.7"}, "plan: posterior: with a prior of 0.7, a guess without the "),
+        (
+            "topdown",
+            {"posterior": "0.6", "total": 1},
+            "plan: give wanted margins, a wanted total or a wanted posterior",
+        ),
+        ("swapping", {"posterior": "0.6", "largest_stratum": 100}, "plan: posterior: it cannot be kept: no swap rate "),
+        (
+            "pairs",
+            {"posterior": "0.6"},
+            "plan: posterior: it cannot be kept: this kind of release has no ",
+        ),
         ("phsafe", {"margins": {"PH3 state": 5}}, "plan: margins: there is no line 'PH3 state'; lines are PH1_num nat"),
         ("phsafe", {"margins": {"PH2 state_*": -5}}, "plan: margins: PH2 state_*: -5 is not greater than 0"),
         ("phsafe", {"margins": {"PH2 state_*": "much"}}, "plan: margins: PH2 state_*: 'much' is not a number"),
@@ -373,7 +415,7 @@ def test_a_wanted_total_of_a_swap_takes_the_smallest_rate(largest: int, place: F
         (
             "phsafe",
             {"total": 1, "margins": {"PH2 state_*": 5}},
-            "plan: give wanted margins or a wanted total, not both",
+            "plan: give wanted margins, a wanted total or a wanted posterior, and not two of them",
         ),
         ("phsafe", {"total": "1/999999999989"}, "runs.PH1_num.budget.nation_*: 1/26999999999703 is too fine; a number"),
         ("phsafe", {"fields": {"runs": {"PH9": {}}}}, "runs: there is no run PH9"),

@@ -124,13 +124,13 @@ def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Wareho
     assert "Left out: income, built, rent" in release.text
     hypercube = yaml.safe_load(propose_tables(declaration, "tables").text)["attributes"]
     # Columns in their own letters, so that a reader finds STATEFIP; the release's title stands where its cube's does.
-    assert hypercube["title"] == hypercube["hypercubes"][0]["title"] == "Persons by county, person size, size"
+    assert hypercube["title"] == hypercube["hypercubes"][0]["title"] == "Persons by county, size, tenure"
     (built,) = (
         each.release(declaration, tmp_path)
         for each in TableBuilder(TableBuilderDeclaration.model_validate(hypercube)).releases()
     )
     assert isinstance(built, HypercubeRelease)
-    assert (built.cube.of, built.cube.variables) == ("persons", ["county", "person_size", "size"])
+    assert (built.cube.of, built.cube.variables) == ("persons", ["county", "size", "tenure"])
     assert all(built.columns[name].domain_size <= MOST_PROPOSED for name in built.cube.variables)
 
 
@@ -310,11 +310,16 @@ def test_a_column_that_no_declaration_can_have_is_left_out_alone(warehouse: Ware
 def test_a_place_in_two_larger_ones_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
     rows = [{"id": str(number), "region": "AB"[number % 2], "county": f"{number % 6}"} for number in range(24)]
     declaration = declared(proposed(warehouse, path := written(tmp_path / "units.csv", rows)))
-    assert declaration.units.columns["county"].within == "region"
+    county = declaration.units.columns["county"]
+    assert (county.within, county.nesting) == ("region", {"A": ["0", "2", "4"], "B": ["1", "3", "5"]})
     rows[3]["region"] = "A"
     written(path, rows)
-    with pytest.raises(SourceError, match=r"^units.csv: column county: place in more than one region: 4 rows$"):
+    with pytest.raises(SourceError, match=r"column county: place in another region than nesting says: 1 row$"):
         records_read(warehouse, declaration)
+    columns = declaration.units.columns | {"county": county.model_copy(update={"nesting": None})}
+    units = declaration.units.model_copy(update={"columns": columns})
+    with pytest.raises(SourceError, match=r"^units.csv: column county: place in more than one region: 4 rows$"):
+        records_read(warehouse, declaration.model_copy(update={"units": units}))
 
 
 def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -421,3 +426,9 @@ def test_households_repeated_on_the_rows_of_persons_are_proposed_as_such(warehou
     for key in ("STATEFIP", "AGE"):
         rows = [{key: row[key], "PERNUM": row["PERNUM"], "HHWT": row["HHWT"]} for row in RECTANGULAR]
         assert declared(proposed(warehouse, written(tmp_path / "rows.csv", rows))).rectangular is None
+    rows = [dict(row) for row in RECTANGULAR]
+    rows[2]["HHWT"] = "0.5"
+    proposal = proposed(warehouse, written(tmp_path / "rows.csv", rows))
+    assert "column HHWT differs within 1 of the households only. If it is theirs, make" in "".join(proposal.warnings)
+    assert "HHWT" in (declared(proposal).persons or declared(proposal).units).variables
+    assert not re.search(r"within 1\b", proposal.text)

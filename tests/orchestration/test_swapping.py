@@ -528,7 +528,7 @@ def test_every_broken_declaration_is_named_with_its_line(project: Path, tmp_path
     assert said.splitlines() == [
         f"{defs}/counties/defs.yaml:3: release village/counties: it is declared in village/again/defs.yaml too",
         f"{defs}/far/defs.yaml:2: 'type' is declared twice, first in line 1; only one would count",
-        f"{defs}/half/defs.yaml:6: release village/half: match: Input should be a valid list",
+        f"{defs}/half/defs.yaml:6: release village/half: match: Input should be a list, such as [3]",
         f"{defs}/half/defs.yaml:9: release village/half: swap_rate: 'half' is not a number or a fraction such as 1/2",
         f"{defs}/kind/defs.yaml:1: type: orchestration.components.Swapping is no component; there are "
         f"{', '.join(components.__all__)}",

@@ -16,6 +16,7 @@ from assets.release.release import DeclarationError
 from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.release import PRODUCTS, Code
 from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.design import DesignError
 from mechanisms.topdown.allocation import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
 from orchestration.components.topdown import TopDown
 from tests.deployments import small_dataset
@@ -148,6 +149,28 @@ def test_what_the_schema_cannot_express_is_refused_by_the_model(changes: dict[st
 @pytest.mark.parametrize(("said", "levels"), [([], ()), (["Block", "State"], ("Block", "State"))])
 def test_levels_estimated_totals_first_can_be_declared(said: list[str], levels: tuple[str, ...]) -> None:
     assert TopDownDeclaration.model_validate(declared(total_first=said)).design(TOWN).total_first == levels
+
+
+@pytest.mark.parametrize(("changes", "first"), [({}, "State"), ({"types_first": "County"}, "County")])
+def test_full_estimation_decides_types_first_at_the_upper_levels(changes: dict[str, str], first: str) -> None:
+    design = TopDownDeclaration.model_validate(declared(estimation="full", **changes)).design(TOWN)
+    assert (design.types_first, design.total_first, design.full) == (first, (), True)
+    own = TopDownDeclaration.model_validate(declared()).design(TOWN)
+    assert not own.full
+    assert own.as_record() == design.as_record(), "the draw is the same"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"types_first": "State"}, "types_first: it belongs to estimation: full"),
+        ({"estimation": "full", "types_first": "Block"}, "types_first: there is no level Block above the finest"),
+        ({"estimation": "full", "total_first": ["State"]}, "total_first: with full estimation"),
+    ],
+)
+def test_fields_that_do_not_go_with_the_estimation_are_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(DesignError, match=says):
+        TopDownDeclaration.model_validate(declared(**changes)).design(TOWN)
 
 
 def two_levels(**changes: Any) -> dict[str, Any]:

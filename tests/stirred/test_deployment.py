@@ -1,6 +1,7 @@
 """A deployment from Python: what it lists and refuses is the command's, and publications are read only if intact."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,8 @@ def test_a_publication_is_verified_with_the_key_that_is_given(published: Deploym
 
 def test_a_deployment_is_what_the_command_shows_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The declarations of the folder are shown, which are not those of the code, and refusals keep their sentence."""
-    source = PROJECT / "orchestration" / "defs" / "ma1940"
-    (tmp_path / "orchestration").mkdir()
-    (tmp_path / "orchestration" / "defs").mkdir()
-    (tmp_path / "orchestration" / "defs" / "ma1940").symlink_to(source)
+    declarations = Path("orchestration", "defs", "ma1940")
+    shutil.copytree(PROJECT / declarations, tmp_path / declarations)
     for variable in [name for name in os.environ if name.startswith(("STIRRED_", "DAGSTER_HOME"))]:
         monkeypatch.delenv(variable)
     deployment = stirred.open(tmp_path)

@@ -38,6 +38,8 @@ PERSON = (
     Variable("OCC", 4, "Occupation", text=True),
     Variable("INCTOT", 7, "Total personal income", instructions="INCTOT Specific Variable Codes\n9999999 = N/A\n"),
 )
+KINDS = {"H": "Household Record", "P": "Person Record"}
+"""The types of records in a hierarchical extract, with their labels."""
 
 
 def lay_out(variables: Sequence[Variable], hierarchical: bool = False) -> dict[str, int]:
@@ -58,6 +60,7 @@ def write_codebook(
     hierarchical: bool = False,
     data_file: str | None = None,
     charset: str = "ISO-8859-1",
+    kinds: Mapping[str, str] = KINDS,
 ) -> Path:
     parts = []
     for variable in variables:
@@ -75,7 +78,11 @@ def write_codebook(
             f'{instructions}<concept vocab="IPUMS">Variables -- {"HOUSEHOLD" if variable.household else "PERSON"}'
             f'</concept><varFormat schema="other" type="{"character" if variable.text else "numeric"}"/></var>'
         )
-    groups = '<recGrp recidvar="RECTYPE" rectype="H"/><recGrp keyvar="SERIAL" recidvar="RECTYPE" rectype="P"/>'
+    key = ' keyvar="SERIAL"'
+    groups = "".join(
+        f'<recGrp{key * (number < len(kinds))} recidvar="RECTYPE" rectype="{kind}"><labl>{label}</labl></recGrp>'
+        for number, (kind, label) in enumerate(reversed(kinds.items()), 1)
+    )
     structure = (
         f'<fileStrc type="hierarchical">{groups}</fileStrc>' if hierarchical else '<fileStrc type="rectangular"/>'
     )

@@ -311,7 +311,13 @@ def test_a_file_that_is_not_as_declared_is_refused_with_how_it_is(
             {},
         ),
         (gzip.compress(b"PAR1", mtime=0), "is a Parquet file; name it .parquet", None, {}),
-        ("id,income\n1,2,5\n2,3,5\n", "more fields than the header: 2 rows", None, {}),
+        ("id,income\n1,2,5\n2,3,5\n", "is not a table with a name for each field: every row has one more", None, {}),
+        ('"id" "g"\n"1" 1 "a"\n"2" 2 "b"\n', "is not a table with a name for each field: every row ha", None, {}),
+        ("Survey of 2020\n\nid;g\n1;a\n2;b\n", "is not a table from its first line on, which has one te", None, {}),
+        ("Survey;;\nid;g;h\n1;a;b\n2;b;b\n", "is not a table from its first line on, which has one te", None, {}),
+        ("id g\n1 a\n2 b\n", "is separated by spaces; write commas, semicolons or tabs", None, {}),
+        ("1,north,m\n2,south,f\n3,north,m\n", "is not a table with a header: its first row has numbers", None, {}),
+        ("north;m\nsouth;f\nnorth;f\nsouth;m\n", "is not a table with a header: its first row", None, {}),
     ],
 )
 def test_what_the_bytes_leave_open_is_refused_with_what_settles_it(
@@ -331,6 +337,7 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
         "spaced": ("1\u00a0000", "12\u202f345"), "swiss": ("1'000", "2"), "grouped": ("1.234.567,5", "1"),
         "short": ("31.12.20", "1.2.99"), "named": ("3 March 2020", "12-Jan-99"),
         "timed": ("2020-01-01 12:30", "2020-01-02T01:02"),
+        "forms": ("31.12.2020", "2020-12-31"), "orders": ("31-12-2020", "12-31-2020"),
         "mixed": ("1,5", "1.25"), "sure": ("0,5", "2,25"), "day": ("31/12/2020", "1/2/2020"), "none": ("NA", "0,5"),
     }  # fmt: skip
     path = folder / "looks.csv"
@@ -348,8 +355,17 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
         "short": "its years have two digits, which do not tell the century",
         "named": "it has dates with the names of months",
         "timed": "its dates have times of the day",
+        "forms": "it has dates in more than one form",
+        "orders": "some of its dates have the day first and others the month",
         "mixed": "it has decimal commas in some rows and decimal points in others",
     }
+
+
+def test_names_that_are_numbers_are_names_where_the_column_has_none(session: Session, folder: Path) -> None:
+    """Told apart from: a refusal of columns named by years, or of a text that is a name and occurs only there."""
+    path = folder / "years.csv"
+    path.write_text("id;2019;2020\n1;5;6\n2;7;8\n", encoding="utf-8")
+    assert [column.name for column in profile(session, Reader.CSV, path).columns] == ["id", "2019", "2020"]
 
 
 def test_columns_without_a_name_are_left_out_and_said(session: Session, folder: Path) -> None:

@@ -5,9 +5,11 @@ The oracles are the tables that the files were written from, and the readers of 
 
 import gzip
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -328,6 +330,42 @@ def test_special_and_declared_missing_values_keep_their_reason(session: Session,
     content[start + 8 : start + 16] = b"C" + bytes(7)
     sas.write_bytes(content)
     assert read_texts(session, Reader.SAS, sas) == [{"income": text} for text in ("1", ".C", None, "99")]
+
+
+def test_a_file_of_sas_is_read_as_it_is(session: Session, tmp_path: Path) -> None:
+    """Fisher's measurements, which SAS itself wrote. `pyreadstat` writes no such file."""
+    packed = Path(__file__).with_name("iris.sas7bdat.gz")
+    path = tmp_path / "iris.sas7bdat"
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
+    texts = read_texts(session, Reader.SAS, path)
+    assert texts[0] == dict(zip(texts[0], ("5.1", "3.5", "1.4", "0.2", "setosa"), strict=True))
+    assert Counter(each["Species"] for each in texts) == dict.fromkeys(("setosa", "versic", "virgin"), 50)
+    sums = [sum(Decimal(str(each[name])) for each in texts) for name in texts[0] if name != "Species"]
+    assert list(map(str, sums)) == ["876.5", "458.6", "563.7", "179.9"]
+    path.write_bytes(path.read_bytes()[:70_000])
+    with pytest.raises(SourceError, match=rf"^iris\.sas7bdat: {statistical.NOT_WHOLE}$"):
+        read_texts(session, Reader.SAS, path)
+
+
+@pytest.mark.parametrize("version", [5, 8])
+def test_transport_files_are_read_once_and_whole(session: Session, tmp_path: Path, version: int) -> None:
+    """Wrong programs: one that reads a number of base 16 with another exponent, sign or last digit; one that takes
+    blanks, or another table, for records; and one that drops a record of a file that was cut off."""
+    draw = random.Random(8)
+    numbers = [0.0, -1.5, 0.1, 2.0**53 - 1, 1e-40, -3e70, *(draw.uniform(-1e9, 1e9) for _ in range(300))]
+    table = pd.DataFrame({"a": numbers, "b": ["x", "éab", ""] * 102})
+    path = tmp_path / "a.xpt"
+    pyreadstat.write_xport(table, str(path), file_format_version=version)
+    peer, _ = pyreadstat.read_xport(str(path))
+    texts = read_texts(session, Reader.SAS, path)
+    assert [float(str(each["a"])) for each in texts] == peer["a"].to_list()
+    assert [each["b"] or "" for each in texts] == table["b"].to_list()
+    content = path.read_bytes()
+    (cut,) = [400] if version == 8 else [160]
+    for wrong in (content[:-cut], content[:-1], content + b" " * 80, content + content[240:]):
+        path.write_bytes(wrong)
+        with pytest.raises(SourceError, match=r"not a whole file of its format|more than one table"):
+            read_texts(session, Reader.SAS, path)
 
 
 def truncate(suffix: str, path: Path) -> None:

@@ -96,8 +96,11 @@ def test_each_code_of_a_ppmf_is_read_and_no_other(
 
 @pytest.mark.parametrize("state", ["STATE", "ST"])
 def test_pums_is_read_with_its_persons(state: str, tmp_path: Path) -> None:
+    """The first columns are those of the files of 2023, and of 2019 with ST."""
+    places = {"PUMA": "00300", "REGION": "3", state: "01"}
     housing = [
-        {"RT": "H", "SERIALNO": serial, "PUMA": "00300", state: "01", "WGTP": weight, "NP": persons, "HINCP": ""}
+        {"RT": "H", "SERIALNO": serial, "DIVISION": "6", **places, "ADJHSG": "1000000", "ADJINC": "1019518"}
+        | {"WGTP": weight, "NP": persons, "TYPEHUGQ": "1", "TEN": "", "HINCP": "", "WGTP1": "-3"}
         for serial, weight, persons in (
             ("2023HU0000001", "00042", "2"),
             ("2023HU0000002", "15", "0"),
@@ -105,7 +108,8 @@ def test_pums_is_read_with_its_persons(state: str, tmp_path: Path) -> None:
         )
     ]
     persons = [
-        {"RT": "P", "SERIALNO": serial, "PWGTP": weight, "AGEP": age, "SEX": "2", "RAC1P": race, "HISP": hispanic}
+        {"RT": "P", "SERIALNO": serial, "DIVISION": "6", "SPORDER": "01", **places, "ADJINC": "1019518"}
+        | {"PWGTP": weight, "AGEP": age, "SEX": "2", "WAGP": "", "RAC1P": race, "HISP": hispanic, "PWGTP1": "-3"}
         for serial, weight, age, race, hispanic in (
             ("2023HU0000001", "45", "99", "9", "01"),
             ("2023HU0000001", "38", "0", "1", "24"),

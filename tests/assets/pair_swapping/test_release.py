@@ -22,7 +22,7 @@ from assets.pair_swapping.release import PairSwappingRelease
 from assets.release.release import DeclarationError, Release
 from mechanisms.accounting.losses import InfiniteLoss
 from mechanisms.pair_swapping.design import MECHANISM
-from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, Swapped, swap_pairs
+from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, Swapped, Traits, risks, swap_pairs, weigh
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import CustodyMode
 from tests.deployments import Deployment
@@ -64,7 +64,31 @@ def numbers(values: Sequence[Any]) -> np.ndarray:
     return np.array([order[value] for value in values], dtype=np.int32)
 
 
-def expected(files: Files, key: bytes, rate: Fraction, variables: Sequence[str], exempt: Any = None) -> Counter[Any]:
+def trait_rows(files: Files, units: Sequence[Row], exempt: Any) -> dict[str, tuple[int, int, int, int]]:
+    """By unit: the households of its block, those of them that are imputed, whether it has a race to itself there, and
+    its persons."""
+    _, persons = source(files)
+    block = {row["MAFID"]: tuple(row[name] for name in PLACE[:5]) for row in units}
+    homes = [row for row in units if row["RTYPE"] == "2" and persons[row["MAFID"]]]
+    races = {mafid: {person[3] for person in of_unit} for mafid, of_unit in persons.items()}
+    traits = {}
+    for row in homes:
+        near = [other for other in homes if block[other["MAFID"]] == block[row["MAFID"]]]
+        elsewhere = set().union(
+            *(races[other] for other in block if other != row["MAFID"] and block[other] == block[row["MAFID"]])
+        )
+        traits[row["MAFID"]] = (
+            len(near),
+            sum(bool(exempt) and other[exempt[0]] in exempt[1] for other in near),
+            int(bool(races[row["MAFID"]] - elsewhere)),
+            len(persons[row["MAFID"]]),
+        )
+    return traits
+
+
+def expected(
+    files: Files, key: bytes, rate: Fraction, variables: Sequence[str], exempt: Any = None, factors: Any = None
+) -> Counter[Any]:
     """The units after the exchange, each with its place, what it keeps, and its persons."""
     units, persons = source(files)
     swappable = [
@@ -86,7 +110,13 @@ def expected(files: Files, key: bytes, rate: Fraction, variables: Sequence[str],
         numbers(coded(swappable, variables)),
         Places(above),
     )
-    swapped = swap_pairs(table, rate, RandomStream(key, MECHANISM))
+    weights = None
+    if factors is not None:
+        traits = trait_rows(files, units, exempt)
+        columns = zip(*(traits[row["MAFID"]] for row in swappable), strict=True)
+        weights = weigh(factors, Traits(*(np.array(column, dtype=np.int32) for column in columns)), risks(table))
+        assert all(len(set(column)) > 1 for column in zip(*traits.values(), strict=True))
+    swapped = swap_pairs(table, rate, RandomStream(key, MECHANISM), weights)
     place = {row["MAFID"]: [row[name] for name in PLACE] for row in units}
     moved = dict(place)
     for each, other in enumerate(swapped.partner):
@@ -224,6 +254,48 @@ def test_imputed_households_are_never_swapped(tmp_path: Path) -> None:
     assert Counter(
         tuple(row[name] for name in PLACE) for row in read(deployment, "swapped") if row["HHT"] == "1"
     ) == Counter(tuple(row[name] for name in PLACE) for row in units if row["HHT"] == "1")
+
+
+FACTORS = {
+    "block_size": [{"at_least": 3, "factor": "1/2"}, {"at_least": 5, "factor": "1/8"}],
+    "unique_race": {"variable": "CENRACE", "factor": 16},
+    "block_imputation": [{"at_least": "1/4", "factor": "1/3"}, {"at_least": "3/4", "factor": 0}],
+    "imputed_items": {"variable": "FINAL_POP", "steps": [{"at_least": 3, "factor": "2/3"}]},
+    "always_selected": "county",
+}
+
+
+@pytest.mark.deep
+def test_risk_factors_are_those_of_the_oracle(tmp_path: Path) -> None:
+    """What the weights depend on is counted in Python. One that counted vacant units, races among households alone, or
+    imputed households of the state, would exchange others."""
+    exempt = ("HHT", ("1",))
+    imputed = {"column": "HHT", "values": ["1"]}
+    deployment = pair_swapping_deployment(tmp_path / "release", files=FILES, imputed=imputed, risk_factors=FACTORS)
+    deployment.reach(*TO_PUBLICATION)
+    factors = deployment.release.design.risk_factors
+    assert set(factors.as_record()) == set(FACTORS)
+    names = ("HHRACE", "HHSPAN", "HHT")
+    assert published(deployment) == expected(FILES, draw_key(deployment), Fraction(1, 4), names, exempt, factors)
+    assert published(deployment) != expected(FILES, draw_key(deployment), Fraction(1, 4), names, exempt)
+    certificate = json.loads(deployment.published()["certificate.json"])
+    (stated,) = [each for each in certificate["mechanism"]["parameters"] if each["label"] == "Risk factors"]
+    assert "somebody with a CENRACE that nobody else in the block has: times 16" in stated["value"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"block_imputation": [{"at_least": "1/4", "factor": 0}]}, "block_imputation: declare imputed"),
+        ({"unique_race": {"variable": "HHRACE", "factor": 2}}, "unique_race: there is no variable HHRACE of persons"),
+        ({"imputed_items": {"variable": "HHT", "steps": [{"at_least": 1, "factor": 2}]}}, "HHT is no integer"),
+        ({"imputed_items": {"variable": "TABBLK", "steps": [{"at_least": 1, "factor": 2}]}}, "is no variable that a"),
+        ({"block_size": [{"at_least": 5, "factor": 1}, {"at_least": 5, "factor": 2}]}, "block_size: every step"),
+    ],
+)
+def test_risk_factors_that_contradict_the_dataset_are_refused(tmp_path: Path, changes: Any, says: str) -> None:
+    with pytest.raises(DeclarationError, match=rf"release town/pairs: risk_factors: .*{says}"):
+        pair_swapping_deployment(tmp_path / "release", risk_factors=changes)
 
 
 def test_without_a_permission_it_cannot_be_declared(tmp_path: Path) -> None:

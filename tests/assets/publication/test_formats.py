@@ -370,7 +370,8 @@ NESTED = replace(
 
 
 def parents(folder: Path) -> dict[str, tuple[str, str]]:
-    """By code, its label and its parent, which are the same in SDMX and in JSON-stat."""
+    """By code, its label and its parent, which are the same in SDMX, in JSON-stat, and, if it is one tree there, in PX
+    (read as PxWeb does, the parents first)."""
     category = json.loads((folder / "counts.json").read_text())["dimension"]["REF_AREA"]["category"]
     above = {child: code for code, children in category.get("child", {}).items() for child in children}
     found = {code: (category["label"][code], above.get(code, "")) for code in category["index"]}
@@ -378,6 +379,16 @@ def parents(folder: Path) -> dict[str, tuple[str, str]]:
     codes = re.findall(r'<str:Code id="(.+?)">(.+?)</str:Code>', text, re.DOTALL)
     in_sdmx = {code: re.findall(r"<str:Parent>(.+)</str:Parent>", more) for code, more in codes}
     assert in_sdmx == {code: [parent] * bool(parent) for code, (_, parent) in found.items()}
+    texts = re.findall(r'^HIERARCHIES\("Geography"\)=(.*?);$', (folder / "counts.px").read_text(), re.M | re.S)
+    for top, *pairs in (re.split(r",\n?", text) for text in texts):
+        in_px = {top.strip('"'): ""}
+        for above, code in (pair.strip('"').split('":"') for pair in pairs):
+            assert above in in_px
+            in_px[code] = above
+        assert in_px == {code: parent for code, (_, parent) in found.items()}
+    tops = [code for code, (_, parent) in found.items() if not parent]
+    metadata = pyaxis.parse(str(folder / "counts.px"), encoding="utf-8")["METADATA"]
+    assert len(texts) == ("HIERARCHIES(Geography)" in metadata) == (len(tops) == 1)
     return found
 
 
@@ -413,6 +424,9 @@ def test_nested_places_are_one_list_with_their_parents(release: Release, tmp_pat
         "N": ("North", ""),
     }
     assert 'VALUES("Geography")="1 (S@1)","2 (S@2)","1 (N@1)";' in (folder / "counts.px").read_text()
+    (tmp_path / "north").mkdir()
+    folder = write_rows(tmp_path / "north", release, rows[:1], NESTED, "region VARCHAR, county VARCHAR, count BIGINT")
+    assert "HIERARCHIES" not in (folder / "counts.px").read_text(), "the region is no code of the variable"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assets.swapping.tables import find_larger_places
 from mechanisms.swapping.uncertainty import Contributions, estimates, moments, moments_of_strata
 from tests.deployments import (
     COUNTIES,
@@ -33,6 +34,7 @@ from tests.deployments import (
     households,
     members,
     small_deployment,
+    small_release,
 )
 from tests.depth import deep_cases
 from tests.formats import differing_rows
@@ -435,6 +437,32 @@ def test_every_product_follows_from_the_saturated_table_with_totals_and_empty_ce
         listed = {tuple(row.values()): count for row, count in rows}
         assert len(listed) == len(rows), f"{product['name']} lists a cell twice"
         assert listed == tabulated(published, product)
+
+
+def test_places_that_lie_in_each_other_have_no_impossible_rows(tmp_path: Path) -> None:
+    """Wrong programs: one that lists every county in every region, and one that leaves out what a swap of the counties
+    alone makes of them."""
+    county = UNITS["county"] | {"within": "region"}
+    within = {"path": str(tmp_path / "nested" / "units.csv"), "columns": UNITS | {"county": county}}
+    products = [
+        {"name": "nested", "geography": ["region", "county"], "dimensions": ["tenure"], "totals": ["tenure"]},
+        {"name": "plain", "geography": ["county"], "dimensions": ["tenure"], "totals": ["tenure"]},
+    ]
+    rows = [row | {"region": "NS"[row["county"] == "Avon"]} for row in households()]
+    rows = [row for row in rows if (row["county"], row["tenure"]) != ("Cairn", "own")]
+    moved = {"match": ["size"], "swap": ["county", "region"], "products": products, "dataset": {"units": within}}
+    of = case(tmp_path / "nested", keyed(rows), **moved)
+    files = of.deployment.published()
+    nested, plain = (
+        [*csv.DictReader(io.StringIO(files[f"{name}.csv"].decode(), newline=""))] for name in ("nested", "plain")
+    )
+    assert {(row["region"], row["county"]) for row in nested} == {("S", "Avon"), ("N", "Brent"), ("N", "Cairn")}
+    figures = [{name: value for name, value in row.items() if name != "region"} for row in nested]
+    assert sorted(map(str, figures)) == sorted(map(str, plain)), "with the same estimates and errors"
+    assert len(plain) == 9, "of each county, both tenures, one of which has no household, and the total"
+    apart = small_release(of.deployment.release.dataset, match=["size"], products=products)
+    release = apart.release(of.deployment.release.dataset, tmp_path)
+    assert [find_larger_places(release, product) for product in release.declaration.products] == [{}, {}]
 
 
 def test_csv_and_parquet_hold_the_same_rows(published: Case) -> None:

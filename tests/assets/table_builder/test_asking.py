@@ -4,6 +4,7 @@ What a publication answers after a run is in `test_hypercubes`.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -132,6 +133,48 @@ def test_doubles_tell_which_multiple_of_a_step_they_are(multiples: list[int], st
     assert as_parts(numbers, step).tolist() == [n * step for n in multiples]
 
 
+STATES = {"north": ["10"], "south": ["44", "50"]}
+NESTED = {"region": pa.array(list(STATES))}
+
+
+@pytest.mark.parametrize("margins", Margins)
+def test_a_larger_place_is_the_sum_of_those_in_it_with_the_error_of_the_sum(margins: Margins) -> None:
+    """Wrong programs: one that adds up standard errors, and one that gives the rows in the order in which it asks."""
+    hypercube = replace(
+        published(1, categories=NESTED, margins=margins), larger_places={"region": ("state", [0, 1, 1])}
+    )
+    by_region = hypercube.ask(["sex", "region"], {}).to_pylist()
+    expected = [
+        {"sex": sex, "region": region} | row
+        for sex in "fm"
+        for region, states in STATES.items()
+        for row in hypercube.ask([], {"sex": [sex], "state": states}).to_pylist()
+    ]
+    assert by_region == expected
+    both = hypercube.ask(["region", "state"], {"sex": ["f"]}).to_pylist()
+    plain = hypercube.ask(["state"], {"sex": ["f"]}).to_pylist()
+    regions = {state: region for region, states in STATES.items() for state in states}
+    assert both == [{"region": regions[row["state"]]} | row for row in plain]
+    assert hypercube.ask(["state"], {"region": ["south"]}).to_pylist() == hypercube.ask(["state"], {}).to_pylist()[1:]
+    per = replace(published(2, categories=NESTED, margins=margins), larger_places=hypercube.larger_places)
+    means = hypercube.means(per, ["region"], {}).to_pylist()
+    assert means == [
+        {"region": region} | hypercube.means(per, [], {"state": states}).to_pylist()[0]
+        for region, states in STATES.items()
+    ]
+    for by, where in (
+        (["region"], {"region": ["north"], "state": ["50"]}),
+        (["region"], {"region": []}),
+        ([], {"region": ["north"], "state": ["50"]}),
+    ):
+        with pytest.raises(QuestionError, match=r"categor(ies|y) (that )?count"):
+            hypercube.ask(by, where)
+    with pytest.raises(QuestionError, match="names each variable once"):
+        hypercube.ask(["region", "region"], {})
+    with pytest.raises(QuestionError, match="the two hypercubes have other"):
+        hypercube.means(replace(per, larger_places={"region": ("state", [0, 0, 1])}), ["region"], {})
+
+
 def test_doubles_that_stand_for_no_certain_multiple_are_refused() -> None:
     """Near 2^53 steps of 0.01, neighboring doubles are further apart than multiples: each would be read as another."""
     odd = pa.chunked_array([pa.array([float(Decimal(2**53 + 1).scaleb(-2))])])
@@ -162,7 +205,8 @@ def test_fitted_estimates_add_up_exactly_however_large_they_are(grid: Fraction) 
     hypercube = Publication(design, named, grid, "sum of income of persons", numbers, None, {})
     estimates = {}
     for table in design.tables:
-        answer = hypercube.answer(hypercube.question(table, {}))
+        ((_, question),) = [(part.places, part.question) for part in hypercube.questions(table, {})]
+        answer = hypercube.answer(question)
         found = hypercube.figures(answer, np.arange(design.cells(table)))["estimate"]
         estimates[table] = as_parts(pa.chunked_array([found])).reshape(design.shape(table))
     for table in design.tables:

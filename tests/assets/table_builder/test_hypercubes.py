@@ -262,6 +262,65 @@ def test_a_variable_with_a_name_of_ours_is_refused(counted: Deployed, columns: M
         component.release(dataset, counted.root)
 
 
+REGIONS = {"region": {"type": "string", "role": "geography", "values": {"N": "North", "S": "South", "W": "West"}}}
+NESTED = {"county": UNITS["county"] | {"within": "region", "nesting": {"S": ["Cairn", "Avon"], "N": ["Brent"]}}}
+WITHIN = {"units": {"path": "units.csv", "columns": UNITS | REGIONS | NESTED}}
+IN_REGIONS = TENURE | {
+    "products": [
+        {"name": "regions", "by": ["region", "tenure"]},
+        {"name": "nested", "by": ["county", "region"], "where": {"region": ["S"]}},
+    ]
+}
+
+
+def test_a_hypercube_by_a_place_is_published_and_answers_by_the_larger_one(tmp_path: Path) -> None:
+    """Wrong programs: one that publishes a region of which it has no county, one that loses the regions' labels, and
+    one that lists places of two levels side by side in the formats that nest them."""
+    rows = [row | {"region": "N" if row["county"] == "Brent" else "S"} for row in households()]
+    columns = WITHIN["units"] | {"path": str(tmp_path / "release" / "units.csv")}
+    made = hypercube_deployment(
+        tmp_path / "release", IN_REGIONS, units=rows, dataset={"units": columns}, formats=["px"]
+    )
+    made.reach(*to_publication(made.context.method))
+    folder = made.release.folder
+    for name, by, where in (("regions", ["region", "tenure"], {}), ("nested", ["county", "region"], {"region": ["S"]})):
+        published = pq.read_table(folder / f"{name}.parquet").to_pylist()
+        assert sub_table(folder, by, where).to_dict("records") == published
+    by_region = {row["region"]: row["estimate"] for row in sub_table(folder, ["region"]).to_dict("records")}
+    by_county = {row["county"]: row["estimate"] for row in sub_table(folder, ["county"]).to_dict("records")}
+    assert by_region == {"N": by_county["Brent"], "S": round(by_county["Avon"] + by_county["Cairn"], PLACES)}
+    assert read_labels(folder)["region"] == {"N": "North", "S": "South"}
+    assert 'CODES("Geography")="S@Avon","S@Cairn";' in (folder / "nested.px").read_text()
+
+
+def test_variables_that_are_nested_places_have_no_impossible_cells(counted: Deployed) -> None:
+    dataset = small_dataset(counted.root, with_persons=True, **WITHIN)
+    cube = {"name": "both", "variables": ["county", "region", "tenure"], "epsilon": 1, "margins": "independent"}
+    (component,) = hypercubes("village", cube)
+    release = component.release(dataset, counted.root)
+    assert isinstance(release, HypercubeRelease)
+    possible = {(county, region) for county, region, _ in as_dict(release, release.possible)}
+    assert possible == {("Avon", "S"), ("Brent", "N"), ("Cairn", "S")}
+    assert not release.larger_places
+
+
+@pytest.mark.parametrize(
+    ("product_", "says"),
+    [
+        ({"by": ["county"], "where": {"region": ["N"], "county": ["Avon"]}}, "no category that counts lies in these"),
+        ({"by": ["region"], "where": {"region": ["W"]}}, "region has no category 'W'"),
+        ({"by": ["size", "nation"]}, "nation is not among the variables"),
+    ],
+)
+def test_a_product_without_places_is_refused_when_it_is_loaded(
+    counted: Deployed, product_: Mapping[str, Any], says: str
+) -> None:
+    dataset = small_dataset(counted.root, with_persons=True, **WITHIN)
+    (component,) = hypercubes("village", TENURE | {"products": [{"name": "some", **product_}]})
+    with pytest.raises(DeclarationError, match=says):
+        component.release(dataset, counted.root)
+
+
 def test_too_many_cells_are_refused_before_they_are_listed(counted: Deployed) -> None:
     """A variable with 10^12 categories would not fit into memory, nor would the map of structural zeros."""
     far = {"far": {"type": "integer", "minimum": 1, "maximum": 10**12}}

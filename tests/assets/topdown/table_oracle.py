@@ -85,6 +85,7 @@ def release_of(
     *,
     processes: int = 1,
     rho: Fraction = Fraction(8),
+    types_first: str | None = None,
 ) -> TopDownRelease:
     """A release of a country, with a few queries at every level; its nation's total is asked only if it is held."""
     levels = country.levels
@@ -101,6 +102,7 @@ def release_of(
             "units": allocate(SCHEMAS["units"], rho, shares, units),
         },
         invariants,
+        types_first=types_first,
     )
     declaration = TopDownDeclaration(
         name="redistricting",

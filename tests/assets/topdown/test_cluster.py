@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 
 from assets.release.release import DeclarationError
-from assets.topdown import estimation, workers
-from assets.topdown.estimation import Scope, estimate_level
+from assets.topdown import estimation, reading, workers
+from assets.topdown.estimation import estimate_level
+from assets.topdown.reading import Scope
 from orchestration.environment import dask_scheduler
 from resources.statements import Zone
 from tests.assets.topdown.table_oracle import custody_of, release_of, village, written
 
 ROOT = Path(__file__).resolve().parents[3]
-SENDERS = {"estimation", "replicates"}
+SENDERS = {"estimation", "information", "replicates"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def silent(done: int, parents: int) -> None:
     assert 0 < done <= parents
 
 
-@pytest.mark.parametrize("task", [b"key", {"key": b"key"}, Secret(0, 1, {}, b"key"), None])
+@pytest.mark.parametrize("task", [b"key", {"key": b"key"}, Secret(0, 1, {}, key=b"key"), None])
 def test_nothing_but_the_two_kinds_of_tasks_is_sent(task: Any) -> None:
     sent: list[Any] = []
 
@@ -175,8 +176,8 @@ def test_a_worker_that_is_killed_changes_nothing(cluster: Any, tmp_path: Path, m
     expected = {
         level: estimate_level(alone, custody_of(alone), release, Scope(level), silent) for level in release.levels
     }
-    monkeypatch.setattr(estimation, "PLACES_AT_A_TIME", 3)
-    monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
+    monkeypatch.setattr(reading, "PLACES_AT_A_TIME", 3)
+    monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
     monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
     monkeypatch.setattr(workers, "_AHEAD", 1)
     warehouse = written(tmp_path / "cluster", release, country)
@@ -227,7 +228,7 @@ def test_a_scheduler_that_is_killed_is_an_error(tmp_path: Path, monkeypatch: pyt
         with distributed.Client(scheduler_file=str(file), set_as_default=False, timeout=600) as client:
             client.wait_for_workers(1, timeout=600)
             address = client.scheduler.address
-        monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
+        monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
         monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
         monkeypatch.setattr(workers, "_AHEAD", 1)
         monkeypatch.setattr(workers, "_CONNECT", 5)

@@ -27,11 +27,12 @@ from hypothesis import strategies as st
 from assets.measurement.method import GridError
 from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
-from assets.topdown import estimation, workers
+from assets.topdown import estimation, reading, workers
 from assets.topdown.estimated import build_estimates
-from assets.topdown.estimation import Estimation, Scope, estimate_level
+from assets.topdown.estimation import Estimation, estimate_level
 from assets.topdown.gates import topdown_gates
 from assets.topdown.invariants import Region, derive_all_limits, unbounded
+from assets.topdown.reading import Scope
 from assets.topdown.release import TopDownRelease
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION
 from mechanisms.topdown.estimation import Families, Measurement
@@ -63,7 +64,10 @@ from tests.topdown_deployments import TO_PUBLICATION, redeclared, topdown_deploy
 
 ROOT = Path(__file__).resolve().parents[3]
 
-GATES = ("invariants_exact", "children_add_up", "whole_numbers", "structural_zeros", "inequalities")
+GATES = (
+    "invariants_exact", "children_add_up", "whole_numbers", "structural_zeros", "inequalities",
+    "persons_and_units_agree",
+)  # fmt: skip
 
 
 EXACT = settings(
@@ -131,13 +135,13 @@ def copied(estimated_village: Estimated, tmp_path: Path) -> Estimated:
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The levels that are computed, in order, as they are."""
     levels: list[str] = []
-    right = estimation._Reading.tasks
+    right = reading.Reading.tasks
 
-    def spied(reading: estimation._Reading) -> Any:
-        levels.append(str(reading.scope))
-        return right(reading)
+    def spied(self: reading.Reading) -> Any:
+        levels.append(str(self.scope))
+        return right(self)
 
-    monkeypatch.setattr(estimation._Reading, "tasks", spied)
+    monkeypatch.setattr(reading.Reading, "tasks", spied)
     return levels
 
 
@@ -240,8 +244,8 @@ def test_population_is_held_in_blocks_together_with_group_quarters(
     assert decided == [1, 2, 3]
     require_constraints(warehouse, country, release)
     assert broken(warehouse, release) == {}
-    monkeypatch.setattr(estimation, "PLACES_AT_A_TIME", 3)
-    monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
+    monkeypatch.setattr(reading, "PLACES_AT_A_TIME", 3)
+    monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
     parts = estimate_all(written(tmp_path / "parts", release, country, seed=1), release)
     assert {level: (each.made_of, each.content) for level, each in parts.items()} == {
         level: (each.made_of, each.content) for level, each in whole.items()
@@ -305,7 +309,7 @@ def test_a_level_that_was_not_finished_leaves_nothing(tmp_path: Path, monkeypatc
     release = release_of(country)
     warehouse = written(tmp_path, release, country)
     before = estimate_level(warehouse, custody_of(warehouse), release, Scope("Nation"), silent)
-    monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
+    monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
 
     def killed(task: workers.Task) -> workers.Outcome:
         if task.first:
@@ -393,7 +397,7 @@ def test_measurements_that_are_drawn_anew_meanwhile_are_noticed(
     warehouse = written(tmp_path, release, country)
     for level in release.levels[:3]:
         estimate_level(warehouse, custody_of(warehouse), release, Scope(level), silent)
-    monkeypatch.setattr(estimation, "PLACES_AT_A_TIME", 3)
+    monkeypatch.setattr(reading, "PLACES_AT_A_TIME", 3)
     monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
 
     def interfering(done: int, parents: int) -> None:
@@ -428,8 +432,8 @@ def test_how_many_processes_and_places_at_a_time_makes_no_difference(
     country = village(seed=4)
     release = release_of(country)
     alone = estimate_all(written(tmp_path / "alone", release, country), release)
-    monkeypatch.setattr(estimation, "PLACES_AT_A_TIME", 3)
-    monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
+    monkeypatch.setattr(reading, "PLACES_AT_A_TIME", 3)
+    monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
     warehouse = written(tmp_path / "together", release, country)
     for level in release.levels[:-1]:
         assert (
@@ -508,7 +512,7 @@ def test_progress_is_told_as_parents_are_done(tmp_path: Path, monkeypatch: pytes
     warehouse = written(tmp_path, release, country)
     for level in release.levels[:3]:
         estimate_level(warehouse, custody_of(warehouse), release, Scope(level), silent)
-    monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
+    monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
     monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
     told: list[tuple[int, int]] = []
     estimate_level(

@@ -13,8 +13,9 @@ import duckdb
 import pytest
 
 from assets.release.draw import StaleInputError
-from assets.topdown.estimation import estimate_level, find_wrong_levels, list_scopes, unite_states
+from assets.topdown.estimation import estimate_level, find_wrong_levels, unite_states
 from assets.topdown.measurements import hash_streams, read_streams
+from assets.topdown.reading import list_scopes
 from assets.topdown.release import TopDownRelease
 from assets.topdown.replicates import read_basis
 from assets.topdown.spine import read_states

@@ -13,7 +13,8 @@ from assets.confidentiality import find_leaks
 from assets.gates.shared import all_gates
 from assets.release.draw import StaleInputError
 from assets.release.release import DeclarationError
-from assets.topdown.estimation import estimate_level, list_scopes, unite_states
+from assets.topdown.estimation import estimate_level, unite_states
+from assets.topdown.reading import list_scopes
 from assets.topdown.release import TopDownRelease
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError

@@ -27,7 +27,7 @@ from frictionless import validate
 from numpy.typing import NDArray
 
 from assets.gates.shared import all_gates
-from assets.topdown import estimation
+from assets.topdown import estimation, reading
 from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.sampling.noise import DiscreteGaussian
@@ -680,13 +680,13 @@ class KilledError(Exception):
 def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The levels of which families are estimated, in order; found as they are, a level is not among them."""
     levels: list[str] = []
-    right = estimation._Reading.tasks
+    right = reading.Reading.tasks
 
-    def spied(reading: estimation._Reading) -> Any:
-        levels.append(str(reading.scope))
-        return right(reading)
+    def spied(self: reading.Reading) -> Any:
+        levels.append(str(self.scope))
+        return right(self)
 
-    monkeypatch.setattr(estimation._Reading, "tasks", spied)
+    monkeypatch.setattr(reading.Reading, "tasks", spied)
     return levels
 
 

@@ -23,8 +23,9 @@ from assets.release.gate import ReleaseContext
 from assets.release.release import DeclarationError
 from assets.tabulation.asset import tables_gate
 from assets.topdown import replicates, workers
-from assets.topdown.estimation import Scope, estimate_level
+from assets.topdown.estimation import estimate_level
 from assets.topdown.invariants import derive_all_limits
+from assets.topdown.reading import Scope
 from assets.topdown.release import REPLICATES, TopDownRelease
 from assets.topdown.replicates import (
     Account,

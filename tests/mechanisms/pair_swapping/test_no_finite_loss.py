@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from mechanisms.accounting.losses import InfiniteLoss
-from mechanisms.pair_swapping.design import PairSwappingDesign
-from mechanisms.pair_swapping.pairing import Households, Places, pairs_of_words, risks
+from mechanisms.pair_swapping.design import PairSwappingDesign, RiskFactors
+from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, Traits, pairs_of_words, risks, weigh
 from tests.depth import deep_cases, quick_cases
 
 State = tuple[int, ...]
@@ -84,3 +84,28 @@ def test_the_specification_states_no_finite_loss() -> None:
     specification = design.specification("town")
     assert specification.loss == specification.charge == InfiniteLoss()
     assert len(specification.flavor.multiverse) == 3
+
+
+@pytest.mark.parametrize("always", [None, "county"])
+def test_risk_factors_leave_no_finite_loss(always: str | None) -> None:
+    """Weights that depend on what a household holds: every neighbor still has possible outputs that the other has not.
+
+    Enumerated are draws with three different words of six, which give every order of the words and of word / weight.
+    """
+    factors = RiskFactors(unique_race=("CENRACE", Fraction(2)), always_selected=always)
+    block = np.arange(3, dtype=np.int32)
+    support = {}
+    for data in permutations(range(3)):
+        held = np.array(data, dtype=np.int32)
+        table = Households(block, np.zeros(3, dtype=np.int32), held, Places(SMALL))
+        rare = (held == 0).astype(np.int32)
+        weights = weigh(factors, Traits(block * 0 + 1, block * 0, rare, block * 0), risks(table))
+        found = set()
+        for order in permutations(range(1, 7), 3):
+            words = np.array(order, dtype=np.uint64) << np.uint64(56)
+            partner = pairs_of_words(table, Fraction(1, 3), words, weights).partner
+            found.add(tuple(data[each if other == NOBODY else other] for each, other in enumerate(partner.tolist())))
+        support[data] = found
+    for data, found in support.items():
+        for other in neighbors(data):
+            assert found - support[other]

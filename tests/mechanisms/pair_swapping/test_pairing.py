@@ -13,16 +13,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mechanisms.design import DesignError
 from mechanisms.pair_swapping import pairing
+from mechanisms.pair_swapping.design import RiskFactors
 from mechanisms.pair_swapping.pairing import (
     NOBODY,
     WEIGHTS,
     Households,
     Places,
     Swapped,
+    Traits,
     pairs_of_words,
     risks,
     swap_pairs,
+    weigh,
 )
 from mechanisms.sampling.stream import RandomStream
 from tests.depth import examples
@@ -259,3 +263,74 @@ def test_the_partner_is_the_nearest_at_every_nesting_of_four_blocks() -> None:
             swapped = pairs_of_words(table, Fraction(1, 4), words)
             other = int(swapped.partner[chosen])
             assert apart(table, chosen, other) == min(apart(table, chosen, each) for each in range(4) if each != chosen)
+
+
+factors = st.builds(Fraction, st.integers(0, 5), st.integers(1, 4))
+steps = st.lists(st.integers(1, 6), unique=True, max_size=3).flatmap(
+    lambda numbers: st.tuples(*(st.tuples(st.just(Fraction(number)), factors) for number in sorted(numbers)))
+)
+shares = steps.map(lambda given: tuple((least / 6, factor) for least, factor in given))
+declared = st.builds(
+    RiskFactors,
+    block_size=steps,
+    unique_race=st.none() | factors.map(lambda factor: ("CENRACE", factor)),
+    block_imputation=shares,
+    imputed_items=st.none() | steps.map(lambda given: ("ITEMS", given)),
+    always_selected=st.none() | st.sampled_from(["block", "block_group", "tract", "county"]),
+)
+
+
+def brute_weight(found: RiskFactors, risk: int, size: int, imputed: int, rare: int, items: int) -> Fraction | None:
+    """The weight of a household, factor by factor; None if it is always selected."""
+    if found.always_selected and risk > 1 + ["block", "block_group", "tract", "county"].index(found.always_selected):
+        return None
+    weight = Fraction(WEIGHTS[risk - 1])
+    for number, by_step in (
+        (Fraction(size), found.block_size),
+        (Fraction(imputed, size), found.block_imputation),
+        (Fraction(items), found.imputed_items[1] if found.imputed_items else ()),
+    ):
+        holding = [factor for least, factor in by_step if least <= number]
+        weight *= holding[-1] if holding else 1
+    return weight * found.unique_race[1] if found.unique_race and rare else weight
+
+
+@given(tables(), declared, st.fractions(Fraction(1, 8), 1, max_denominator=8), st.integers(0, 2**32))
+@settings(max_examples=examples(100), deadline=None)
+def test_declared_factors_multiply_the_weights_of_the_selection(
+    table: Households, found: RiskFactors, rate: Fraction, seed: int
+) -> None:
+    """A program that took a step only above its number, a factor upside down, the share of imputed among those that may
+    be swapped, or the rate before those that are always selected, would select others."""
+    number = len(table.block)
+    random = np.random.default_rng(seed)
+    size = random.integers(1, 8, number)
+    imputed, rare, items = random.integers(0, size + 1), random.integers(0, 2, number), random.integers(0, 8, number)
+    risk, words = risks(table), words_of(number, seed)
+    weights = weigh(found, Traits(size, imputed, rare, items), risk)
+    selected = pairs_of_words(table, rate, words, weights).selected
+    for state in set(table.state.tolist()):
+        members = [each for each in range(number) if table.state[each] == state]
+        weight = {
+            each: brute_weight(found, int(risk[each]), *(int(part[each]) for part in (size, imputed, rare, items)))
+            for each in members
+        }
+        always = {each for each in members if weight[each] is None}
+        others = [each for each in members if weight[each]]
+        others.sort(key=lambda each: Fraction(int(words[each])) / (weight[each] or 1))
+        more = others[: max(0, int(rate * len(members)) - len(always))]
+        assert {each for each in members if selected[each]} == always | set(more)
+
+
+def test_factors_of_one_select_as_none() -> None:
+    """Today's draws: the same words select the same households, with factors that change nothing or without any."""
+    table, words = three_levels_of_risk(), words_of(len(three_levels_of_risk().block), 4)
+    zeros = np.zeros(len(words), dtype=np.int32)
+    ones = weigh(RiskFactors(), Traits(zeros + 1, zeros, zeros, zeros), risks(table))
+    with_ones, without = (pairs_of_words(table, Fraction(1, 5), words, weights) for weights in (ones, None))
+    assert np.array_equal(with_ones.partner, without.partner)
+
+
+def test_steps_that_do_not_ascend_are_refused() -> None:
+    with pytest.raises(DesignError, match="risk_factors: block_size: every step is at least more"):
+        RiskFactors(block_size=((Fraction(2), Fraction(1)), (Fraction(2), Fraction(2))))

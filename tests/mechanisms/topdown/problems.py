@@ -20,6 +20,7 @@ SMALL = Schema(
     bounded="kind",
     impossible=({"kind": 2, "adult": 0},),
     rounding=("total", "kind", "kind * race"),
+    combined=Recode("either race", "race", (0, 1)),
 )
 """A histogram of twelve cells with everything that the persons' has."""
 

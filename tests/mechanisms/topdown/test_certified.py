@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from mechanisms.design import DesignError
 from mechanisms.topdown.allocation import allocate
 from mechanisms.topdown.design import LARGEST_CURVATURE, TopDownDesign
-from mechanisms.topdown.estimation import Measurement, estimate
+from mechanisms.topdown.estimation import Families, Measurement, estimate
 from mechanisms.topdown.feasibility import FREE, Limits
+from mechanisms.topdown.information import inform
 from mechanisms.topdown.least_squares import LARGEST_GAP
 from mechanisms.topdown.schema import PERSONS, UNITS
 from tests.depth import quick_cases
@@ -21,25 +22,27 @@ UNITS_ALLOCATION = allocate(
 )
 
 
-def design(query: str, ratio: int) -> TopDownDesign:
+def design(query: str, ratio: int, types_first: str | None = None) -> TopDownDesign:
     """A query with so many times the share of `detailed`."""
     shares = {query: Fraction(ratio, ratio + 1), "detailed": Fraction(1, ratio + 1)}
     persons = allocate(PERSONS, Fraction(5), dict.fromkeys(LEVELS, Fraction(1, 2)), dict.fromkeys(LEVELS, shares))
-    return TopDownDesign(LEVELS, {"persons": persons, "units": UNITS_ALLOCATION}, {})
+    return TopDownDesign(LEVELS, {"persons": persons, "units": UNITS_ALLOCATION}, {}, (), types_first)
 
 
-def most_permitted(query: str) -> int:
+def most_permitted(query: str, types_first: str | None = None) -> int:
     """The greatest ratio that is not refused."""
-    for ratio in (50_000, 20_000, 5_000, 1_000, 390, 195, 98, 79, 49):
+    for ratio in (50_000, 24_000, 20_000, 5_000, 1_000, 500, 390, 195, 98, 79, 49, 39, 24):
         try:
-            design(query, ratio)
+            design(query, ratio, types_first)
         except DesignError:
             continue
         return ratio
     raise AssertionError("every ratio is refused")
 
 
-def measured(truth: NDArray[np.int64], permitted: TopDownDesign, random: np.random.Generator) -> list[Measurement]:
+def measured(
+    truth: NDArray[np.int64], permitted: TopDownDesign, random: np.random.Generator, level: str = "Nation"
+) -> list[Measurement]:
     return [
         Measurement(
             each.query,
@@ -47,7 +50,7 @@ def measured(truth: NDArray[np.int64], permitted: TopDownDesign, random: np.rand
             each.marginal.answer(truth)
             + np.rint(random.normal(0, float(each.variance) ** 0.5, (len(truth), each.marginal.size))).astype(np.int64),
         )
-        for each in permitted.measured_at("persons", "Nation")
+        for each in permitted.measured_at("persons", level)
     ]
 
 
@@ -72,11 +75,36 @@ def test_the_most_uneven_shares_that_are_permitted_can_be_estimated(query: str) 
         assert total in (FREE, found.histograms.sum())
 
 
+@quick_cases(2)
+@pytest.mark.parametrize("hold", [False, True])
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_most_uneven_shares_that_are_permitted_can_be_estimated_with_full_information(
+    query: str, hold: bool
+) -> None:
+    """A root with two children."""
+    permitted, random = design(query, most_permitted(query, "Nation"), "Nation"), np.random.default_rng(11)
+    truth = (random.poisson(0.6, (2, PERSONS.size)) * random.poisson(30, (2, PERSONS.size))) * PERSONS.possible
+    root, blocks = truth.sum(axis=0, keepdims=True), tuple(measured(truth, permitted, random, "Block"))
+    below = Families(PERSONS, ("",), np.array([0, 2]), blocks, unbounded(2, FREE), False, None)
+    information = inform(below, None, measured(root, permitted, random))
+    for total in (FREE, int(truth.sum())):
+        found = estimate(PERSONS, (), unbounded(1, total), None, information=information, hold=hold)
+        assert not found.without_parts
+        assert total in (FREE, found.histograms.sum())
+        for solution in found.solutions:
+            assert solution.gap <= LARGEST_GAP * max(solution.objective, 1)
+
+
 @pytest.mark.parametrize("query", QUERIES)
 def test_shares_more_uneven_are_refused_before_anything_is_charged(query: str) -> None:
     size = PERSONS.marginal(query).size
     with pytest.raises(DesignError, match="detailed has so small a share"):
         design(query, 2 * LARGEST_CURVATURE * size // PERSONS.size)
+    # With full estimation, the level below adds as much again.
+    ratio = 7 * LARGEST_CURVATURE // (10 * int(np.bincount(PERSONS.marginal(query).cells).max()))
+    design(query, ratio)
+    with pytest.raises(DesignError, match="or estimate each level from its own measurements"):
+        design(query, ratio, "Nation")
 
 
 @pytest.mark.parametrize("persons", [10**3, 10**6, 10**8])

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from benchmarks.topdown_trees import FACILITIES, Answered, Dense, answer_at_random, draw_five
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.estimation import Measurement
 from mechanisms.topdown.feasibility import FREE
@@ -20,10 +21,7 @@ from mechanisms.topdown.information import (
     sum_cells,
 )
 from mechanisms.topdown.schema import PERSONS, UNITS, Attribute, Schema
-from tests.mechanisms.topdown.informed import FACILITIES, FIVE, Answered, Dense, answer_at_random, production
 from tests.mechanisms.topdown.problems import SMALL
-
-LEVELS = ("State", "County", "Tract", "Block_Group")
 
 
 def test_persons_are_split_into_types_by_age_and_origin_by_race() -> None:
@@ -33,17 +31,18 @@ def test_persons_are_split_into_types_by_age_and_origin_by_race() -> None:
 
 
 def five(variant: str = "two totals") -> Answered:
-    """Four levels, five finest places, answers at random to production's queries."""
-    variances = production(LEVELS)
+    tree = draw_five()
     if variant == "without hhinstlevels":
-        variances = [{query: own for query, own in each.items() if query != "hhinstlevels"} for each in variances]
-    tree = answer_at_random(PERSONS, FIVE, FACILITIES, variances, np.random.default_rng(3))
-    totals = [each.copy() for each in tree.totals]
+        return replace(
+            tree,
+            measurements=tuple(
+                tuple(each for each in own if each.query != "hhinstlevels") for own in tree.measurements
+            ),
+        )
     if variant == "third level":
-        totals[2][:] = 40_000, 20_000, 50_000
-    else:
-        totals[0][0], totals[1][1] = 90_000, 51_000
-    return replace(tree, totals=tuple(totals))
+        free = [np.full_like(each, FREE) for each in tree.totals]
+        return replace(tree, totals=(free[0], free[1], np.array([40_000, 20_000, 50_000]), free[3]))
+    return tree
 
 
 @cache

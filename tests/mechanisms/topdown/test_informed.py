@@ -2,18 +2,20 @@
 a general convex solver; wrong variants are told apart."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import clarabel
 import numpy as np
 import pytest
 import scipy.sparse as sparse
 
+from benchmarks.topdown_trees import TOWN, Dense, Floats, answer_at_random, draw_town
 from mechanisms.topdown import estimation, least_squares
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.estimation import Estimate, estimate, estimate_families
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.rounding import NotRoundedError
-from tests.mechanisms.topdown.informed import TOWN, Dense, Floats, draw_town
+from mechanisms.topdown.schema import UNITS
 
 SPLIT = Decomposition(TOWN)
 
@@ -215,3 +217,33 @@ def test_a_family_that_cannot_be_rounded_within_parts_is_estimated_without(monke
         tree.families(1), limits=limits[1], histograms=parent[None], information=tree.inform()[1], hold=True
     )
     assert estimate_families(families).without_parts == 1
+
+
+def test_units_whose_number_is_held_follow_the_scalar_formulas() -> None:
+    """Occupied units: a block's own estimate is (occupied + n − vacant)/2 with the variance σ²/2, a parent's
+    combines with the sum of its children's, and siblings move by their variances until they add up, within bounds."""
+    schema = replace(UNITS, bounded="occupancy", rounding=("total", "occupancy"))
+    parents = (np.zeros(3, dtype=np.int64), np.array([0, 0, 1, 1, 2]))
+    units, random = np.array([40, 0, 30, 25, 60]), np.random.default_rng(3)
+    of_middle = np.array([40, 55, 60])
+    variances = [{"detailed": Fraction(n)} for n in (8, 18, 50)]
+    tree = answer_at_random(schema, parents, np.column_stack([units, units]), variances, random)
+    tree = replace(tree, totals=(np.array([155]), of_middle, units))
+    informed = tree.inform()
+    finest, middle = (tree.measurements[depth][0].answers for depth in (2, 1))
+    own = np.where(units > 0, (finest[:, 0] + units - finest[:, 1]) / 2, 0)
+    sums, spread = np.add.reduceat(own, [0, 2, 4]), 25 * np.add.reduceat((units > 0).astype(float), [0, 2, 4])
+    of_level = (middle[:, 0] + of_middle - middle[:, 1]) / 2
+    z, v = (spread * of_level + 9 * sums) / (spread + 9), spread * 9 / (spread + 9)
+    assert np.allclose(informed[1].estimate[:, 0, 0], z)
+    assert np.allclose(informed[1].variance[:, 0, 0, 0], v)
+    least, most = np.array([10, 20, 5]), np.array([38, 50, 60])
+    lower, upper = np.column_stack([least, of_middle - most]), np.column_stack([most, of_middle - least])
+    parent = np.array([100, 55])
+    found = estimate(schema, (), Limits(lower, upper, of_middle), parent, information=informed[1])
+    low, high = -1e6, 1e6
+    for _ in range(200):
+        shift = (low + high) / 2
+        low, high = (shift, high) if np.clip(z + shift * v, least, most).sum() < 100 else (low, shift)
+    assert np.allclose(found.solutions[0].x[:, 0], np.clip(z + low * v, least, most), atol=1e-5)
+    assert found.histograms.sum(axis=0).tolist() == [100, 55]

@@ -1,5 +1,6 @@
 """Random trees, walked down level by level: what holds of one family's histograms holds of the whole tree."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from benchmarks.topdown_problems import measure
+from mechanisms.topdown.decomposition import Information
 from mechanisms.topdown.estimation import Families, Measurement, estimate_families
 from mechanisms.topdown.feasibility import FREE, Limits, propagate
+from mechanisms.topdown.information import inform
 from mechanisms.topdown.least_squares import NotSolvedError
 from tests.depth import examples
 from tests.mechanisms.topdown.problems import SMALL
@@ -63,15 +66,20 @@ def trees(draw: st.DrawFn) -> Tree:
 
 
 def walked_down(
-    tree: Tree, *, seed: int = 0, scale: float = 1.0, at_a_time: int = 99, total_first: bool = True
+    tree: Tree, *, seed: int = 0, scale: float = 1.0, at_a_time: int = 99, total_first: bool = True, full: bool = False
 ) -> list[NDArray[np.int64]]:
-    """The histograms of all levels, so many families at a time."""
+    """The histograms of all levels, so many families at a time; if it is `full`, with full information, and parts are
+    held at the two levels from the root."""
     random = np.random.default_rng(seed)
     found: list[NDArray[np.int64]] = []
+    by_level = []
     for depth, truth in enumerate(tree.truths()):
         noises = {query: Fraction(9) for query in QUERIES if query != "total" or depth}
-        measured = list(measure(SMALL, truth, noises, random, scale))
+        by_level.append(measure(SMALL, truth, noises, random, scale))
+    informed = inform_all(tree, by_level) if full else [None] * len(by_level)
+    for depth, (truth, measured) in enumerate(zip(tree.truths(), by_level, strict=True)):
         starts = tree.starts(depth) if depth else np.array([0, 1])
+        information = informed[depth]
         histograms = np.zeros_like(truth)
         for first in range(0, len(starts) - 1, at_a_time):
             last = min(first + at_a_time, len(starts) - 1)
@@ -82,8 +90,10 @@ def walked_down(
                 starts[first : last + 1] - starts[first],
                 tuple(replace(each, answers=each.answers[own]) for each in measured),
                 limits.between(own.start, own.stop),
-                total_first,
+                total_first and not full,
                 found[-1][first:last] if depth else None,
+                None if information is None else information.between(own.start, own.stop),
+                hold=full and depth < 2,
             )
             children = estimate_families(families)
             assert np.all(children.counts > 0)
@@ -95,10 +105,21 @@ def walked_down(
     return found
 
 
-@settings(max_examples=examples(60))
-@given(trees(), st.integers(0, 2**32 - 1), st.booleans())
-def test_every_constraint_is_exact_all_the_way_down(tree: Tree, seed: int, total_first: bool) -> None:
-    found = walked_down(tree, seed=seed, total_first=total_first)
+def inform_all(tree: Tree, measured: Sequence[tuple[Measurement, ...]]) -> list[Information | None]:
+    """By level, the information about all places; None at the finest."""
+    informed: list[Information | None] = [None]
+    for depth in reversed(range(1, len(measured))):
+        starts, limits = tree.starts(depth), tree.limits[depth]
+        names = ("",) * (len(starts) - 1)
+        below = Families(SMALL, names, starts, measured[depth], limits, total_first=False, histograms=None)
+        informed.insert(0, inform(below, informed[0], measured[depth - 1]))
+    return informed
+
+
+@settings(max_examples=examples(80))
+@given(trees(), st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
+def test_every_constraint_is_exact_all_the_way_down(tree: Tree, seed: int, total_first: bool, full: bool) -> None:
+    found = walked_down(tree, seed=seed, total_first=total_first, full=full)
     for parents, above, below in zip(tree.parents, found, found[1:], strict=False):
         summed = np.zeros_like(above)
         np.add.at(summed, parents, below)
@@ -113,16 +134,16 @@ def test_every_constraint_is_exact_all_the_way_down(tree: Tree, seed: int, total
 
 
 @settings(max_examples=examples(30))
-@given(trees())
-def test_without_noise_the_truth_comes_back_all_the_way_down(tree: Tree) -> None:
-    for found, truth in zip(walked_down(tree, scale=0), tree.truths(), strict=True):
+@given(trees(), st.booleans())
+def test_without_noise_the_truth_comes_back_all_the_way_down(tree: Tree, full: bool) -> None:
+    for found, truth in zip(walked_down(tree, scale=0, full=full), tree.truths(), strict=True):
         assert np.array_equal(found, truth)
 
 
 @settings(max_examples=examples(20))
-@given(trees(), st.integers(1, 3))
-def test_how_many_families_are_done_at_a_time_makes_no_difference(tree: Tree, at_a_time: int) -> None:
-    for one, other in zip(walked_down(tree), walked_down(tree, at_a_time=at_a_time), strict=True):
+@given(trees(), st.integers(1, 3), st.booleans())
+def test_how_many_families_are_done_at_a_time_makes_no_difference(tree: Tree, at_a_time: int, full: bool) -> None:
+    for one, other in zip(walked_down(tree, full=full), walked_down(tree, at_a_time=at_a_time, full=full), strict=True):
         assert np.array_equal(one, other)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from orchestration.explorer import launcher
 from orchestration.explorer.confinement import exclude, find_landlock_version
 from orchestration.explorer.launcher import ExplorerError, explore, find_port, list_left_out, make_environment
 from orchestration.explorer.process import list_flags
@@ -195,3 +196,25 @@ def test_streamlit_listens_to_this_machine_alone_and_reports_nothing() -> None:
     assert pairs["--server.enableXsrfProtection"] == "true"
     assert pairs["--client.toolbarMode"] == "minimal"
     assert os.environ.get("STREAMLIT_SERVER_PORT") is None
+
+
+def test_a_replaced_folder_of_programs_starts_the_process_again(
+    deployment: tuple[Settings, dict[str, str], dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule belongs to the folder that had the name: without a new process, every page would fail."""
+    monkeypatch.setattr(launcher, "PROGRAMS", [tmp_path / "program"])
+    monkeypatch.setattr(launcher, "_BETWEEN_LOOKS", 0.01)
+    looks = 0
+
+    class Process:
+        def poll(self) -> int | None:
+            nonlocal looks
+            looks += 1
+            if looks == 2:
+                (tmp_path / "program").rename(tmp_path / "old")
+                (tmp_path / "program").mkdir()
+            return None if looks < 100 else 1
+
+    (tmp_path / "program").mkdir()
+    launcher._wait_until_files_change(deployment[0], Process(), dict)  # type: ignore[arg-type]
+    assert looks == 2

@@ -1,7 +1,7 @@
 """Small trees of places with answers, walked up and down, and the dense linear algebra that they are compared with."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -142,6 +142,7 @@ def answer_at_random(
 
 
 def production(levels: Sequence[str]) -> list[dict[str, Fraction]]:
+    """σ² by level and query of persons."""
     return [compute_variances(PERSON_ALLOCATION, level) for level in levels]
 
 
@@ -155,6 +156,15 @@ TOWN = Schema(
     combined=Recode("one race", "race", (0, 1, 2, 2, 2)),
 )
 """Sixty cells with everything that the persons' histogram has."""
+
+
+def draw_five() -> Answered:
+    """Four levels with five finest places and random answers to production's queries; two totals are fixed."""
+    levels = ("State", "County", "Tract", "Block_Group")
+    tree = answer_at_random(PERSONS, FIVE, FACILITIES, production(levels), np.random.default_rng(3))
+    totals = [each.copy() for each in tree.totals]
+    totals[0][0], totals[1][1] = 90_000, 51_000
+    return replace(tree, totals=tuple(totals))
 
 
 def draw_town(seed: int, mean: float, *, fixed: bool) -> tuple[Answered, NDArray[np.int64], tuple[Limits, ...]]:

@@ -1,0 +1,348 @@
+"""The asset `information` of a release with full estimation: what is measured at and below every place.
+
+`mechanisms.topdown.information` has the mathematics, `reading` reads, and `workers` computes; `estimation` uses the
+result for every level but the finest, whose places have nothing below them. From the finest places up, the information
+about the places of a level, or of those in one state, is stored in one transaction in a table of its own, with an
+account of how it was made, sealed under the custody. A run that was killed continues with the tables that are missing.
+
+Answers are hashed as they are read, and so is the information when it is read for the level above or for estimates.
+Only public tables are read, so nothing is charged.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pyarrow as pa
+
+from assets.conventions import StageKind
+from assets.measurement.method import MEASUREMENTS, GridError
+from assets.release.seal import is_sealed, seal_stage
+from assets.release.stage import release_stage
+from assets.topdown.reading import (
+    PLACES_AT_A_TIME,
+    InformationDigest,
+    Reading,
+    Scope,
+    count_processes,
+    flatten,
+    hash_facts,
+    information_tables,
+    read_draw_id,
+    read_information,
+    read_regions,
+    require_draw,
+)
+from assets.topdown.release import INFORMATION, TEXTS, TopDownRelease, level_of_states
+from assets.topdown.spine import Tree, read_states, read_tree
+from assets.topdown.workers import Informed, WorkerError, inform_task, perform
+from mechanisms.topdown.design import SCHEMAS
+from resources.custody import Custody
+from resources.statements import Zone
+from resources.warehouse import Session, Warehouse, open_part, store_parts
+
+VERSION = 1
+"""Increase it when the same measurements would give other information."""
+
+COLUMNS = {
+    "histogram": "Histogram: persons or units",
+    "number": "Number of the place within its level, as in the spine",
+    "present": "By combination of the attributes with bounds: whether the place can have such records",
+    "estimate": "The best linear unbiased estimate, for each present combination and each code of the other attributes",
+    "variance": "Components of its covariance: for each set of the other attributes, between present combinations",
+}
+
+_ROWS = pa.schema(
+    [
+        ("histogram", pa.string()),
+        ("number", pa.int64()),
+        ("present", pa.list_(pa.bool_())),
+        ("estimate", pa.list_(pa.float64())),
+        ("variance", pa.list_(pa.float64())),
+    ]
+)
+
+Key = tuple[str, int | None]
+"""What is stored together: the places of a level, or of those in the state of a number."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """How information was made.
+
+    Attributes:
+        made_of: a digest of everything that it depends on, except the measurements themselves.
+        read: the SHA-256 of the answers of each stream as they were read, as JSON.
+        content: the SHA-256 of the information by histogram, as JSON.
+        seconds: the processor time over all processes.
+        held: a digest of the spine and the invariants as they were read.
+    """
+
+    made_of: str
+    read: str
+    content: str
+    places: int
+    seconds: float
+    held: str
+    draw_id: str
+
+    @property
+    def contents(self) -> Mapping[str, str]:
+        contents: dict[str, str] = json.loads(self.content)
+        return contents
+
+
+Accounts = Mapping[Key, Account]
+
+
+def build_information(release: TopDownRelease) -> dg.AssetsDefinition:
+    @release_stage(
+        release,
+        INFORMATION,
+        StageKind.POSTPROCESSING,
+        TEXTS("information"),
+        [MEASUREMENTS],
+        kinds={"duckdb", "numba"},
+    )
+    def information(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        made = make_information(release.adapt(warehouse), custody, release, context.log.info)
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(hash_facts([account.content for account in made.values()])),
+            metadata={
+                "tables": len(made),
+                "places": sum(account.places for account in made.values()),
+                "processor time (s)": sum(account.seconds for account in made.values()),
+            },
+        )
+
+    return information
+
+
+def make_information(
+    warehouse: Warehouse, custody: Custody, release: TopDownRelease, report: Callable[[str], None]
+) -> Accounts:
+    """Make and store the information that is missing; return how all of it was made, from the finest places up.
+
+    Raises StaleInputError if measurements, spine or invariants are replaced meanwhile, and GridError if measurements
+    are missing.
+    """
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        draw_id, tree, states = (
+            read_draw_id(session, release),
+            read_tree(session, release),
+            read_states(session, release),
+        )
+        regions = hash_regions(session, release, tree)
+        wrong, _ = find_wrong_information(session, custody, release, draw_id, states, regions)
+        stored = read_accounts(session, custody, release, draw_id, states)
+        keys = _list_keys(release, states)
+        due = {table.name for key in keys for table in information_tables(release, *key)}
+        surplus = [name for name in session.tables(Zone.PUBLIC, release.schema) if _is_surplus(name, due)]
+    if surplus:
+        with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+            for name in surplus:
+                session.drop(release.public(name))
+    made: dict[Key, Account] = {}
+    for key in keys:
+        below = [made[each] for each in _below(release, key, states)]
+        account = stored.get(key)
+        if account and key not in wrong and account.made_of == _made_of(release, draw_id, key, account.held, below):
+            made[key] = account
+        else:
+            made[key] = _make(warehouse, custody, release, draw_id, tree, states, key, below)
+            report(f"{to_scope(key, states)}: {made[key].places:,} places")
+    return made
+
+
+def read_accounts(
+    session: Session, custody: Custody, release: TopDownRelease, draw_id: str, states: Sequence[str]
+) -> Accounts:
+    """How the stored information was made, as far as it is of a draw, with all information below, whatever the spine
+    and the invariants were."""
+    known: dict[Key, Account] = {}
+    for key in _list_keys(release, states):
+        below = _below(release, key, states)
+        account = _read_account(session, custody, release, key) if all(each in known for each in below) else None
+        if account and account.made_of == _made_of(
+            release, draw_id, key, account.held, [known[each] for each in below]
+        ):
+            known[key] = account
+    return known
+
+
+def find_wrong_information(
+    session: Session,
+    custody: Custody,
+    release: TopDownRelease,
+    draw_id: str,
+    states: Sequence[str],
+    regions: Sequence[str],
+) -> tuple[Sequence[Key], Mapping[str, str]]:
+    """Which information is missing, was altered, or is not made from the current draw, spine and invariants; and by
+    label, the SHA-256 of the answers of each stream as they were read. The regions are those of `hash_regions`."""
+    known = read_accounts(session, custody, release, draw_id, states)
+    wrong, read = [], dict[str, str]()
+    for key in _list_keys(release, states):
+        account = known.get(key)
+        if (
+            account is None
+            or account.held != _select_region(release, key, regions)
+            or not _is_as_made(session, release, key, account, states)
+        ):
+            wrong.append(key)
+        else:
+            read |= json.loads(account.read)
+    return wrong, read
+
+
+def list_parts(release: TopDownRelease, scope: Scope, states: Sequence[str]) -> list[Key]:
+    """What is stored of the information about the places of a scope, in order; nothing if they are of the finest
+    level."""
+    if scope.level == release.finest:
+        return []
+    if not release.is_below_states(scope.level):
+        return [(scope.level, None)]
+    numbers = [states.index(scope.state)] if scope.state else range(len(states))
+    return [(scope.level, number) for number in numbers]
+
+
+def to_scope(key: Key, states: Sequence[str]) -> Scope:
+    level, number = key
+    return Scope(level, "" if number is None else states[number], INFORMATION)
+
+
+def hash_regions(session: Session, release: TopDownRelease, tree: Tree) -> list[str]:
+    """The digests of what limits follow from: above the states, and of each state."""
+    return [region.digest for region in read_regions(session, release, tree, Scope(release.levels[0]))]
+
+
+def _make(
+    warehouse: Warehouse,
+    custody: Custody,
+    release: TopDownRelease,
+    draw_id: str,
+    tree: Tree,
+    states: Sequence[str],
+    key: Key,
+    below: Sequence[Account],
+) -> Account:
+    scope = _scope_below(release, key, states)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        contents = [account.contents for account in below]
+        reading = Reading(session, warehouse, release, scope, tree, draw_id, contents, "up")
+    processes = min(count_processes(release), reading.parents)
+    with warehouse.private_folder() as folder, closing(_Results(folder)) as results:
+        with closing(perform(inform_task, reading.tasks(), processes, release.scheduler)) as outcomes:
+            for outcome in outcomes:
+                results.add(outcome)
+        results.close()
+        if results.places != reading.parents:
+            raise WorkerError(f"{scope}: {results.places:,} of {reading.parents:,} parents; nothing was stored")
+        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
+            require_draw(session, release, draw_id, scope)
+            table, stored = information_tables(release, *key)
+            store_parts(session, table, results.paths)
+            held = hash_facts(reading.regions)
+            account = Account(
+                made_of=_made_of(release, draw_id, key, held, below),
+                read=json.dumps(reading.answers.by_label()),
+                content=json.dumps({name: digest.hexdigest() for name, digest in results.digests.items()}),
+                places=results.places,
+                seconds=results.seconds,
+                held=held,
+                draw_id=draw_id,
+            )
+            row = pa.Table.from_pylist([vars(account)])
+            session.create(stored, "warehouse/all", source=session.register("made", row))
+            seal_stage(session, custody, release.schema, table.name, [stored])
+            return account
+
+
+def _is_as_made(session: Session, release: TopDownRelease, key: Key, account: Account, states: Sequence[str]) -> bool:
+    """Whether the stored information is what was made."""
+    table, _ = information_tables(release, *key)
+    tree = read_tree(session, release)
+    first, last = tree.range_within(key[0], level_of_states(release.levels), key[1])
+    for histogram, schema in release.design.schemas.items():
+        digest = InformationDigest()
+        try:
+            for begin in range(first, last, PLACES_AT_A_TIME):
+                read_information(session, table, schema, begin, min(begin + PLACES_AT_A_TIME, last), digest)
+        except GridError:
+            return False
+        if digest.hexdigest() != account.contents.get(histogram):
+            return False
+    return session.count(table) == len(SCHEMAS) * (last - first)
+
+
+def _list_keys(release: TopDownRelease, states: Sequence[str]) -> list[Key]:
+    """From the finest places with information up."""
+    return [key for level in release.levels[-2::-1] for key in list_parts(release, Scope(level), states)]
+
+
+def _scope_below(release: TopDownRelease, key: Key, states: Sequence[str]) -> Scope:
+    """The places that information is made from."""
+    level, number = key
+    below = release.levels[release.levels.index(level) + 1]
+    return Scope(below, "" if number is None else states[number])
+
+
+def _below(release: TopDownRelease, key: Key, states: Sequence[str]) -> list[Key]:
+    return list_parts(release, _scope_below(release, key, states), states)
+
+
+def _select_region(release: TopDownRelease, key: Key, regions: Sequence[str]) -> str:
+    level, number = key
+    if number is not None:
+        return hash_facts([regions[1 + number]])
+    below = release.levels[release.levels.index(level) + 1]
+    return hash_facts(regions[1:] if release.is_below_states(below) else regions)
+
+
+def _made_of(release: TopDownRelease, draw_id: str, key: Key, region: str, below: Iterable[Account]) -> str:
+    of_below = [[account.made_of, account.content] for account in below]
+    return hash_facts([VERSION, release.design.as_record(), draw_id, key, region, of_below])
+
+
+def _read_account(session: Session, custody: Custody, release: TopDownRelease, key: Key) -> Account | None:
+    table, account = information_tables(release, *key)
+    if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
+        return None
+    stored = session.row("warehouse/all", source=account)
+    return Account(*stored) if len(stored) == len(fields(Account)) else None
+
+
+def _is_surplus(name: str, due: set[str]) -> bool:
+    return name.startswith(f"{INFORMATION}_") and name.removesuffix("_seal") not in due
+
+
+class _Results:
+    """The results of tasks, written to a file for each histogram as they come, in order of places."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = [folder / f"{histogram}.parquet" for histogram in SCHEMAS]
+        self._writers = [open_part(path, _ROWS) for path in self.paths]
+        self.digests = {histogram: InformationDigest() for histogram in SCHEMAS}
+        self.places, self.seconds = 0, 0.0
+
+    def add(self, outcome: Informed) -> None:
+        for (histogram, digest), writer in zip(self.digests.items(), self._writers, strict=True):
+            own = outcome.information[histogram]
+            digest.add(own)
+            places = len(own.present)
+            columns: list[Any] = [pa.repeat(histogram, places), np.arange(outcome.first, outcome.first + places)]
+            for counts, values in flatten(own):
+                offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+                columns.append(pa.ListArray.from_arrays(offsets, pa.array(values)))
+            writer.write_table(pa.table(columns, schema=_ROWS))
+        self.places += places
+        self.seconds += outcome.seconds
+
+    def close(self) -> None:
+        for writer in self._writers:
+            writer.close()

@@ -1,0 +1,352 @@
+"""What the estimation of places reads, task by task: families with their measurements, limits and estimates above.
+
+`estimation` reads down the tree, and `information` up. Memory is bounded by the largest state: limits are computed
+state by state, and tables are read a few thousand places at a time. No session is open between tasks, because one that
+reads keeps other processes from writing; each new one checks whether the measurements were drawn anew.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from hashlib import sha256
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assets.measurement.method import GridError
+from assets.release.draw import DRAWN, StaleInputError
+from assets.topdown.histograms import read_counts
+from assets.topdown.invariants import Region, derive_limits, read_state_region, read_upper_region, take_highest
+from assets.topdown.measurements import Digests, Stream, read_answers, read_streams
+from assets.topdown.release import INFORMATION, TopDownRelease, level_of_states
+from assets.topdown.spine import Tree, pluralize, read_codes, read_states
+from assets.topdown.workers import Task
+from mechanisms.topdown.decomposition import Decomposition, Information
+from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.estimation import Families, Measurement, divide_parents
+from mechanisms.topdown.feasibility import Limits
+from mechanisms.topdown.schema import DETAILED, PERSONS, UNITS, Schema
+from resources.statements import Table, Zone
+from resources.warehouse import Session, Warehouse
+
+PLACES_AT_A_TIME = 4_000
+"""The number of places read in one session: 40 MB of production's measurements."""
+
+PLACES_OF_A_TASK = 400
+"""The number of places given to a process at a time; fewer if a level has few. A parent's children are never split."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The places, and the histogram if there are several, that are estimated and stored together: those in the state of
+    a code, or all of the level."""
+
+    level: str
+    state: str = ""
+    histogram: str = ""
+
+    def __str__(self) -> str:
+        of = f"{self.histogram} of {self.level}" if self.histogram else self.level
+        return f"{of} in {self.state}" if self.state else of
+
+    def above(self, release: TopDownRelease) -> "Scope | None":
+        depth = release.levels.index(self.level)
+        if not depth:
+            return None
+        level = release.levels[depth - 1]
+        return Scope(level, self.state if release.is_by_state(level) else "", self.histogram)
+
+    def tables(self, release: TopDownRelease) -> tuple[Table, Table]:
+        """The table of estimates, and that of their account."""
+        name = release.estimates(self.level, self.state, self.histogram or "level")
+        return release.public(name), release.public(f"{name}_made")
+
+
+def list_scopes(release: TopDownRelease, states: Sequence[str]) -> list[Scope]:
+    """What is estimated and stored together, in order."""
+    histograms = list(SCHEMAS) if release.design.full else [""]
+    return [
+        Scope(level, state, histogram)
+        for histogram in histograms
+        for level in release.levels
+        for state in (states if release.is_by_state(level) and histogram != UNITS.name else [""])
+    ]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive places whose limits, by histogram, are in memory together: those of a state, or all of a level above.
+
+    The parents are numbered from `parent`; their starts, as of `mechanisms.topdown.replicates.find_starts`, have the
+    shape (parents + 1,). The state is the number of the one that the places are below; None for others.
+    """
+
+    state: int | None
+    parent: int
+    starts: NDArray[np.int64]
+    limits: Mapping[str, Limits]
+
+
+class Reading:
+    """What is read of a scope, with the hashes of answers and regions as they were read.
+
+    `contents` are the hashes of the information that the scope needs, by histogram for each part. Downwards, the
+    parents' estimates are read with the families of their children; upwards, the parents' measurements; otherwise
+    neither.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        warehouse: Warehouse,
+        release: TopDownRelease,
+        scope: Scope,
+        tree: Tree,
+        draw_id: str,
+        contents: Sequence[Mapping[str, str]] = (),
+        direction: Literal["down", "up", ""] = "down",
+    ) -> None:
+        self.scope, self.regions = scope, list[str]()
+        self._warehouse, self._release, self._tree, self._draw_id = warehouse, release, tree, draw_id
+        self._contents, self._direction = contents, direction
+        self.histograms = [scope.histogram] if scope.histogram else list(SCHEMAS)
+        self._informed = release.design.full and scope.level != release.finest
+        above = release.levels[max(release.levels.index(scope.level) - 1, 0)]
+        streams = [
+            stream
+            for stream in read_streams(session, release)
+            if stream.measured.level in (scope.level, above)
+            and stream.measured.histogram in self.histograms
+            and scope.state in ("", stream.state or "")
+        ]
+        own = [stream for stream in streams if stream.measured.level == scope.level]
+        self._streams = [] if self._informed else own
+        self._above = [stream for stream in streams if stream.measured.level == above] if direction == "up" else []
+        self._starts = tree.starts(scope.level)
+        first, last = min(stream.first for stream in own), max(stream.last for stream in own)
+        self.places = last - first
+        self.parents = int(np.searchsorted(self._starts, last) - np.searchsorted(self._starts, first))
+        self.answers = Digests([*self._streams, *self._above])
+
+    def tasks(self) -> Iterator[Task]:
+        of_a_task = min(PLACES_OF_A_TASK, -(-self.places // (8 * count_processes(self._release))))
+        of_a_task = of_a_task if self._direction else PLACES_AT_A_TIME // 4
+        for number, part in enumerate(self._parts()):
+            read = {histogram: InformationDigest() for histogram in self.histograms}
+            for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
+                with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+                    require_draw(session, self._release, self._draw_id, self.scope)
+                    families = self._read_families(session, part, first, last, read)
+                    above = {
+                        name: self._read_measurements(
+                            session, self._above, name, part.parent + first, part.parent + last
+                        )
+                        for name in families
+                    }
+                for begin, end in divide_parents(part.starts, first, last, of_a_task):
+                    own = {name: of_batch.between(begin - first, end - first) for name, of_batch in families.items()}
+                    parents = {
+                        name: tuple(
+                            replace(query, answers=query.answers[begin - first : end - first]) for query in queries
+                        )
+                        for name, queries in above.items()
+                    }
+                    begins = part.parent + begin if self._direction == "up" else int(part.starts[begin])
+                    yield Task(begins, end - begin, own, parents)
+            if self._informed and any(
+                digest.hexdigest() != self._contents[number][name] for name, digest in read.items()
+            ):
+                raise StaleInputError(
+                    f"{self._release.schema}: the information about {self.scope} was altered; materialize "
+                    f"{INFORMATION} first"
+                )
+
+    def _parts(self) -> Iterator[Part]:
+        release, tree = self._release, self._tree
+        depth, top = (release.levels.index(level) for level in (self.scope.level, level_of_states(release.levels)))
+        if depth <= top:
+            states = []
+            with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+                regions = read_regions(session, release, tree, self.scope)
+                upper = next(regions)
+                self.regions.append(upper.digest)
+                for number, region in enumerate(regions):
+                    self.regions.append(region.digest)
+                    states.append(take_highest(self._derive_limits(session, region, number)))
+            limits = derive_limits(release, upper, states)
+            yield Part(None, 0, self._starts, {name: levels[depth] for name, levels in limits.items()})
+            return
+        with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+            numbers = _states(session, release, tree, self.scope)
+        for number in numbers:
+            with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+                region = read_state_region(session, release, tree, number)
+                limits = self._derive_limits(session, region, number)
+            self.regions.append(region.digest)
+            first, last = tree.ranges_below(release.levels[top], number)[depth - 1 - top]
+            own = {name: levels[depth - top] for name, levels in limits.items()}
+            yield Part(number, first, self._starts[first : last + 1], own)
+
+    def _derive_limits(self, session: Session, region: Region, number: int) -> Mapping[str, Sequence[Limits]]:
+        """The limits of a state; those of units by the persons in households, if these are estimated before."""
+        release, households = self._release, None
+        if self.scope.histogram == UNITS.name:
+            first, last = self._tree.ranges_below(region.levels[0], number)[-1]
+            state = region.state if release.is_by_state(release.finest) else ""
+            table, _ = Scope(release.finest, state, PERSONS.name).tables(release)
+            households = read_households(session, table, first, last)
+        return derive_limits(release, region, None, households)
+
+    def _read_families(
+        self, session: Session, part: Part, begin: int, end: int, read: Mapping[str, "InformationDigest"]
+    ) -> dict[str, Families]:
+        """By histogram, the parents of a part from `begin` up to `end`, with what their children are estimated from."""
+        release, level, above = self._release, self.scope.level, self.scope.above(self._release)
+        first, last = (int(start) for start in part.starts[[begin, end]])
+        origin = int(part.starts[0])
+        parents = part.parent + begin, part.parent + end
+        names: tuple[str, ...] = (level,)
+        if above:
+            codes = read_codes(session, release, above.level, *parents).to_pylist()
+            names = tuple(f"{pluralize(level)} of {words(above.level)} {code}" for code in codes)
+        families = {}
+        for histogram in self.histograms:
+            schema, histograms, information = release.design.schemas[histogram], None, None
+            if above and self._direction == "down":
+                counts = read_counts(session, above.tables(release)[0], *parents, histogram=histogram)
+                histograms = counts.answer(schema.marginal(DETAILED), *parents)
+            if self._informed:
+                table, _ = information_tables(release, level, part.state)
+                information = read_information(session, table, schema, first, last, read[histogram])
+            families[histogram] = Families(
+                schema,
+                names,
+                part.starts[begin : end + 1] - first,
+                self._read_measurements(session, self._streams, histogram, first, last),
+                part.limits[histogram].between(first - origin, last - origin),
+                level in release.design.total_first,
+                histograms,
+                information,
+                histogram == PERSONS.name and release.design.is_types_first(level),
+            )
+        return families
+
+    def _read_measurements(
+        self, session: Session, streams: Sequence[Stream], histogram: str, first: int, last: int
+    ) -> tuple[Measurement, ...]:
+        """Of the places from `first` up to `last`, which are in one state if streams are."""
+        own = {
+            stream.measured: stream
+            for stream in streams
+            if stream.measured.histogram == histogram and stream.first <= first and last <= stream.last
+        }
+        if not own:
+            return ()
+        answers = read_answers(session, self._release, list(own), first, last)
+        self.answers.add({stream: answers[query] for query, stream in own.items()})
+        return tuple(Measurement(query.query, query.variance, answers[query]) for query in own)
+
+
+class InformationDigest:
+    """The SHA-256 of information about places in order, which does not depend on how many are added at a time."""
+
+    def __init__(self) -> None:
+        self._digests = [sha256() for _ in fields(Information)]
+
+    def add(self, information: Information) -> None:
+        for digest, (_, values) in zip(self._digests, flatten(information), strict=True):
+            digest.update(values.astype(values.dtype.newbyteorder("<")).data)
+
+    def hexdigest(self) -> str:
+        return sha256(b"".join(digest.digest() for digest in self._digests)).hexdigest()
+
+
+def flatten(information: Information) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """For each field of information, the number of values of each place and the values: of estimates and covariances,
+    those of combinations that the places can have."""
+    present = information.present
+    places, combinations = present.shape
+    own = present.sum(axis=1)
+    yield np.full(places, combinations), present.ravel()
+    yield own * information.estimate.shape[2], information.estimate[present].ravel()
+    yield own**2 * information.variance.shape[1], information.variance[_both_present(information)]
+
+
+def read_information(
+    session: Session, table: Table, schema: Schema, first: int, last: int, digest: InformationDigest
+) -> Information:
+    """The stored information about the places from `first` up to `last`, which is added to a digest. Raises GridError
+    unless each place is stored once, with all its values."""
+    values = {"histogram": schema.name, "first": first, "last": last}
+    rows, split = session.arrow("topdown/information", values, table=table), Decomposition(schema)
+    lists = [rows.column(field.name).combine_chunks() for field in fields(Information)]
+    present = lists[0].flatten().to_numpy(zero_copy_only=False)
+    if not np.array_equal(rows["number"], np.arange(first, last)) or len(present) != len(rows) * split.kept.size:
+        raise GridError(f"{table}: not every place has its information once")
+    information = Information(
+        present.reshape(-1, split.kept.size),
+        np.zeros((len(rows), split.kept.size, split.summed.size)),
+        np.zeros((len(rows), len(split.divisors), split.kept.size, split.kept.size)),
+    )
+    stored = [each.flatten().to_numpy() for each in lists[1:]]
+    if any(len(own) != counts.sum() for own, (counts, _) in zip(stored, [*flatten(information)][1:], strict=True)):
+        raise GridError(f"{table}: not every place has its information once")
+    information.estimate[information.present] = stored[0].reshape(-1, split.summed.size)
+    information.variance[_both_present(information)] = stored[1]
+    digest.add(information)
+    return information
+
+
+def _both_present(information: Information) -> NDArray[np.bool_]:
+    """Which entries of covariances are of two combinations that the place can have."""
+    present = information.present
+    both = present[:, None, :, None] & present[:, None, None, :]
+    return np.broadcast_to(both, information.variance.shape)
+
+
+def information_tables(release: TopDownRelease, level: str, state: int | None) -> tuple[Table, Table]:
+    """The table of the information about the places of a level, or of those in the state of a number; its account."""
+    name = release.estimates(level, "" if state is None else str(state), INFORMATION)
+    return release.public(name), release.public(f"{name}_made")
+
+
+def read_households(session: Session, estimates: Table, first: int, last: int) -> NDArray[np.int64]:
+    """The estimated persons in households of the places from `first` up to `last` of the finest level."""
+    values = {"histogram": PERSONS.name, "cells": PERSONS.size // PERSONS.groups.size, "first": first, "last": last}
+    rows = session.arrow("topdown/households", values, estimates=estimates)
+    households = np.zeros(last - first, dtype=np.int64)
+    households[rows["number"].to_numpy() - first] = rows["persons"].to_numpy()
+    return households
+
+
+def count_processes(release: TopDownRelease) -> int:
+    return release.declaration.processes or os.cpu_count() or 1
+
+
+def read_draw_id(session: Session, release: TopDownRelease) -> str:
+    (draw_id,) = session.row("warehouse/labelled", table=release.public(DRAWN), column="draw_id")
+    return str(draw_id)
+
+
+def require_draw(session: Session, release: TopDownRelease, draw_id: str, scope: Scope) -> None:
+    if read_draw_id(session, release) != draw_id:
+        raise StaleInputError(f"{release.schema}: measurements were drawn anew while {scope} was estimated")
+
+
+def read_regions(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> Iterator[Region]:
+    if not release.is_below_states(scope.level):
+        yield read_upper_region(session, release, tree)
+    for number in _states(session, release, tree, scope):
+        yield read_state_region(session, release, tree, number)
+
+
+def hash_facts(facts: Sequence[object]) -> str:
+    return sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _states(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> Sequence[int]:
+    if scope.state:
+        return [read_states(session, release).index(scope.state)]
+    return range(tree.places(level_of_states(release.levels)))

@@ -1,0 +1,344 @@
+"""Privacy curves δ(ε) of several independent measurements together, bounded from above and below.
+
+`pairs` has the pairs (P, Q) that dominate the measurements, and `atoms` their losses. These are independent under P, so
+that with L = L₁ + … + Lₙ the release has δ(ε) = E[max(0, 1 − e^(ε − L))], where an infinite loss counts as 1.
+
+**Upper bound.** Each atom of a loss is divided between its neighbors on a grid of step h so that E[e^−L] stays: the
+connect-the-dots rounding of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022). It replaces every curve by chords,
+which are not below it, and composition keeps that order. L' is the loss after rounding. Its distribution is a
+convolution, by FFT, tilted by e^(θL') with the θ that makes ε the mean, so that errors in floating point are relative
+to the probabilities near ε. Added to the result are bounds of the outcomes cut off, of L' beyond the window (Chernoff),
+of the FFT's error, and `ROUNDING` for all else.
+
+**The FFT's error.** Each output of a transform of length N adds up its inputs in log₂N steps, with factors of
+modulus 1. With u = 2^-53, its error is at most 8u·log₂N times the sum of the inputs' moduli, which is 1 here. The
+spectra are bounded by 1, so that the error of a product of K is at most the sum of theirs and of K roundings. By
+Parseval, Cauchy and Schwarz, a sum of outputs with weights w errs by at most that times the Euclidean norm of w.
+
+**Lower bound.** Write L' = L + D, the sum of n roundings Dᵢ. Given L, these are independent, E[e^−Dᵢ] = 1, and each
+lies in an interval of length h. So by Hoeffding's lemma |D| exceeds r = s + nh²/8 with probability at most
+2exp(−2s²/nh²), also after tilting by e^−D. Given L, rounding changes E[max(0, 1 − e^(ε − L'))] only if ε lies between L
+and L', then by at most e^|D| − 1 if |D| <= r, and otherwise by at most e^−D. So
+δ(ε) >= δ'(ε) − (e^r − 1)·P(|L' − ε| <= r) − 2exp(−2s²/nh²). The gap is of second order in h.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting.atoms import Atoms, find_atoms
+from mechanisms.accounting.composition import compose_concentrated
+from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.accounting.pairs import LossPair, Pair
+
+GAP = 1e-3
+"""The largest difference between the upper and the lower bound of an ε."""
+
+ROUNDING = 1e-8
+"""What is added to δ, relatively, for sums in floating point."""
+
+_OF_MASSES, _OF_LOSSES = 1e-12, 1e-13
+"""The same for each part's masses, and what is added to ε, relatively to the largest loss of each part."""
+
+_OUTSIDE = 1e-16
+"""The most tilted probability beyond the window."""
+
+_RARE = 1e-4
+"""The probability of the rare event of the lower bound, relative to δ."""
+
+_LONGEST = 2**24
+_REFINEMENTS = 8
+_UNIT = 2.0**-53
+_COARSE = 4_000
+_LARGEST_EXPONENT = 700.0
+
+
+class Bounds(NamedTuple):
+    lower: float
+    upper: float
+
+
+class CurveError(ArithmeticError):
+    """A privacy curve could not be bounded closely enough."""
+
+
+@dataclass(frozen=True)
+class _Rounded:
+    """A part's loss on the grid: multiples of the step, shape (atoms,), their probabilities, and its repetitions."""
+
+    places: NDArray[np.int64]
+    masses: NDArray[np.float64]
+    times: int
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Probabilities of L' near some ε: P(L' = (first + k)·step) = exp(log_moment − θ·(first + k)·step) · entries[k].
+
+    `outside` bounds the tilted probability on either side of the window, and `error` the Euclidean norm of the errors
+    of the entries.
+    """
+
+    step: float
+    first: int
+    theta: float
+    log_moment: float
+    entries: NDArray[np.float64]
+    outside: float
+    error: float
+
+    @property
+    def epsilons(self) -> NDArray[np.float64]:
+        return np.asarray((self.first + np.arange(self.entries.size)) * self.step, np.float64)
+
+
+class Curve:
+    """The privacy curve of independent measurements with these dominating pairs."""
+
+    def __init__(self, pairs: Iterable[Pair]) -> None:
+        atoms = [find_atoms(pair, times) for pair, times in _merge(pairs).items()]
+        self._atoms = [part for part in atoms if part.losses.size]
+        self._parts = sum(part.times for part in self._atoms)
+        self._rounding = ROUNDING + _OF_MASSES * self._parts
+        self._slack = _OF_LOSSES * sum(part.times * float(np.abs(part.losses).max()) for part in self._atoms)
+        self._infinite = -math.expm1(sum(part.times * _log_less(part.infinite) for part in atoms))
+        self._cut = sum(part.cut for part in atoms) + _OF_MASSES * self._infinite
+        self._moments = _Moments([_coarsen(part) for part in self._atoms])
+
+    def bound_epsilon(self, delta: float, gap: float = GAP) -> Bounds:
+        """Bounds of the least ε >= 0 with δ(ε) <= `delta`, 0 < δ < 1. Both are infinite if outcomes that rule out a
+        record are more probable than δ. They differ by the gap at most, for ε below 1 by as much of ε. Raises
+        CurveError otherwise."""
+        if self._infinite + self._cut >= delta:
+            return Bounds(math.inf if self._infinite >= delta else 0.0, math.inf)
+        if self.bound_delta(0.0, gap).upper <= delta:
+            return Bounds(0.0, 0.0)
+        theta = self._find_theta(lambda theta: self._moments.estimate_delta(theta) > math.log(delta), gap)
+        step = self._choose_step(theta, delta, gap * min(1.0, self._moments.at(theta)[1]))
+        lowest, highest = 0.0, math.inf
+        for _ in range(_REFINEMENTS):
+            window = self._convolve(theta, step)
+            upper, lower = self._bound_curve(window, delta)
+            first = int(np.argmax(upper <= delta))
+            if not 0 < first < window.entries.size - 1:
+                break
+            share = float((upper[first - 1] - delta) / (upper[first - 1] - upper[first]))
+            before = float(window.epsilons[first - 1])
+            highest = min(before + math.log1p(share * math.expm1(step)), self._moments.most) + self._slack
+            above = np.flatnonzero(lower > delta)
+            lowest = max(0.0, float(window.epsilons[above[-1]]) - self._slack) if above.size else 0.0
+            if highest - lowest <= gap * min(1.0, highest):
+                return Bounds(lowest, highest)
+            step /= 2
+        raise CurveError(f"ε at δ = {delta:g} lies from {lowest:g} to {highest:g}, which is not close enough")
+
+    def bound_delta(self, epsilon: float, gap: float = GAP) -> Bounds:
+        """Bounds of δ(ε), as far apart as a difference of ε by about the gap makes them."""
+        if not self._atoms:
+            return Bounds(1.0, 1.0)
+        theta = self._find_theta(lambda theta: self._moments.at(theta)[1] < epsilon, gap)
+        window = self._convolve(theta, self._choose_step(theta, None, gap))
+        upper, _ = self._bound_curve(window, 1.0)
+        epsilons = window.epsilons
+        if epsilon < epsilons[0]:
+            return Bounds(float(self._bound_curve(window, float(upper[0]))[1][0]), 1.0)
+        if epsilon >= epsilons[-1]:
+            further = math.exp(min(0.0, window.log_moment - theta * epsilon)) if epsilon < self._moments.most else 0.0
+            return Bounds(max(0.0, self._infinite - self._cut), min(1.0, self._infinite + self._cut + further))
+        near = int(np.searchsorted(epsilons, epsilon, side="right")) - 1
+        if upper[near] <= self._infinite + self._cut:
+            return Bounds(max(0.0, self._infinite - self._cut), self._infinite + self._cut)
+        _, lower = self._bound_curve(window, float(upper[near]))
+        share = math.expm1(max(0.0, epsilon - self._slack - epsilons[near])) / math.expm1(window.step)
+        highest = float(upper[near] + share * (upper[near + 1] - upper[near]))
+        return Bounds(max(0.0, float(lower[near + 1])), min(1.0, highest))
+
+    def bound_powers(self, rates: Sequence[float], gap: float = GAP) -> list[float]:
+        """Upper bounds of the largest true-positive rates at false-positive rates α: the least e^ε·α + δ(ε)."""
+        if not self._atoms:
+            return [1.0] * len(rates)
+        window = self._convolve(0.0, self._choose_step(0.0, None, gap))
+        upper, _ = self._bound_curve(window, 1.0)
+        ratios = np.exp(np.minimum(window.epsilons, _LARGEST_EXPONENT))
+        return [float(min(1.0, (ratios * rate + upper).min())) for rate in rates]
+
+    def _find_theta(self, is_small: Callable[[float], bool], gap: float) -> float:
+        """The largest θ that is too small, by bisection of its logarithm; 0 if none is. Near the largest possible loss,
+        a greater θ would change nothing."""
+        low, high = -20.0, 20.0
+        most = self._moments.most - gap / 4
+        while high - low > 0.01:
+            middle = math.exp((low + high) / 2)
+            if is_small(middle) and self._moments.at(middle)[1] < most:
+                low = math.log(middle)
+            else:
+                high = math.log(middle)
+        return math.exp(low) if low > -20.0 else 0.0
+
+    def _choose_step(self, theta: float, delta: float | None, gap: float) -> float:
+        """The greatest power of 2 at which the lower bound should be within the gap."""
+        rare = math.log(2 / _RARE) - (math.log(delta) if delta else self._moments.estimate_delta(theta))
+        reach = math.sqrt(gap / (4 * (theta + 1)))
+        return 2.0 ** math.floor(math.log2(reach / math.sqrt(self._parts * rare / 2)))
+
+    def _convolve(self, theta: float, step: float) -> _Window:
+        parts = [_round(atoms, step) for atoms in self._atoms]
+        moments = _Moments(
+            [Atoms(np.multiply(part.places, step, dtype=np.float64), part.masses, times=part.times) for part in parts]
+        )
+        log_moment, mean, variance = moments.at(theta)
+        deviation = math.sqrt(variance)
+        below = _reach(lambda reach: moments.bound_tail(theta, mean - reach), deviation, step)
+        above = _reach(lambda reach: moments.bound_tail(theta, mean + reach), deviation, step)
+        first = math.floor((mean - below) / step)
+        needed = math.ceil((mean + above) / step) + 2 - first
+        length = 1 << (needed - 1).bit_length()
+        if length > _LONGEST:
+            raise CurveError(f"{length:,} points of {step:g} are too many")
+        spectrum, error = np.ones(length // 2 + 1, dtype=np.complex128), 0.0
+        own = 8 * _UNIT * math.log2(length)
+        _, weights = moments.by_part(theta)
+        for part, tilted in zip(parts, np.split(weights, moments.starts[1:]), strict=True):
+            transform = np.fft.rfft(np.bincount(part.places % length, tilted, length))
+            spectrum *= _power(transform, part.times)
+            error += part.times * (own + 4 * _UNIT)
+        entries = np.roll(np.fft.irfft(spectrum, length), -(first % length))
+        return _Window(step, first, theta, log_moment, np.maximum(entries, 0.0), 2 * _OUTSIDE, error * 1.01 + own)
+
+    def _bound_curve(self, window: _Window, delta: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Upper and lower bounds of δ at the points of a window, shape (points,) each; the lower ones are close near
+        the given δ."""
+        step, theta, size = window.step, window.theta, window.entries.size
+        scale = np.exp(window.log_moment - theta * window.epsilons)
+        # Over k > j, Σ b_k e^(−θx)(1 − e^−x) with x = (k − j)h grows, as j falls, by (1 − e^−h) Σ b_k e^(−(θ + 1)x).
+        growth = -math.expm1(-step) * (_discount(window.entries, (theta + 1) * step) + window.entries)
+        expected = scale * _discount(growth, theta * step)
+        norm = math.sqrt(min(size, -1 / math.expm1(-2 * theta * step) if theta else size))
+        imprecise = scale * norm * window.error
+        beyond = window.outside * float(scale[-1])
+        upper = expected * (1 + self._rounding) + imprecise + beyond + self._infinite + self._cut
+        # No finite loss is above the sum of all largest ones, each rounded up by less than a step.
+        upper[window.epsilons > self._moments.most + self._parts * step] = self._infinite + self._cut
+
+        rare = _RARE * delta
+        reach = step * math.sqrt(self._parts * math.log(2 / rare) / 2) + self._parts * step * step / 8
+        around = math.ceil(reach / step) + 1
+        cumulated = np.concatenate(([0.0], np.cumsum(window.entries)))
+        places = np.arange(size)
+        near = cumulated[np.minimum(places + around + 1, size)] - cumulated[np.maximum(places - around, 0)]
+        near = (near + math.sqrt(2 * around + 1) * window.error) * scale * math.exp(theta * around * step)
+        lower = expected * (1 - self._rounding) + self._infinite - imprecise - window.outside * scale
+        lower -= math.expm1(reach) * near + rare + self._cut
+        return upper, lower
+
+
+class _Moments:
+    """K(θ) = Σ ln E[e^θL] over all parts, with its derivatives: the logarithm of the moment, the mean and the variance
+    of the tilted loss."""
+
+    def __init__(self, atoms: Sequence[Atoms]) -> None:
+        self._losses = np.concatenate([np.empty(0), *(part.losses for part in atoms)])
+        with np.errstate(divide="ignore"):
+            self._logarithms = np.log(np.concatenate([np.empty(0), *(part.masses for part in atoms)]))
+        self.starts = np.cumsum([0, *(part.losses.size for part in atoms[:-1])])
+        self._sizes = np.array([part.losses.size for part in atoms])
+        self._times = np.array([part.times for part in atoms], dtype=np.float64)
+        self.most = sum(part.times * float(part.losses.max()) for part in atoms)
+
+    def at(self, theta: float) -> tuple[float, float, float]:
+        logarithms, weights = self.by_part(theta)
+        means = np.add.reduceat(weights * self._losses, self.starts)
+        centered = self._losses - np.repeat(means, self._sizes)
+        variances = np.add.reduceat(weights * centered * centered, self.starts)
+        return tuple(float(values @ self._times) for values in (logarithms, means, variances))  # type: ignore[return-value]
+
+    def by_part(self, theta: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """ln E[e^θL] of each part, shape (parts,), and the tilted probabilities of all atoms."""
+        exponents = self._logarithms + theta * self._losses
+        largest = np.maximum.reduceat(exponents, self.starts)
+        weights = np.exp(exponents - np.repeat(largest, self._sizes))
+        sums = np.add.reduceat(weights, self.starts)
+        return largest + np.log(sums), weights / np.repeat(sums, self._sizes)
+
+    def estimate_delta(self, theta: float) -> float:
+        """About ln δ at the mean of the tilted loss, by the saddle point."""
+        log_moment, mean, variance = self.at(theta)
+        return log_moment - theta * mean - math.log(max(1.0, theta * (theta + 1) * math.sqrt(2 * math.pi * variance)))
+
+    def bound_tail(self, theta: float, epsilon: float) -> float:
+        """A bound on the tilted probability of losses beyond ε, on its side of the mean (Chernoff)."""
+        log_moment, mean, variance = self.at(theta)
+        distance = epsilon - mean
+        further = [40 / distance, *((share * distance / variance for share in (0.5, 1.0)) if variance else ())]
+        return math.exp(min(0.0, *(self.at(theta + more)[0] - log_moment - more * epsilon for more in further)))
+
+
+def _merge(pairs: Iterable[Pair]) -> Mapping[Pair, int]:
+    """How often each pair occurs. All ρ without a known noise are one ρ."""
+    counts = Counter(pairs)
+    concentrated = [pair for pair in counts if isinstance(pair, LossPair) and isinstance(pair.loss, ConcentratedLoss)]
+    total = compose_concentrated(pair.loss for pair in concentrated for _ in range(counts.pop(pair)))
+    return counts | ({LossPair(total): 1} if total.rho or not counts else {})
+
+
+def _coarsen(atoms: Atoms) -> Atoms:
+    """The atoms on a coarse grid if they are many: good enough to choose θ and the step."""
+    if atoms.losses.size <= _COARSE:
+        return atoms
+    step = float(np.ptp(atoms.losses)) / _COARSE
+    rounded = _round(atoms, step)
+    return Atoms(np.multiply(rounded.places, step), rounded.masses, times=atoms.times)
+
+
+def _round(atoms: Atoms, step: float) -> _Rounded:
+    """Each atom divided between its neighbors on the grid, so that E[e^−L] stays."""
+    lower = np.floor(atoms.losses / step)
+    share = np.expm1(lower * step - atoms.losses) / math.expm1(-step)
+    places = lower.astype(np.int64)
+    masses = np.concatenate((atoms.masses * (1 - share), atoms.masses * share))
+    places = np.concatenate((places, places + 1))
+    if np.ptp(places) < places.size:
+        first = int(places.min())
+        masses = np.bincount(places - first, masses).astype(np.float64, copy=False)
+        places = np.arange(first, first + masses.size)
+    return _Rounded(places, masses, atoms.times)
+
+
+def _power(spectrum: NDArray[np.complex128], times: int) -> NDArray[np.complex128]:
+    """The spectrum to a positive whole power, by squaring."""
+    power = np.ones_like(spectrum)
+    while times:
+        if times & 1:
+            power *= spectrum
+        spectrum, times = spectrum * spectrum, times >> 1
+    return power
+
+
+def _discount(entries: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
+    """Σ over k > j of entries[k]·exp(−rate·(k − j)), by j, in blocks within which powers of e do not overflow."""
+    sums, later = np.empty(entries.size), 0.0
+    length = max(1, int(min(entries.size, 300 / rate if rate else entries.size)))
+    for end in range(entries.size, 0, -length):
+        begin = max(0, end - length)
+        falls = np.exp(-rate * np.arange(end - begin))
+        discounted = np.cumsum((entries[begin:end] * falls)[::-1])[::-1]
+        sums[begin:end] = np.append(discounted[1:], 0.0) / falls + later * falls[::-1]
+        later = math.exp(-rate) * (float(entries[begin]) + float(sums[begin]))
+    return sums
+
+
+def _reach(bound: Callable[[float], float], deviation: float, step: float) -> float:
+    """A distance beyond which the tilted probability is negligible."""
+    reach = 9 * deviation + 2 * step
+    while bound(reach) > _OUTSIDE:
+        reach *= 1.15
+    return reach
+
+
+def _log_less(probability: float) -> float:
+    return math.log1p(-probability) if probability < 1 else -math.inf

@@ -1,0 +1,104 @@
+"""Dominating pairs: the two distributions of outcomes that a part of a release tells apart best.
+
+A pair (P, Q) dominates a measurement if δ(ε) = sup_S P(S) − e^ε Q(S) is, at every ε, not below that of any neighbors in
+either order (Zhu, Dong and Wang, "Optimal Accounting of Differential Privacy via Characteristic Function", 2022).
+Measurements with independent noise are then dominated by the product of their pairs, whose privacy losses L = ln P/Q
+are independent. `curves` composes them.
+
+The noise of a cell is N under Q, and d + N under P. All noise here is log-concave on the integers, so P/Q increases,
+the best tests are thresholds, and their power increases with d. So the pair of the largest shift of a cell dominates
+the pairs of all smaller shifts, and that of a cell which does not change.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from mechanisms.accounting.losses import Loss
+
+
+class Pair:
+    """A dominating pair. Equal pairs are composed together."""
+
+    def as_record(self) -> dict[str, Any] | None:
+        """Exact plain values, of which `read_pair` makes an equal pair; None for a pair that is not recorded."""
+        return None
+
+
+@dataclass(frozen=True)
+class NoisePair(Pair):
+    """A cell with noise that changes by `shift`."""
+
+    distribution: ClassVar[str]
+
+    def as_record(self) -> dict[str, Any]:
+        return {"distribution": self.distribution} | {
+            name: str(value) if isinstance(value, Fraction) else value for name, value in vars(self).items()
+        }
+
+
+@dataclass(frozen=True)
+class GaussianPair(NoisePair):
+    """A cell with discrete Gaussian noise of parameter σ² that changes by `shift`.
+
+    At the noise x = 0, ±1, … the loss is d(d + 2x)/2σ², so that sums over equal cells stay on one lattice.
+    """
+
+    distribution = "discrete Gaussian"
+
+    variance: Fraction
+    shift: int = 1
+
+
+@dataclass(frozen=True)
+class LaplacePair(NoisePair):
+    """A cell with discrete Laplace noise of scale t that changes by `shift`. With q = exp(−1/t) and the noise x under
+    P, measured towards Q, the loss is (d − 2x)/t for 0 <= x <= d, and d/t or −d/t on the sides."""
+
+    distribution = "discrete Laplace"
+
+    scale: Fraction
+    shift: int = 1
+
+
+@dataclass(frozen=True)
+class CappedPair(NoisePair):
+    """A cell with discrete Laplace noise of scale t, capped at ±D, that changes by `shift`: noise within d of the upper
+    end gives results that are impossible under Q."""
+
+    distribution = "capped discrete Laplace"
+
+    scale: Fraction
+    cap: int
+    shift: int = 1
+
+
+@dataclass(frozen=True)
+class TabulatedPair(Pair):
+    """The worst of several pairs at every ε anew. A pair is a sequence of the exact probabilities of its outcomes under
+    P and Q. For neighbors in either order, both orders of a pair are alternatives."""
+
+    alternatives: frozenset[tuple[tuple[Fraction, Fraction], ...]]
+
+
+@dataclass(frozen=True)
+class LossPair(Pair):
+    """What is known of a measurement by its loss alone.
+
+    For (ε, δ): with probability δ the outcomes are told apart, and otherwise the loss is ε or −ε (Kairouz, Oh and
+    Viswanath, 2015, whose pair dominates every such mechanism). For ρ-zCDP: the greatest curve that the conversion by
+    Canonne, Kamath and Steinke allows in both orders.
+    """
+
+    loss: Loss
+
+
+def read_pair(record: dict[str, Any]) -> Pair:
+    """The pair of a record of `as_record`. Raises KeyError for a distribution that is unknown."""
+    kinds: dict[str, type[NoisePair]] = {kind.distribution: kind for kind in (GaussianPair, LaplacePair, CappedPair)}
+    fields = {
+        name: Fraction(value) if isinstance(value, str) else value
+        for name, value in record.items()
+        if name != "distribution"
+    }
+    return kinds[record["distribution"]](**fields)

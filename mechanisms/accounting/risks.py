@@ -1,0 +1,114 @@
+"""What a loss means as a risk, by its privacy curve and without any data.
+
+The attacker knows all records but one, or but the fewest that can change, finds two values of these possible, and sees
+the publication. By a dominating
+pair, no test between the two is better than the best one between P and Q (Wasserman and Zhou 2010; Dong, Roth and Su
+2022), so that, with δ(ε) of the curve:
+
+- Of all pairs of rates, a true-positive rate is at most the least e^ε·α + δ(ε), where α is the false-positive rate.
+- With the prior π for one of them, the guess is right with probability 1 − π + π·δ(ln((1 − π)/π)) at most. This is the
+  expected posterior of what the attacker guesses. An attacker who sees nothing guesses right with probability
+  max(π, 1 − π).
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+from mechanisms.accounting.composition import compose_approximate
+from mechanisms.accounting.curves import Curve, CurveError
+from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss
+from mechanisms.accounting.pairs import LossPair, Pair
+from mechanisms.accounting.rounding import DECIMALS, round_up
+from mechanisms.accounting.specification import DELTA, Specification
+
+EVEN = Fraction(1, 2)
+"""The prior of somebody who finds both values equally likely."""
+
+FALSE_POSITIVE_RATES = (Fraction(1, 100), Fraction(1, 1000))
+"""At which the largest true-positive rates are stated."""
+
+PLOTTED = tuple(10 ** (-step / 10) for step in range(50, -1, -1))
+"""False-positive rates of a picture, from 10^-5 to 1."""
+
+
+@dataclass(frozen=True)
+class Risk:
+    """Upper bounds, rounded up.
+
+    Attributes:
+        epsilon: of ε at `delta`: the lesser of the exact curve's and the conversion's.
+        by_conversion: the ε of the composed loss at `delta`, by `compose_approximate`.
+        posterior: the probability that the best guess at even odds is right.
+        powers: the largest true-positive rates at `FALSE_POSITIVE_RATES`.
+        trade_off: false-positive rates with the largest true-positive rates, for a picture.
+    """
+
+    delta: Fraction
+    epsilon: Decimal
+    by_conversion: Decimal
+    posterior: Decimal
+    powers: tuple[Decimal, ...]
+    trade_off: tuple[tuple[float, float], ...]
+
+    @property
+    def is_tighter(self) -> bool:
+        """Whether the curve gives a smaller ε than the conversion."""
+        return self.epsilon < self.by_conversion
+
+
+def find_pairs(specification: Specification, fewest: int = 1) -> tuple[Pair, ...]:
+    """Pairs whose product dominates the charged change, or the change of the fewest units in which data sets differ."""
+    return specification.charged_pairs if fewest == 1 else (LossPair(specification.charge.of_group(fewest)),)
+
+
+def assess_risk(specification: Specification, fewest: int = 1, delta: Fraction = DELTA) -> Risk | None:
+    """The risk of what is charged, for data sets that differ in the fewest units possible; None if the loss is
+    infinite, or its curve cannot be bounded. The δs of its lines are added to the given δ."""
+    loss = specification.charge.of_group(fewest)
+    if isinstance(loss, InfiniteLoss):
+        return None
+    if isinstance(loss, ApproximateLoss):
+        delta = min(delta + loss.delta, EVEN)
+    try:
+        return _assess(find_pairs(specification, fewest), loss, delta)
+    except CurveError:
+        return None
+
+
+def bound_posterior(curve: Curve, prior: Fraction) -> Decimal:
+    """The probability that the best guess is right if one value has this prior, rounded up; 0 < `prior` < 1."""
+    odds = math.log((1 - prior) / prior)
+    # In both orders the curve is the same, so δ(−ε) = 1 − e^−ε + e^−ε δ(ε).
+    upper = curve.bound_delta(abs(odds)).upper
+    delta = upper if odds >= 0 else 1 - math.exp(odds) * (1 - upper)
+    return min(Decimal(1), round_up(Fraction(1 - prior + prior * Fraction(delta)), DECIMALS))
+
+
+@lru_cache(maxsize=64)
+def bound_epsilon(pairs: tuple[Pair, ...], delta: Fraction) -> Decimal:
+    """The least ε at δ by the curve of the pairs' product, rounded up; infinite if none is found."""
+    try:
+        bound = Curve(pairs).bound_epsilon(float(delta)).upper
+    except CurveError:
+        bound = math.inf
+    return Decimal("Infinity") if math.isinf(bound) else round_up(Fraction(bound), DECIMALS)
+
+
+@lru_cache(maxsize=64)
+def _assess(pairs: tuple[Pair, ...], loss: Loss, delta: Fraction) -> Risk:
+    curve = Curve(pairs)
+    by_conversion = compose_approximate([loss], delta).epsilon.round_up(DECIMALS)
+    epsilon = min(by_conversion, bound_epsilon(pairs, delta))
+    powers = curve.bound_powers([float(rate) for rate in FALSE_POSITIVE_RATES])
+    trade_off = tuple(zip(PLOTTED, curve.bound_powers(PLOTTED), strict=True))
+    return Risk(
+        delta,
+        epsilon,
+        by_conversion,
+        bound_posterior(curve, EVEN),
+        tuple(min(Decimal(1), round_up(Fraction(power), DECIMALS)) for power in powers),
+        trade_off,
+    )

@@ -1,0 +1,284 @@
+"""Full estimation from stored measurements: information up the tree, persons down it, then units that agree."""
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from assets.release.draw import StaleInputError
+from assets.topdown import reading
+from assets.topdown.estimation import estimate_level, find_wrong_levels, keep_states, unite_states
+from assets.topdown.information import make_information
+from assets.topdown.intervals import are_intervals_as_made, interval_tables, make_intervals
+from assets.topdown.invariants import derive_all_limits
+from assets.topdown.reading import Scope, list_scopes
+from assets.topdown.release import TopDownRelease
+from assets.topdown.spine import read_states
+from mechanisms.sampling.noise import Noise
+from mechanisms.topdown.decomposition import Decomposition
+from mechanisms.topdown.design import MECHANISM, SCHEMAS
+from mechanisms.topdown.information import descend, finish_root, inform_finest, sum_cells
+from mechanisms.topdown.redistricting import REDISTRICTING
+from mechanisms.topdown.replicates import Census, Sums, estimate_finest, roll_up
+from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, OCCUPIED, PERSONS, Counts
+from resources.statements import SQL, Zone
+from resources.warehouse import Warehouse
+from tests.assets.topdown.table_oracle import (
+    Country,
+    custody_of,
+    estimated,
+    release_of,
+    village,
+    write_invariants,
+    write_measurements,
+    write_spine,
+)
+from tests.assets.topdown.test_estimation import broken, require_constraints
+from tests.topdown_deployments import redeclared
+
+KEY = bytes(range(32))
+
+
+def quiet(*_: Any) -> None:
+    pass
+
+
+def lived_in(country: Country) -> Country:
+    """The country without units that are occupied by nobody, and with a place that has persons and a single unit."""
+    units = country.histograms["units"].copy()
+    persons = PERSONS.groups.answer(country.histograms["persons"])[:, HOUSEHOLDS]
+    units[:, OCCUPIED] = np.minimum(units[:, OCCUPIED], persons)
+    return replace(country, histograms=country.histograms | {"units": units})
+
+
+def measured(folder: Path, release: TopDownRelease, country: Country) -> Warehouse:
+    noise = Noise(MECHANISM, {each.label: each.noise for each in release.design.measured}, KEY)
+    warehouse = Warehouse(folder=str(folder), threads=1)
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        write_spine(session, release, country)
+        write_invariants(session, release, country)
+        write_measurements(session, release, country, drawn=noise)
+    return warehouse
+
+
+def estimate_all(warehouse: Warehouse, release: TopDownRelease) -> None:
+    custody = custody_of(warehouse)
+    make_information(warehouse, custody, release, quiet)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        scopes = list_scopes(release, read_states(session, release))
+    for scope in scopes:
+        estimate_level(warehouse, custody, release, scope, quiet)
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        unite_states(session, custody, release)
+
+
+def found(warehouse: Warehouse, release: TopDownRelease) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+    return {level: estimated(warehouse, release, level) for level in release.levels}
+
+
+def sparse(histograms: np.ndarray[Any, Any]) -> Counts:
+    number, cell = np.nonzero(histograms)
+    return Counts(number, cell, histograms[number, cell])
+
+
+@dataclass(frozen=True)
+class Full:
+    country: Country
+    release: TopDownRelease
+    warehouse: Warehouse
+
+    def problems(self) -> tuple[str, ...]:
+        with self.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            return tuple(map(str, find_wrong_levels(session, custody_of(self.warehouse), self.release)[0]))
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Full:
+    """A village, estimated in full in one process; no test may change it."""
+    country = lived_in(village(seed=3))
+    release = release_of(country, types_first="State")
+    warehouse = measured(tmp_path_factory.mktemp("full"), release, country)
+    estimate_all(warehouse, release)
+    return Full(country, release, warehouse)
+
+
+def test_constraints_are_exact_and_units_agree_with_persons(full: Full) -> None:
+    """Wrong programs: units estimated apart, or within bounds of the finest level alone."""
+    require_constraints(full.warehouse, full.country, full.release)
+    assert broken(full.warehouse, full.release) == {}
+    assert full.problems() == ()
+    blocks = estimated(full.warehouse, full.release, "Block")
+    persons, units = PERSONS.groups.answer(blocks["persons"])[:, HOUSEHOLDS], blocks["units"][:, OCCUPIED]
+    assert np.all((units > 0) == (persons > 0))
+    assert np.all(units <= persons)
+
+
+def test_intervals_are_those_of_the_measurements(full: Full) -> None:
+    """As computed in memory from all levels at once. Wrong programs: parents of another state, cells of another table,
+    structural zeros left out."""
+    make_intervals(full.warehouse, custody_of(full.warehouse), full.release)
+    design, country = full.release.design, full.country
+    with full.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        limits = derive_all_limits(session, full.release)["persons"]
+        assert are_intervals_as_made(session, custody_of(full.warehouse), full.release)
+        rows = session.arrow("warehouse/all", source=interval_tables(full.release)[0]).to_pandas()
+    noise = Noise(MECHANISM, {each.label: each.noise for each in design.measured}, KEY)
+    exact = roll_up(sparse(country.truth("persons", "Block")), country.parents, PERSONS.size)
+    census = Census(design, PERSONS, country.parents, exact, limits)
+    informed = [own for own in census.inform(noise.from_the_beginning()) if own is not None]
+    families = [
+        census.take(depth, 0, len(informed[max(depth - 1, 0)].present), noise, own)
+        for depth, own in enumerate([*informed, None])
+    ]
+    informed.append(inform_finest(families[-1]))
+    linear, cells = finish_root(informed[0], families[0]), REDISTRICTING["P1"].cells
+    counted, covered = np.array([cell.counted for cell in cells]), []
+    for depth, level in enumerate(full.release.levels):
+        linear = descend(linear, families[depth], informed[depth]) if depth else linear
+        estimate, _ = sum_cells(Decomposition(PERSONS), linear, counted)
+        own, sums = rows[rows.level == level], Sums(counted)
+        assert list(own.cell) == [cell.name for cell in cells] * country.places(level)
+        stored = own.linear_estimate.astype(float).to_numpy().reshape(estimate.shape)
+        assert np.abs(stored - estimate).max() <= 0.005 + 1e-9
+        published = sparse(estimated(full.warehouse, full.release, level)["persons"])
+        assert np.array_equal(own.estimate, sums.of(published, 0, len(estimate)).ravel())
+        truth = sums.of(exact[depth], 0, len(estimate)).ravel()
+        covered += list((own.linear_lower <= truth) & (truth <= own.linear_upper))
+    assert np.mean(covered) > 0.85
+
+
+def test_exact_counts_with_the_noise_of_the_draw_give_the_estimates_of_the_release(full: Full) -> None:
+    """Wrong program: a replicate whose levels are estimated from other noise than their information."""
+    with full.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        limits = derive_all_limits(session, full.release)
+    design, country = full.release.design, full.country
+    noise = Noise(MECHANISM, {each.label: each.noise for each in design.measured}, KEY)
+    truth = {name: sparse(country.truth(name, full.release.finest)) for name in SCHEMAS}
+    again = estimate_finest(design, country.parents, truth, limits, noise)
+    for name, stored in estimated(full.warehouse, full.release, full.release.finest).items():
+        counts = again[name].answer(SCHEMAS[name].marginal(DETAILED), 0, len(stored))
+        assert np.array_equal(counts, stored), name
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("changes", [{"partitions": "state"}, {"processes": 4}])
+def test_states_and_processes_make_no_difference(
+    full: Full, tmp_path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong programs: information or units that depend on how places are divided into tasks, parts or runs."""
+    monkeypatch.setattr(reading, "PLACES_AT_A_TIME", 3)
+    monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
+    release = redeclared(full.release, **changes)
+    warehouse = measured(tmp_path, release, full.country)
+    estimate_all(warehouse, release)
+    for level, own in found(full.warehouse, full.release).items():
+        for histogram, counts in estimated(warehouse, release, level).items():
+            assert np.array_equal(counts, own[histogram]), (level, histogram)
+    contents = []
+    for each in (full, replace(full, release=release, warehouse=warehouse)):
+        assert each.problems() == ()
+        contents.append(
+            [
+                account.content
+                for account in make_information(each.warehouse, custody_of(warehouse), release, quiet).values()
+            ]
+        )
+    assert contents[0] == contents[1]
+
+
+@pytest.fixture
+def copied(full: Full, tmp_path: Path) -> Full:
+    folder = shutil.copytree(full.warehouse.folder, tmp_path / "copied")
+    return replace(full, warehouse=Warehouse(folder=str(folder), threads=1))
+
+
+def alter(full: Full, number: int, more: int) -> None:
+    """Change one answer of a block, in a query of persons."""
+    table = full.release.public("noisy_measurements")
+    with full.warehouse.session(writes=Zone.PUBLIC) as session:
+        session.run(
+            SQL(
+                "test/alter",
+                "UPDATE {{ table }} SET answers = list_transform(answers, (x, i) -> "
+                "CASE WHEN i = 1 THEN x + $more ELSE x END) WHERE histogram = 'persons' AND level = 'Block' "
+                "AND query = 'hhgq' AND number = $number",
+            ),
+            {"more": more, "number": number},
+            table=table,
+        )
+
+
+def test_an_answer_of_a_block_that_was_altered_is_noticed_above_it(full: Full, tmp_path: Path) -> None:
+    """While `information` read it alone. Wrong program: the answers that information was made from are not compared
+    with those that the blocks were estimated from, so that only the blocks' own answers are those of the draw."""
+    warehouse = measured(tmp_path, full.release, full.country)
+    other = replace(full, warehouse=warehouse)
+    alter(other, 0, 40)
+    make_information(warehouse, custody_of(warehouse), full.release, quiet)
+    alter(other, 0, -40)
+    estimate_all(warehouse, full.release)
+    assert other.problems() == ("persons of Block",)
+    assert not np.array_equal(
+        estimated(warehouse, full.release, "County")["persons"],
+        estimated(full.warehouse, full.release, "County")["persons"],
+    )
+
+
+def test_information_that_was_altered_is_refused_and_made_again(copied: Full) -> None:
+    custody, release = custody_of(copied.warehouse), copied.release
+    table, _ = reading.information_tables(release, "County", 0)
+    with copied.warehouse.session(writes=Zone.PUBLIC) as session:
+        session.run(
+            SQL("test/shift", "UPDATE {{ table }} SET estimate = list_transform(estimate, x -> x + 1)"), table=table
+        )
+    assert copied.problems()[0] == "information of County in S000"
+    made = []
+    make_information(copied.warehouse, custody, release, made.append)
+    assert made == ["information of County in S000: 2 places"]
+    assert copied.problems() == ()
+
+
+def test_a_level_waits_for_information_and_units_for_persons(full: Full, tmp_path: Path) -> None:
+    warehouse = measured(tmp_path, full.release, full.country)
+    custody = custody_of(warehouse)
+    with pytest.raises(StaleInputError, match="materialize information first"):
+        estimate_level(warehouse, custody, full.release, Scope("Nation", "", "persons"), quiet)
+    make_information(warehouse, custody, full.release, quiet)
+    with pytest.raises(StaleInputError, match=r"the estimates of persons of Nation .* materialize level_nation first"):
+        estimate_level(warehouse, custody, full.release, Scope("Nation", "", "units"), quiet)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("invariants", [{}, {"group_quarters": "Block"}])
+def test_units_that_are_not_held_agree_with_persons(tmp_path: Path, invariants: dict[str, str]) -> None:
+    country = lived_in(village(seed=1))
+    release = release_of(country, invariants, types_first="Nation")
+    warehouse = measured(tmp_path, release, country)
+    estimate_all(warehouse, release)
+    require_constraints(warehouse, country, release)
+    assert broken(warehouse, release) == {}
+
+
+@pytest.mark.deep
+def test_the_estimation_of_a_draw_can_be_changed_and_changed_back(copied: Full) -> None:
+    """Tables of the one estimation do not stay with the other. Wrong program: `level_…` of the earlier estimation."""
+    own = replace(copied.release, design=replace(copied.release.design, types_first=None))
+    before, custody = found(copied.warehouse, copied.release), custody_of(copied.warehouse)
+    for level in own.levels:
+        estimate_level(copied.warehouse, custody, own, Scope(level), quiet)
+    with copied.warehouse.session(writes=Zone.PUBLIC) as session:
+        keep_states(session, own)
+        assert not [
+            name
+            for name in session.tables(Zone.PUBLIC, own.schema)
+            if name.startswith(("persons_", "units_", "information_"))
+        ]
+    assert replace(copied, release=own).problems() == ()
+    assert not np.array_equal(found(copied.warehouse, own)["Nation"]["persons"], before["Nation"]["persons"])
+    estimate_all(copied.warehouse, copied.release)
+    assert copied.problems() == ()
+    for level, of_level in found(copied.warehouse, copied.release).items():
+        assert all(np.array_equal(counts, before[level][name]) for name, counts in of_level.items())
