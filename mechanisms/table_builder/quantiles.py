@@ -84,10 +84,10 @@ class Tree:
         """The exact counts by level of records with these numbers."""
         counts = [np.bincount(values, minlength=self.numbers)]
         for _ in self.sizes[1:]:
-            counts.append(np.add.reduceat(counts[-1], self._firsts(len(counts[-1]))))
+            counts.append(np.add.reduceat(counts[-1], self.first_children(len(counts[-1]))))
         return counts[::-1]
 
-    def _firsts(self, size: int) -> NDArray[np.int64]:
+    def first_children(self, size: int) -> NDArray[np.int64]:
         """The first child of each node above a level of this size."""
         return np.arange(0, size, self.branching)
 
@@ -106,7 +106,7 @@ class FittedTree:
         variances = [float(noise.exact_variance) for noise in tree.noises]
         levels = [(self.measured[-1], np.full(tree.numbers, variances[-1]))]
         for level in range(len(tree.sizes) - 2, -1, -1):
-            firsts = tree._firsts(tree.sizes[level + 1])
+            firsts = tree.first_children(tree.sizes[level + 1])
             total, spread = (np.add.reduceat(part, firsts) for part in levels[-1])
             both = 1 / (1 / variances[level] + 1 / spread)
             levels.append((both * (self.measured[level] / variances[level] + total / spread), both))
@@ -117,7 +117,7 @@ class FittedTree:
         """The fitted counts of the numbers, which may be negative."""
         (above, _), *levels = self._below
         for estimate, variance in levels:
-            firsts = self.tree._firsts(len(estimate))
+            firsts = self.tree.first_children(len(estimate))
             total, spread = (np.add.reduceat(part, firsts) for part in (estimate, variance))
             parents = np.arange(len(estimate)) // self.tree.branching
             above = estimate + ((above - total) / spread)[parents] * variance
@@ -134,7 +134,7 @@ class FittedTree:
         share, rest = np.ones(self.tree.numbers), np.zeros(self.tree.numbers)
         for _, variance in self._below[:0:-1]:
             parents = numbers // self.tree.branching
-            firsts = self.tree._firsts(len(variance))
+            firsts = self.tree.first_children(len(variance))
             whole = np.add.reduceat(variance, firsts)[parents]
             before = np.concatenate([[0.0], np.cumsum(variance)])
             left = before[numbers] - before[firsts][parents]

@@ -15,7 +15,7 @@ from mechanisms.table_builder.moments import Moments, correlate, project, regres
 @pytest.mark.parametrize(("variables", "scale"), [(1, 4), (2, 3), (3, 1)])
 def test_no_record_adds_or_changes_more_than_is_charged(variables: int, scale: int) -> None:
     """Every record and every pair of records. The loss of noise of variance σ² for a difference d is |d|²/2σ², and of
-    scale t it is |d|₁/t: the charges are exactly the greatest of them. A program that left out the count or the squares,
+    scale t it is |d|₁/t: the charges are exactly the greatest. A program that left out the count or the squares,
     or took M from the data, would charge less. The change is attained for odd numbers of variables."""
     records = np.array(list(product(range(-scale, scale + 1), repeat=variables)), dtype=np.int64)
     gaussian, laplace = (Moments(variables, scale, Fraction(1), kind) for kind in (True, False))
