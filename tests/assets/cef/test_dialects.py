@@ -101,8 +101,8 @@ def write(path: Path, rows: Sequence[Row], dialect: Dialect, line_end: str = "\n
     return path
 
 
-def declare(path: Path, fields: dict[str, Any]) -> DatasetDeclaration:
-    units = {"path": str(path), "columns": COLUMNS, **({"csv": fields} if fields else {})}
+def declare(path: Path, fields: dict[str, Any], **columns: Any) -> DatasetDeclaration:
+    units = {"path": str(path), "columns": {**COLUMNS, **columns}, **({"csv": fields} if fields else {})}
     return DatasetDeclaration.model_validate(
         {"name": "town", "title": "A town", "reader": "csv", "cap": 1, "units": units}
     )
@@ -189,6 +189,10 @@ def test_another_reading_of_the_same_people_has_their_sketch_and_content(session
         for path, fields in ((plain, {}), (again, dialect.unusual))
     )
     assert (one.sketch, one.content) == (other.sketch, other.content)
+    # Also if commas are not declared, and the numbers are texts.
+    undeclared = {name: value for name, value in dialect.unusual.items() if name != "decimal"}
+    texts = declare(again, undeclared, income={"type": "string", "pattern": ".*"})
+    assert ingest(session, texts, Path("/"), KEY).sketch == one.sketch
 
 
 def test_floating_point_numbers_are_sketched_as_the_same_numbers_in_text(session: Session, folder: Path) -> None:
