@@ -366,10 +366,12 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
 
 
 def test_names_that_are_numbers_are_names_where_the_column_has_none(session: Session, folder: Path) -> None:
-    """Told apart from: a refusal of columns named by years, or of a text that is a name and occurs only there."""
+    """Told apart from: a refusal of columns named by years, or of names that are two words, as all of their values."""
     path = folder / "years.csv"
     path.write_text("id;2019;2020\n1;5;6\n2;7;8\n", encoding="utf-8")
     assert [column.name for column in profile(session, Reader.CSV, path).columns] == ["id", "2019", "2020"]
+    path.write_text("id;full name\n1;Anna Ek\n2;Bo Ek\n", encoding="utf-8")
+    assert recognize(session, path) == {"separator": ";"}
 
 
 def test_columns_without_a_name_are_left_out_and_said(session: Session, folder: Path) -> None:
