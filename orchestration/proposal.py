@@ -433,7 +433,7 @@ def _leave_out_larger(columns: Mapping[str, Column], places: Sequence[str]) -> l
 
 def _has_few_values(column: Column) -> bool:
     try:
-        return column.domain_size <= MOST_PROPOSED
+        return 1 < column.domain_size <= MOST_PROPOSED
     except ValueError:
         return False
 

@@ -20,7 +20,7 @@ from resources.storage import ATTACH, DETACH
 _MOST = 4
 """The number of instances that wait for a session: those of the zones that a stage and its gates read and write."""
 
-_LARGEST = 8 << 20
+_LARGEST = 16 << 20
 """Bytes of databases after which an instance is closed, because it keeps hundreds of megabytes that it has freed."""
 
 _ATTACHED = SQL("warehouse/attached", "SELECT database_name, path FROM duckdb_databases() WHERE path IS NOT NULL")

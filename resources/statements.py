@@ -13,6 +13,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from resources.templates import keep_compiled
+
 SQL_FOLDER = Path(__file__).resolve().parent.parent / "sql"
 
 
@@ -108,6 +110,7 @@ def _environment() -> Environment:
         finalize=_require_fragment,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=keep_compiled(Path(__file__)),
     )
     environment.filters["id"] = quote
     environment.filters["ids"] = quote_all

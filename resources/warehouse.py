@@ -72,6 +72,8 @@ _SCHEMAS = SQL(
     "warehouse/schemas",
     "SELECT schema_name FROM duckdb_schemas() WHERE database_name = $zone AND NOT internal ORDER BY schema_name",
 )
+_THREADS = SQL("warehouse/threads", "SELECT current_setting('threads')")
+_USE_THREADS = SQL("warehouse/use_threads", "SET threads = {{ threads }}")
 _SORTED = SQL("warehouse/sorted", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }} ORDER BY ALL")
 # The extension `httpfs` is loaded only for its cipher.
 _STAY_OFF_NETWORK = SQL(
@@ -304,6 +306,19 @@ class Session:
             raise
         with self.translate_errors("commit"):
             self._connection.commit()
+
+    @contextmanager
+    def on_one_thread(self) -> Iterator[None]:
+        """Run the statements of the block on the thread that waits for them.
+
+        It saves half of the processor time of a statement that cannot be divided: if another thread runs one, DuckDB's
+        client asks without a pause whether it has ended. A confined session cannot do that. After an error, the session
+        stays on one thread; no other has its instance of DuckDB then.
+        """
+        (threads,) = self.row(_THREADS)
+        self.run(_USE_THREADS, threads=1)
+        yield
+        self.run(_USE_THREADS, threads=threads)
 
     def columns(self, table: Table | Fragment) -> dict[str, str]:
         """Names and DuckDB types of a table's columns, in order; empty if there is no such table."""

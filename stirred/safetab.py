@@ -1,6 +1,6 @@
-"""SafeTab-P's adaptive noise: a noisy total of each population group determines in which detail it is measured."""
+"""SafeTab's adaptive noise: the size of each population group determines in which detail it is measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,15 +10,35 @@ from numpy.typing import ArrayLike
 from assets.release.numbers import exact_fraction, positive_fraction
 from mechanisms.noise import Noise
 from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
-from mechanisms.safetab.design import SafeTabPDesign
-from mechanisms.safetab.details import AGES, FINEST, OLDEST, SEXES
+from mechanisms.safetab.design import SafeTabHDesign, SafeTabPDesign
+from mechanisms.safetab.details import (
+    AGES,
+    DATA_CELLS,
+    FINEST,
+    HOUSEHOLD_CELLS,
+    HOUSEHOLD_TABLES,
+    OLDEST,
+    SEXES,
+    find_details,
+)
 from mechanisms.safetab.lists import Iteration, RegionType
 from stirred.accounting import Number
-from stirred.noise import read_counts
+from stirred.noise import draw, read_counts
 from stirred.random import Randomness
 from stirred.results import TableDraw
 
-__all__ = ["AGES", "FINEST", "SEXES", "Groups", "SafeTabPDesign", "measure_groups"]
+__all__ = [
+    "AGES",
+    "FINEST",
+    "HOUSEHOLD_CELLS",
+    "SEXES",
+    "Groups",
+    "Households",
+    "SafeTabHDesign",
+    "SafeTabPDesign",
+    "measure_groups",
+    "measure_households",
+]
 
 _PAIR = (RegionType.COUNTY, 1)
 
@@ -29,6 +49,14 @@ class Groups(TableDraw):
     which the group was measured (0: its total, 3: sex by 23 ages), sex and ages (null for a total), and the count."""
 
     design: SafeTabPDesign
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Households(TableDraw):
+    """Noisy counts of households: a row for each data cell, with the place of its group, the table that the group has
+    got, the label of the cell, and the count: a measured one, or the sum of measured ones."""
+
+    design: SafeTabHDesign
 
 
 def measure_groups(
@@ -85,6 +113,61 @@ def measure_groups(
     table = pa.concat_tables([_list_cells(groups) for groups in kept])
     order = [("region", "ascending"), ("iteration", "ascending"), ("sex", "ascending"), ("youngest", "ascending")]
     return Groups(design.specification(name), table.sort_by(order), kind, design)
+
+
+def measure_households(
+    counts: ArrayLike,
+    totals: ArrayLike,
+    budgets: Mapping[str, Number],
+    *,
+    thresholds: Mapping[str, Sequence[int]],
+    stability: int,
+    randomness: Randomness,
+    noise: str = "gaussian",
+    kind: str = "arrow",
+    name: str = "the data",
+) -> Households:
+    """Measure households of population groups as SafeTab-H does, in the detail that published totals determine.
+
+    Args:
+        counts: the exact counts, shape (groups, 20): for each of 5 household types, by 4 tenures.
+        totals: the published totals of the groups, shape (groups,), such as those that SafeTab-P measured. They are
+            public: exact ones would add a loss that is not in the specification.
+        budgets: by family, `T3` (household types) or `T4` (tenures), ρ or ε for a household added or removed.
+        thresholds: by family, the least totals of details 1, 2 and 3, or of detail 1 (T4).
+        stability: Δ, the most groups of all that a household is in.
+        noise: "gaussian", or "laplace" if budgets are ε.
+
+    Raises DesignError for numbers that are out of range, ValueError for counts of another shape, and TypeError if they
+    are not integers.
+    """
+    exact, sizes = read_counts(counts), read_counts(totals)
+    if exact.shape != (*sizes.shape, HOUSEHOLD_CELLS):
+        raise ValueError(f"counts have the shape (groups, {HOUSEHOLD_CELLS}), and totals (groups,)")
+    design = SafeTabHDesign(
+        states=("01",),
+        noise=Noise(noise),
+        stabilities={_PAIR: stability},
+        budgets={(*_PAIR, family): positive_fraction(budget) for family, budget in budgets.items()},
+        thresholds={(*_PAIR, family): tuple(least) for family, least in thresholds.items()},
+    )
+    rows = []
+    for measured in design.measured:
+        details = find_details(sizes, measured.thresholds)
+        for table in HOUSEHOLD_TABLES[measured.family]:
+            groups = np.flatnonzero(details == table.detail)
+            basis = table.fold(exact[groups])
+            basis = basis + draw(measured.noise, basis.size, randomness=randomness).reshape(basis.shape)
+            places = {cell: place for place, cell in enumerate(table.basis)}
+            for cell, parts in table.data_cells.items():
+                summed = basis[:, [places[part] for part in parts]].sum(axis=1).tolist()
+                label = DATA_CELLS[measured.family][cell]
+                rows += [
+                    {"group": group, "table": table.name, "cell": cell, "label": label, "count": count}
+                    for group, count in zip(groups.tolist(), summed, strict=True)
+                ]
+    order = [(column, "ascending") for column in ("group", "table", "cell")]
+    return Households(design.specification(name), pa.Table.from_pylist(rows).sort_by(order), kind, design)
 
 
 def _list_cells(groups: Kept) -> pa.Table:

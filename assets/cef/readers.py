@@ -99,6 +99,7 @@ class Source:
         every_column: a subquery that gives all columns of the file that can be declared as text, declared or not;
             None if the records do not come from a file.
         generated: whether the relation generates the records, so that all values are of the types of their columns.
+        by_one_thread: whether DuckDB cannot divide the relation among threads.
         stage: makes the temporary table that the relation reads, if it reads one.
         dialect: how a CSV file is written; None of any other source. In the relation, decimals and dates are as all
             files have them.
@@ -117,6 +118,7 @@ class Source:
     household: Sequence[str] = ()
     every_column: Fragment | None = None
     generated: bool = False
+    by_one_thread: bool = False
     stage: Callable[[Session], None] = field(default=lambda session: None)
     dialect: Dialect | None = None
 
@@ -483,15 +485,25 @@ def _name_type(stored: pa.DataType) -> str:
 
 def _open_ma1940(records: RecordTable) -> Source:
     label = "the built-in source ma1940"
-    names = ("serial", "state", "county", "persons_per_household", "tenure")
+    types = dict.fromkeys(("serial", "state", "county", "persons_per_household", "tenure"), ColumnType.STRING)
+    types |= dict.fromkeys(("serial", "persons_per_household"), ColumnType.INTEGER)
+    required = _require_columns(label, records.columns, tuple(types))
     names_in_statement = {
-        "columns": _require_columns(label, records.columns, names),
+        "columns": required,
         "bounds": dict(zip(MA1940_SIZES, accumulate(MA1940_SIZES.values()), strict=True)),
         "dwellings": sum(MA1940_SIZES.values()),
         "stride": MA1940_STRIDE,
     }
     relation = render("cef/ma1940", names_in_statement)
-    return Source(label, "built-in source", records.columns, Fragment(relation), {"margins": str(MA1940_MARGINS)})
+    return Source(
+        label,
+        "built-in source",
+        records.columns,
+        Fragment(relation),
+        {"margins": str(MA1940_MARGINS)},
+        generated=all(records.columns[name].type is types[source] for name, source in required.items()),
+        by_one_thread=True,
+    )
 
 
 def _open_generated(declaration: GeneratedDeclaration, table: str) -> Source:

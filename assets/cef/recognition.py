@@ -74,6 +74,10 @@ ONE_MORE = (
     "is not a table with a name for each field: every row has one more. R's write.table gives row names no name; use "
     "write.csv, or row.names = FALSE. Decimal commas without quotes look the same"
 )
+TITLE = (
+    "is not a table from its first line on, which has one text and not the names of the columns; delete what is above "
+    "the names"
+)
 NO_HEADER = (
     "is not a table with a header: its first row has numbers or categories of its columns where names should be. Write "
     "the names into the first row; if it has them, put a letter before those that are numbers"
@@ -318,8 +322,23 @@ def _refuse_without_header(path: Path, dialect: Dialect) -> None:
         raise _refuse(path, "is separated by spaces; write commas, semicolons or tabs")
     if _fits(whole, dialect, more=1) or _fits(whole, spaced, more=1):
         raise _refuse(path, ONE_MORE)
+    if _is_title(whole, dialect):
+        raise _refuse(path, TITLE)
     if _fits(whole, dialect) and _is_record(*islice(read_rows(whole.decode("utf-8", "replace"), dialect), _ROWS)):
         raise _refuse(path, NO_HEADER)
+
+
+def _is_title(whole: bytes, dialect: Dialect) -> bool:
+    """Whether the first line has one field that is not empty, and a table of several columns follows soon."""
+    first, _, rest = whole.partition(b"\n")
+    try:
+        names = next(read_rows(first.decode("utf-8", "replace"), dialect), [])
+    except csv.Error:
+        return False
+    tried = [dialect.model_copy(update={"separator": separator}) for separator in SEPARATORS]
+    below = [b"\n".join(rest.split(b"\n")[lines:]) for lines in range(3)]
+    in_table = any(_fits(text, each) for text in below for each in tried) if len(names) == 1 else len(names) > 2
+    return sum(map(bool, names)) == 1 and in_table
 
 
 def _is_record(names: Sequence[str], *rows: Sequence[str]) -> bool:

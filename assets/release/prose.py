@@ -14,6 +14,7 @@ from jinja2 import DictLoader, Environment, FileSystemLoader, StrictUndefined, T
 
 from assets.conventions import escape_markdown, join_names
 from assets.texts import show_lines
+from resources.templates import keep_compiled
 
 _HEADING = "## "
 
@@ -27,7 +28,8 @@ class Prose:
         for heading, _, text in (section.partition("\n") for section in sections):
             paragraphs = (" ".join(paragraph.split("\n")) for paragraph in text.strip().split("\n\n"))
             texts[heading.strip()] = "\n\n".join(paragraphs)
-        self._environment = Environment(loader=DictLoader(texts), undefined=StrictUndefined)
+        compiled = keep_compiled(Path(__file__), *texts.values())
+        self._environment = Environment(loader=DictLoader(texts), undefined=StrictUndefined, bytecode_cache=compiled)
         self._environment.filters |= {
             "conjoin": join_names,
             "plain": escape_markdown,
@@ -51,6 +53,7 @@ def load_template(path: Path, *, escape: bool, **filters: Callable[..., object])
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=keep_compiled(Path(__file__)),
     )
     environment.filters |= filters
     return environment.get_template(path.name)

@@ -24,8 +24,8 @@ from orchestration.cli.storage import backup, ledger, restore, unblock
 
 # A process that ends gives back everything anyway: without this, Python first looks for garbage in all that was loaded.
 atexit.register(gc.freeze)
-# Nor does it look again and again while it loads.
-gc.set_threshold(100_000)
+# Nor does it look again and again while it loads, or makes a small release: half a million objects are 50 MB.
+gc.set_threshold(500_000)
 
 __all__ = ["REFUSED", "UNAUTHORIZED", "main"]
 

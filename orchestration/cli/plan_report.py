@@ -134,6 +134,11 @@ def _print_stages(record: dict[str, Any]) -> None:
     echo()
 
 
+def _summarize(description: str) -> str:
+    """The first paragraph, without the colon before a list that follows."""
+    return unescape_markdown(description.strip().partition("\n\n")[0].replace("\n", " ")).rstrip(":")
+
+
 def _list_stages(planned: PlannedDeclaration) -> dict[str, Any]:
     """What launching a release will do, from its declaration alone: stages, gates and tables."""
     component, method = planned.component, planned.method
@@ -152,7 +157,7 @@ def _list_stages(planned: PlannedDeclaration) -> dict[str, Any]:
         {
             "stage": spec.key.path[-1],
             "zone": spec.tags[ZONE],
-            "what": unescape_markdown((spec.description or "").strip().partition("\n\n")[0].replace("\n", " ")),
+            "what": _summarize(spec.description or ""),
         }
         for spec in specs
     ]

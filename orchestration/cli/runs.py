@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.markdown import Markdown
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -107,6 +106,9 @@ def print_preflights(release: str, *, as_json: bool) -> None:
     if as_json:
         print_json(preflights[0] if len(preflights) == 1 else preflights)
         return
+    # It imports Pygments.
+    from rich.markdown import Markdown
+
     console = make_console()
     for component, preflight in zip(components, preflights, strict=True):
         if len(preflights) > 1:

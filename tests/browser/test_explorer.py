@@ -196,7 +196,7 @@ def test_a_plan_answers_at_once_and_ends_in_a_declaration(explored: Explored) ->
     # Both may be there while the page changes.
     expect(metric.filter(has_text=re.compile("^ρ = "))).to_be_visible()
     expect(metric).to_have_count(1)
-    main.get_by_text("Another total", exact=True).click()
+    main.get_by_text("Another total", exact=True).first.click()
     total = page.get_by_label("The total, or another one")
     total.fill("1")
     total.press("Enter")

@@ -124,13 +124,13 @@ def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Wareho
     assert "Left out: income, built, rent" in release.text
     hypercube = yaml.safe_load(propose_tables(declaration, "tables").text)["attributes"]
     # Columns in their own letters, so that a reader finds STATEFIP; the release's title stands where its cube's does.
-    assert hypercube["title"] == hypercube["hypercubes"][0]["title"] == "Persons by county, person size, size"
+    assert hypercube["title"] == hypercube["hypercubes"][0]["title"] == "Persons by county, size, tenure"
     (built,) = (
         each.release(declaration, tmp_path)
         for each in TableBuilder(TableBuilderDeclaration.model_validate(hypercube)).releases()
     )
     assert isinstance(built, HypercubeRelease)
-    assert (built.cube.of, built.cube.variables) == ("persons", ["county", "person_size", "size"])
+    assert (built.cube.of, built.cube.variables) == ("persons", ["county", "size", "tenure"])
     assert all(built.columns[name].domain_size <= MOST_PROPOSED for name in built.cube.variables)
 
 

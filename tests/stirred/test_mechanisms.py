@@ -236,6 +236,32 @@ def test_safetab_measures_each_group_in_the_detail_of_its_noisy_total(randomness
         safetab.measure_groups(counts[0], thresholds=(1, 2, 3), stability=1, rho=1, randomness=randomness)
 
 
+def test_safetab_measures_households_in_the_tables_that_published_totals_determine(randomness: Randomness) -> None:
+    """By type, then tenure: the first group is below all thresholds, the second one above all."""
+    counts = np.tile(np.arange(safetab.HOUSEHOLD_CELLS), (2, 1))
+    households = safetab.measure_households(
+        counts,
+        [5, 900],
+        {"T3": HUGE, "T4": HUGE},
+        thresholds={"T3": (10, 20, 30), "T4": (10,)},
+        stability=1,
+        noise="laplace",
+        kind="pandas",
+        randomness=randomness,
+    )
+    rows = households.table
+    assert set(rows[rows.group == 0].table) == {"T03001", "T04001"}
+    assert set(rows[rows.group == 1].table) == {"T03004", "T04002"}
+    found = rows[rows.group == 1].set_index(["table", "label"])["count"]
+    assert found["T03004", "Total"] == found["T04002", "Total"] == counts[0].sum()
+    assert found["T03004", "Married couple family"] == counts[0, :4].sum()
+    assert found["T04002", "Renter occupied"] == counts[0].reshape(5, 4)[:, 2:].sum()
+    assert households.specification.loss == PureLoss(Fraction(4 * HUGE))
+    assert "one household changed" in repr(households)
+    with pytest.raises(ValueError, match=r"\(groups, 20\)"):
+        safetab.measure_households(counts, [1], {"T3": 1}, thresholds={}, stability=1, randomness=randomness)
+
+
 SCHEMA = topdown.Schema("people", (topdown.Attribute("sex", 2), topdown.Attribute("age", 3)))
 TREE = {"state": [0], "county": [0, 0], "tract": [0, 1, 1]}
 

@@ -24,10 +24,11 @@ import pyarrow.parquet as pq
 from assets.cef.census import STRUCTURE, CensusDeclaration, census_persons, census_units
 from assets.cef.ingestion import TOO_FINE
 from assets.cef.readers import describe_misfit
-from assets.cef.recognition import NO_HEADER, ONE_MORE
+from assets.cef.recognition import NO_HEADER, ONE_MORE, TITLE
 from assets.cef.text_files import GRAMMAR, LONGEST_ROW
 from assets.release.columns import Column, ColumnType
 from assets.release.dataset import DatasetDeclaration
+from assets.release.dialect import ENCODINGS
 from mechanisms.delimited import Rule
 from tests.assets.cef.test_census import BROKEN, Census
 
@@ -197,8 +198,9 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
         kind = "CSV file (UTF-8, separated by commas, with a header)" if reader == "csv" else "Parquet file"
         undeclared = [f"{words}, in a column that is not declared" for words in GRAMMAR.values()]
         rules = [*GRAMMAR.values(), *undeclared, f"not a readable {kind}", "contains no records"]
-        rules += ["there is no such file", "line break in the name of a column", NO_HEADER, ONE_MORE]
+        rules += ["there is no such file", "line break in the name of a column", NO_HEADER, ONE_MORE, TITLE]
         rules += ["has quotes after backslashes, which `csv: {escape: backslash}` declares"]
+        rules += [f"is in {name}, which `csv: {{encoding: {name}}}` declares" for name in ENCODINGS.values()]
         said |= {f"{file}: {rule}" for rule in rules}
         for column, meant in columns_of(dataset, name).items():
             rules = [*GRAMMAR.values(), "missing column", "more than one column of that name"]

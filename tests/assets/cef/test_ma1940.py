@@ -2,6 +2,7 @@
 
 from math import gcd
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,7 +13,7 @@ from assets.cef.readers import MA1940_SIZES, MA1940_STRIDE
 from assets.cef.validation import cef_problems
 from assets.release.dataset import DatasetDeclaration
 from resources.statements import Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Session, Warehouse
 
 DEFS = Path(__file__).resolve().parents[3] / "orchestration" / "defs" / "ma1940" / "dataset" / "defs.yaml"
 
@@ -42,8 +43,21 @@ def dwellings(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     declaration = DatasetDeclaration.model_validate(yaml.safe_load(DEFS.read_text(encoding="utf-8"))["attributes"])
     assert declaration.synthetic
     folder = tmp_path_factory.mktemp("ma1940")
-    with Warehouse(folder=str(folder)).session(writes=Zone.CONFIDENTIAL) as session:
-        ingest(session, declaration, folder, bytes(32))
+    threads: dict[str, list[int]] = {}
+    execute = Session._execute
+
+    def record(session: Session, name: Any, *given: Any) -> Any:
+        (used,) = session._connection.execute("SELECT current_setting('threads')").fetchall()[0]
+        threads.setdefault(str(name), []).append(used)
+        return execute(session, name, *given)
+
+    with Warehouse(folder=str(folder), threads=2).session(writes=Zone.CONFIDENTIAL) as session:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Session, "_execute", record)
+            ingest(session, declaration, folder, bytes(32))
+        # Its statement cannot be divided, and all values are of their types: counted, they would be generated twice.
+        assert (threads["cef/converted"], threads.get("cef/count_ill_typed")) == ([1], None)
+        assert set(threads["warehouse/row_texts"]) == {2}
         assert cef_problems(session, declaration) == []
         (table,) = declaration.cef_tables()
         columns = list(declaration.units.stored)
