@@ -194,12 +194,25 @@ def measure(
 
 
 def make_p_table(
-    largest_change: int, variance: Number, *, threshold: int = 0, probability_to_stay: Number | None = None
+    largest_change: int,
+    variance: Number,
+    *,
+    threshold: int = 0,
+    probability_to_stay: Number | None = None,
+    monotone: bool | Sequence[bool] = True,
 ) -> MadeTable:
-    """The p-table of greatest entropy: changes up to D with a variance of at most V, no result from 1 to the threshold.
-    Raises ImpossibleTableError if there is none."""
+    """The p-table of greatest entropy: changes up to D with a variance of at most V, no result from 1 to the threshold,
+    monotone in all rows or in those given. Raises ImpossibleTableError if there is none."""
     stays = Fraction(0) if probability_to_stay is None else positive_fraction(probability_to_stay)
-    return make(Parameters(largest_change, positive_fraction(variance), threshold, stays))
+    return make(
+        Parameters(
+            largest_change,
+            positive_fraction(variance),
+            threshold,
+            stays,
+            monotone if isinstance(monotone, bool) else tuple(monotone),
+        )
+    )
 
 
 def judge_p_table(table: PTable, epsilon: Number) -> Judgment:

@@ -7,7 +7,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.columns import Column, ColumnType
@@ -114,7 +123,11 @@ class MadePTable(Part):
     probability_to_stay: Share = Field(
         Fraction(0), description="The least probability that a count stays as it is, if the threshold allows it."
     )
-    monotone: bool = Field(True, description="Whether a greater change to one side is never more probable.")
+    monotone: bool | tuple[StrictBool, ...] = Field(
+        True,
+        description="Whether a greater change to one side is never more probable; or a list with one for each count "
+        "from 1 to D + js + 1.",
+    )
 
     @property
     def table(self) -> PTable:

@@ -51,13 +51,14 @@ class ImpossibleTableError(ValueError):
 class Parameters:
     """The constraints of a p-table: D from 1 to 25; V > 0, the greatest variance of every row; js from 0 to D, the
     threshold up to which no result but 0 occurs; the least probability that a count is published as it is, if js allows
-    it; and whether a greater change to the same side is never more probable."""
+    it; and whether a greater change to the same side is never more probable, or this of each count from 1 to the last
+    with a row of its own (sdcTools' `mono`, which with js = 0 ends at D)."""
 
     largest_change: int
     variance: Fraction
     threshold: int = 0
     probability_to_stay: Fraction = Fraction(0)
-    monotone: bool = True
+    monotone: bool | tuple[bool, ...] = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.largest_change <= MOST:
@@ -73,6 +74,12 @@ class Parameters:
                 f"threshold: js is from 0 to D = {self.largest_change}, not {self.threshold}; a count of "
                 f"{self.largest_change + 1} could neither stay nor become 0"
             )
+        lengths = {self.last} | (set() if self.threshold else {self.largest_change})
+        if not isinstance(self.monotone, bool) and len(self.monotone) not in lengths:
+            raise ImpossibleTableError(
+                f"monotone: it is true, false, or a list with one for each count from 1 to {self.last}, not for "
+                f"{len(self.monotone)} counts"
+            )
         for count in range(1, self.threshold + 1):
             least = count * (self.threshold + 1 - count)
             if self.variance < least:
@@ -80,6 +87,16 @@ class Parameters:
                     f"variance: count {count} must become 0 or at least {self.threshold + 1} without a change of the "
                     f"mean, which takes a variance of {least} or more; V is {self.variance}"
                 )
+
+    @property
+    def last(self) -> int:
+        """The last count with a row of its own."""
+        return self.largest_change + self.threshold + 1
+
+    def is_monotone(self, count: int) -> bool:
+        if isinstance(self.monotone, bool):
+            return self.monotone
+        return self.monotone[min(count, len(self.monotone)) - 1]
 
 
 @dataclass(frozen=True)
@@ -94,7 +111,7 @@ class MadeTable:
 def make(parameters: Parameters) -> MadeTable:
     """The p-table of greatest entropy. Raises ImpossibleTableError if a gap exceeds 10^-9."""
     rows, gaps = [Row((0,), (1,))], [0.0]
-    for count in range(1, parameters.largest_change + parameters.threshold + 2):
+    for count in range(1, parameters.last + 1):
         row, gap = _row(parameters, count)
         if not gap <= 1e-9:
             raise ImpossibleTableError(f"count {count}: the solver came no nearer to the greatest entropy than {gap}")
@@ -111,7 +128,7 @@ def _row(parameters: Parameters, count: int) -> tuple[Row, float]:
         return Row((0,), (1,)), 0.0
     if blocked and (len(changes) == 2 or parameters.variance == count * (threshold + 1 - count)):
         return Row((-count, threshold + 1 - count), (threshold + 1 - count, count)), 0.0
-    program = _Program.of(parameters, changes)
+    program = _Program.of(parameters, changes, parameters.is_monotone(count))
     start = _interior(parameters, changes)
     optimum, multipliers, of_mean = program.solve()
     tries = (_round_exactly(program, optimum, start, part) for part in _PARTS_DRAWN_BACK)
@@ -135,12 +152,12 @@ class _Program:
     right: list[Fraction]
 
     @classmethod
-    def of(cls, parameters: Parameters, changes: list[int]) -> "_Program":
+    def of(cls, parameters: Parameters, changes: list[int], monotone: bool) -> "_Program":
         left, right = [[change**2 for change in changes]], [parameters.variance]
         if 0 in changes and parameters.probability_to_stay:
             left.append([-(change == 0) for change in changes])
             right.append(-parameters.probability_to_stay)
-        if parameters.monotone:
+        if monotone:
             for nearer, further in _chains(changes):
                 left.append([(change == further) - (change == nearer) for change in changes])
                 right.append(Fraction(0))

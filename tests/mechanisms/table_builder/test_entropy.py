@@ -26,9 +26,10 @@ EXAMPLES = {
     "a count that can only stay": Parameters(3, Fraction(4), 3),
     "wide": Parameters(8, Fraction(16), 3),
     "nearly always staying": Parameters(5, Fraction(3), 2, Fraction(999, 1000)),
+    "monotone by row": Parameters(2, Fraction(105, 100), 1, monotone=(True, True, False, True)),
 }
 QUICK = [
-    EXAMPLES[name] for name in ("sdcTools' first example", "with both", "not monotone", "a count that can only stay")
+    EXAMPLES[name] for name in ("sdcTools' first example", "with both", "monotone by row", "a count that can only stay")
 ]
 
 
@@ -50,7 +51,7 @@ def violations(parameters: Parameters, count: int, row: Row) -> list[str]:
         "mean": sum(v * p for v, p in chances.items()) == 0,
         "variance": sum(v * v * p for v, p in chances.items()) <= parameters.variance,
         "stay": count <= parameters.threshold or chances.get(0, 0) >= parameters.probability_to_stay,
-        "monotone": not parameters.monotone or all(chances.get(v, 0) >= chances.get(w, 0) for v, w in nearer),
+        "monotone": not parameters.is_monotone(count) or all(chances.get(v, 0) >= chances.get(w, 0) for v, w in nearer),
     }
     return [name for name, kept in rules.items() if not kept]
 
@@ -67,7 +68,7 @@ def slsqp(parameters: Parameters, count: int) -> tuple[float, float]:
     bounds = [(1e-12, 1.0)] * len(changes)
     if count > parameters.threshold:
         bounds[int(order[0])] = (max(1e-12, float(parameters.probability_to_stay)), 1.0)
-    if parameters.monotone:
+    if parameters.is_monotone(count):
         for side in (changes >= 0, changes <= 0):
             for one, other in pairwise([place for place in order if side[place]]):
                 conditions.append({"type": "ineq", "fun": lambda p, one=one, other=other: p[one] - p[other]})
@@ -127,6 +128,66 @@ def test_the_certificate_bounds_every_row_that_satisfies_the_constraints(paramet
             ]
             value = -fsum(p * log(p) for p in mixed if p)
             assert value <= entropies(made)[count] + made.gaps[count] + 1e-12
+
+
+def as_sdctools(variance: Fraction, changes: list[int], monotone: bool) -> list[float]:
+    """A row as the R code of `ptable` has it, by a general solver: with an entropy in bits, probabilities of 10^-8 or
+    more, and monotony on the side below 0 alone, if the count may stay."""
+    values = np.array(changes, dtype=float)
+    conditions = [
+        {"type": "eq", "fun": lambda p: p.sum() - 1},
+        {"type": "eq", "fun": lambda p: p @ values},
+        {"type": "ineq", "fun": lambda p: float(variance) - p @ values**2},
+    ]
+    if monotone and 0 in changes:
+        for place in range(changes.index(0)):
+            conditions.append({"type": "ineq", "fun": lambda p, place=place: p[place + 1] - p[place]})
+    found = minimize(
+        lambda p: float(np.sum(p * np.log2(p))),
+        np.full(len(changes), 1 / len(changes)),
+        jac=lambda p: np.log2(p) + 1 / log(2),
+        bounds=[(1e-8, 1.0)] * len(changes),
+        constraints=conditions,
+        method="SLSQP",
+        options={"ftol": 1e-16, "maxiter": 2000},
+    )
+    return [float(chance) for chance in found.x]
+
+
+OF_ITS_TESTS = [
+    Parameters(2, Fraction(105, 100), 1, monotone=(True, True, False, True)),
+    Parameters(3, Fraction(1)),
+    Parameters(7, Fraction(3)),
+    Parameters(5, Fraction(2)),
+    Parameters(5, Fraction(3), 2),
+]
+
+
+@pytest.mark.parametrize("parameters", OF_ITS_TESTS, ids=str)
+def test_the_tables_are_those_of_the_parameters_in_the_tests_of_sdctools(parameters: Parameters) -> None:
+    """Of `ptable`, its examples and `cellKey`, without a probability to stay. To 10^-6, as its solver stops at seven
+    digits. It bounds the left side alone, and the right one follows."""
+    table = make(parameters).table
+    for count in range(1, parameters.last + 1):
+        changes = allowed(parameters, count)
+        chances = [float(table.rows[count].probabilities.get(change, 0)) for change in changes]
+        theirs = as_sdctools(parameters.variance, changes, parameters.is_monotone(count))
+        assert chances == pytest.approx(theirs, abs=1e-6), count
+
+
+def test_the_example_of_sdctools_is_not_monotone_in_the_row_of_js_plus_2() -> None:
+    """The probabilities that its tests of `pt_ex_cnts` expect. With every row monotone, count 3 has others."""
+    expected = {
+        1: [0.50833333, 0.47500000, 0.01666667],
+        2: [0.16155827, 0.55565037, 0.24246618, 0.04032518],
+        3: [0.41231301, 0.28806097, 0.18693903, 0.11268699],
+        4: [0.07012498, 0.24450007, 0.37074990, 0.24450007, 0.07012498],
+    }
+    table = make(OF_ITS_TESTS[0]).table
+    for count, chances in expected.items():
+        assert [*map(float, table.rows[count].probabilities.values())] == pytest.approx(chances, abs=1e-6)
+    monotone = make(Parameters(2, Fraction(105, 100), 1)).table.rows[3].probabilities
+    assert monotone[-1] <= monotone[0]
 
 
 @settings(max_examples=examples(40))
@@ -197,6 +258,10 @@ def test_without_other_constraints_it_is_the_known_distribution() -> None:
         ((3, Fraction(0)), "variance: V is greater than 0"),
         ((3, Fraction(1), 0, Fraction(3, 2)), "probability_to_stay: a probability is from 0 to 1"),
         ((3, Fraction(9), 4), "threshold: js is from 0 to D = 3, not 4"),
+        (
+            (5, Fraction(3), 2, Fraction(0), (True, False)),
+            "monotone: it is true, false, or a list with one for each count from 1 to 8, not for 2 counts",
+        ),
         (
             (5, Fraction(19, 10), 2),
             "variance: count 1 must become 0 or at least 3 .* a variance of 2 or more; V is 19/10",
