@@ -76,7 +76,9 @@ def main() -> None:
 def make_census(population: SyntheticPopulation) -> tuple[ReplicateTask, int]:
     """A census as the task of a replicate, whose counts are the exact ones, and its number of persons."""
     dataset = synthetic_census(population, name="bench", cap={"rho": 100})
-    declaration = TopDownDeclaration(name="redistricting", dataset="bench", title="Redistricting data")
+    declaration = TopDownDeclaration(
+        name="redistricting", dataset="bench", title="Redistricting data", estimation="own_levels"
+    )
     with temporary_home() as home:
         release = TopDown(declaration).release(dataset, Path(home) / "published")
         persons, _ = charge(home, release)
