@@ -317,15 +317,17 @@ def _find_separator(path: Path, dialect: Dialect, given: Mapping[str, str]) -> D
 def _refuse_without_header(path: Path, dialect: Dialect) -> None:
     """Raise SourceError if the first row has a name less than the others have fields, or seems to be a record."""
     whole = _read_whole_rows(path, dialect)
-    spaced = dialect.model_copy(update={"separator": " "})
-    if _fits(whole, spaced):
-        raise _refuse(path, "is separated by spaces; write commas, semicolons or tabs")
-    if _fits(whole, dialect, more=1) or _fits(whole, spaced, more=1):
-        raise _refuse(path, ONE_MORE)
+    if _fits(whole, dialect):
+        if _is_record(*islice(read_rows(whole.decode("utf-8", "replace"), dialect), _ROWS)):
+            raise _refuse(path, NO_HEADER)
+    else:
+        spaced = dialect.model_copy(update={"separator": " "})
+        if _fits(whole, spaced):
+            raise _refuse(path, "is separated by spaces; write commas, semicolons or tabs")
+        if _fits(whole, dialect, more=1) or _fits(whole, spaced, more=1):
+            raise _refuse(path, ONE_MORE)
     if _is_title(whole, dialect):
         raise _refuse(path, TITLE)
-    if _fits(whole, dialect) and _is_record(*islice(read_rows(whole.decode("utf-8", "replace"), dialect), _ROWS)):
-        raise _refuse(path, NO_HEADER)
 
 
 def _is_title(whole: bytes, dialect: Dialect) -> bool:

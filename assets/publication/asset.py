@@ -180,7 +180,10 @@ def publication_problems(
             add a problem: it shows that an earlier state of the same release was put back.
     """
     key, folder = signature.public_key(custody), published / dataset / release
-    problem = _key_problem(published, key) if (published / PUBLIC_KEY).exists() else f"{PUBLIC_KEY} is missing"
+    path = published / PUBLIC_KEY
+    problem = _key_problem(published, key) if path.exists() else f"{PUBLIC_KEY} is missing"
+    if not problem and path.read_bytes() != signature.pem(key):
+        problem = f"{PUBLIC_KEY} was altered"
     problems = [problem] if problem else []
     # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
     reading = ledger.examine()

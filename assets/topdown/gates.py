@@ -16,15 +16,16 @@ from assets.release.method import CHARGE
 from assets.tabulation.asset import tables_gate
 from assets.topdown.estimation import find_wrong_levels
 from assets.topdown.histograms import count_impossible
-from assets.topdown.invariants import MOST_PERSONS, invariants_recipe, require_feasible
+from assets.topdown.intervals import are_intervals_as_made
+from assets.topdown.invariants import invariants_recipe, require_feasible
 from assets.topdown.measurements import hash_streams, read_streams
-from assets.topdown.release import HISTOGRAMS, INVARIANTS, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
+from assets.topdown.release import HISTOGRAMS, INTERVALS, INVARIANTS, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
 from assets.topdown.replicates import check_replicates
 from assets.topdown.spine import SpineError, pluralize, spine_recipe, stage_ancestry
 from assets.topdown.tables import redistricting_table, redistricting_tables, register_codes, tables_recipe
 from assets.topdown.uncertainty import uncertainty_recipes
 from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MOST_PERSONS, POPULATION, SCHEMAS
 from mechanisms.topdown.feasibility import InfeasibleError
 from mechanisms.topdown.redistricting import RedistrictingTable
 from mechanisms.topdown.schema import OCCUPIED, PERSONS, UNITS, Schema
@@ -61,7 +62,10 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
         session_gate("tables_agree", "tables", _check_tables),
     ]
     if release.design.full:
-        gates.append(session_gate("persons_and_units_agree", estimated, _check_units))
+        gates += [
+            session_gate("persons_and_units_agree", estimated, _check_units),
+            session_gate("intervals_as_made", INTERVALS, _check_intervals),
+        ]
     if release.declaration.replicates:
         gates += [
             Gate("replicates_as_made", REPLICATES, read_claim(check_replicates), check_replicates),
@@ -214,6 +218,12 @@ def _check_units(session: Session, context: Context) -> Iterable[str]:
     without, more = session.row("topdown/disagreeing_units", values, estimates=estimates)
     yield from count_problem(without, f"places of {release.finest} with persons in households but no occupied unit")
     yield from count_problem(more, f"places of {release.finest} with more occupied units than persons in households")
+
+
+def _check_intervals(session: Session, context: Context) -> Iterable[str]:
+    """The stored intervals were made from the current information and estimates."""
+    if not are_intervals_as_made(session, context.custody, context.release):
+        yield "the stored tables of intervals were altered, or made from other information or estimates"
 
 
 def _count_out_of_bounds(session: Session, release: TopDownRelease) -> Iterator[tuple[str, str, tuple[int, ...]]]:

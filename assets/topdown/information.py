@@ -234,7 +234,7 @@ def _make(
     scope = _scope_below(release, key, states)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         contents = [account.contents for account in below]
-        reading = Reading(session, warehouse, release, scope, tree, draw_id, contents, upwards=True)
+        reading = Reading(session, warehouse, release, scope, tree, draw_id, contents, "up")
     processes = min(count_processes(release), reading.parents)
     with warehouse.private_folder() as folder, closing(_Results(folder)) as results:
         with closing(perform(inform_task, reading.tasks(), processes, release.scheduler)) as outcomes:

@@ -21,6 +21,7 @@ from assets.topdown.drawing import Drawing, find_wrong_noise
 from assets.topdown.estimated import build_estimates, state_partitions
 from assets.topdown.gates import topdown_gates
 from assets.topdown.histograms import histograms_recipe, require_possible
+from assets.topdown.intervals import build_intervals
 from assets.topdown.invariants import build_invariants, require_feasible
 from assets.topdown.measurements import COLUMNS, compute_stored_version, find_unmeasured
 from assets.topdown.plan import allocations_for, scale_allocations, topdown_plan
@@ -29,6 +30,7 @@ from assets.topdown.release import (
     ESTIMATES,
     HISTOGRAMS,
     INFORMATION,
+    INTERVALS,
     INVARIANTS,
     OCCUPANCY,
     PLACES,
@@ -75,15 +77,18 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
 
     def __init__(self, release: TopDownRelease) -> None:
         super().__init__(release)
-        if release.declaration.replicates:
-            self.publishes_also_from = (UNCERTAINTY,)
+        self.publishes_also_from = (
+            *([INTERVALS] if release.design.full else []),
+            *([UNCERTAINTY] if release.declaration.replicates else []),
+        )
 
     @property
     def stages(self) -> Sequence[str]:
         levels = [self.release.estimates(level) for level in self.release.levels]
         levels = [INFORMATION, *levels, OCCUPANCY] if self.release.design.full else levels
         levels += [ESTIMATES] if self.release.in_parts else []
-        errors = [REPLICATES, UNCERTAINTY] if self.release.declaration.replicates else []
+        errors = [INTERVALS] if self.release.design.full else []
+        errors += [REPLICATES, UNCERTAINTY] if self.release.declaration.replicates else []
         return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, "microdata", TABLES, *errors]
 
     @property
@@ -102,6 +107,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
             build_microdata(release),
             build_redistricting(release),
             build_accuracy(release),
+            *([build_intervals(release)] if release.design.full else []),
             *([build_replicates(release), build_uncertainty(release)] if release.declaration.replicates else []),
         ]
 

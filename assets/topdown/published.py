@@ -8,6 +8,8 @@ from itertools import pairwise
 
 from assets.measurement.method import MEASUREMENTS
 from assets.release.published import ESTIMATE, PublishedColumn, PublishedTable, error_columns
+from assets.topdown.intervals import COLUMNS as INTERVAL_COLUMNS
+from assets.topdown.intervals import interval_table
 from assets.topdown.measurements import COLUMNS
 from assets.topdown.release import QUERIES, QUERY_CELLS, SPINE, SUMMARY, TEXTS, TopDownRelease
 from assets.topdown.tables import (
@@ -44,6 +46,7 @@ def published_tables(release: TopDownRelease) -> tuple[PublishedTable, ...]:
         *(_records(release, schema) for name, schema in SCHEMAS.items() if name in release.products),
         *(_exact(release, name) for name in exact_products(release)),
         *((_measurements(release),) if MEASUREMENTS in release.products else ()),
+        *((_intervals(release, table) for table in redistricting_tables(release)) if release.design.full else ()),
         *(_tables_of_errors(release) if release.declaration.replicates else ()),
         _queries(release),
         _query_cells(release),
@@ -92,6 +95,29 @@ def _errors(release: TopDownRelease, table: RedistrictingTable) -> PublishedTabl
         geography=("level", "geoid"),
         levels=_levels(release),
         interval=TEXTS("interval", replicates=release.declaration.replicates),
+    )
+
+
+def _intervals(release: TopDownRelease, table: RedistrictingTable) -> PublishedTable:
+    stored, unit = interval_table(release, table.name), _unit(table.schema)
+    cells = {cell.name: cell.label for cell in table.cells}
+    return PublishedTable(
+        stored.name,
+        f"Intervals of {table.name}: {table.title}",
+        TEXTS("table of intervals", table=table.name),
+        stored,
+        (
+            _level(release),
+            _GEOID,
+            PublishedColumn("cell", "string", INTERVAL_COLUMNS["cell"], cells),
+            PublishedColumn(ESTIMATE, "integer", INTERVAL_COLUMNS["estimate"], unit=unit),
+            PublishedColumn("linear_estimate", "decimal", INTERVAL_COLUMNS["linear_estimate"], unit=unit),
+            PublishedColumn("linear_lower", "integer", INTERVAL_COLUMNS["linear_lower"], error_of="linear_estimate"),
+            PublishedColumn("linear_upper", "integer", INTERVAL_COLUMNS["linear_upper"], error_of="linear_estimate"),
+        ),
+        ("level", "geoid", "cell"),
+        geography=("level", "geoid"),
+        levels=_levels(release),
     )
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,8 +92,9 @@ class Part:
 class Reading:
     """What is read of a scope, with the hashes of answers and regions as they were read.
 
-    `contents` are the hashes of the information that the scope needs, by histogram for each part. If it is read
-    upwards, the measurements of the parents are read with the families of their children.
+    `contents` are the hashes of the information that the scope needs, by histogram for each part. Downwards, the
+    parents' estimates are read with the families of their children; upwards, the parents' measurements; otherwise
+    neither.
     """
 
     def __init__(
@@ -105,12 +106,11 @@ class Reading:
         tree: Tree,
         draw_id: str,
         contents: Sequence[Mapping[str, str]] = (),
-        *,
-        upwards: bool = False,
+        direction: Literal["down", "up", ""] = "down",
     ) -> None:
         self.scope, self.regions = scope, list[str]()
         self._warehouse, self._release, self._tree, self._draw_id = warehouse, release, tree, draw_id
-        self._contents, self._upwards = contents, upwards
+        self._contents, self._direction = contents, direction
         self.histograms = [scope.histogram] if scope.histogram else list(SCHEMAS)
         self._informed = release.design.full and scope.level != release.finest
         above = release.levels[max(release.levels.index(scope.level) - 1, 0)]
@@ -123,7 +123,7 @@ class Reading:
         ]
         own = [stream for stream in streams if stream.measured.level == scope.level]
         self._streams = [] if self._informed else own
-        self._above = [stream for stream in streams if stream.measured.level == above] if upwards else []
+        self._above = [stream for stream in streams if stream.measured.level == above] if direction == "up" else []
         self._starts = tree.starts(scope.level)
         first, last = min(stream.first for stream in own), max(stream.last for stream in own)
         self.places = last - first
@@ -132,6 +132,7 @@ class Reading:
 
     def tasks(self) -> Iterator[Task]:
         of_a_task = min(PLACES_OF_A_TASK, -(-self.places // (8 * count_processes(self._release))))
+        of_a_task = of_a_task if self._direction else PLACES_AT_A_TIME // 4
         for number, part in enumerate(self._parts()):
             read = {histogram: InformationDigest() for histogram in self.histograms}
             for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
@@ -152,7 +153,7 @@ class Reading:
                         )
                         for name, queries in above.items()
                     }
-                    begins = part.parent + begin if self._upwards else int(part.starts[begin])
+                    begins = part.parent + begin if self._direction == "up" else int(part.starts[begin])
                     yield Task(begins, end - begin, own, parents)
             if self._informed and any(
                 digest.hexdigest() != self._contents[number][name] for name, digest in read.items()
@@ -213,7 +214,7 @@ class Reading:
         families = {}
         for histogram in self.histograms:
             schema, histograms, information = release.design.schemas[histogram], None, None
-            if above and not self._upwards:
+            if above and self._direction == "down":
                 counts = read_counts(session, above.tables(release)[0], *parents, histogram=histogram)
                 histograms = counts.answer(schema.marginal(DETAILED), *parents)
             if self._informed:

@@ -31,6 +31,9 @@ INFORMATION, OCCUPANCY = "information", "occupancy"
 """Of a release with full estimation: the stage before the levels, with what is measured at and below every place, and
 the stage after them, which estimates units."""
 
+INTERVALS = "intervals"
+"""Of a release with full estimation: the stage of the intervals around linear estimates."""
+
 ESTIMATES = "estimates"
 """The stage that puts the estimates of all states, or of persons and of units, together where they are apart."""
 

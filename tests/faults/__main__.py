@@ -93,8 +93,8 @@ def in_sequence(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def altered_tables(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """In every table of the three databases a value is altered, two are exchanged, a row is deleted or repeated, or the
-    table becomes a view or gets a computed column."""
+    """In every table of the three databases a value is altered, two are exchanged, a row is deleted or repeated, a
+    column becomes one of texts, or the table becomes a view or gets a computed column."""
     cases: list[tuple[Any, ...]] = []
     for name in _escrowed(names):
         release = tampering.published(folder, name)
@@ -248,7 +248,7 @@ def run(section: str, folder: Path, names: Sequence[str], options: argparse.Name
         pool.close()
         pool.join()
     return {
-        "what": str(SECTIONS[section].__doc__),
+        "what": " ".join(str(SECTIONS[section].__doc__).split()),
         "cases": len(cases),
         "tried": sum(each["tried"] for each in by_release.values()),
         "took_effect": sum(each["took_effect"] for each in by_release.values()),

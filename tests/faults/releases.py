@@ -411,9 +411,10 @@ def tables(root: Path, *databases: str, views: bool = False) -> dict[str, str]:
         with duckdb.connect(str(path), read_only=True, config={"threads": 1}) as connection:
             for schema, table in names(connection, views=views):
                 described = connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
-                # DuckDB does not tell names in another case apart.
-                columns = [(column.lower(), *others) for column, *others in described]
-                rows = sorted(map(repr, connection.execute(f'FROM "{schema}"."{table}"').fetchall()))
+                # DuckDB does not tell names in another case apart, and Stirred no table by the order of its columns.
+                columns = sorted((column.lower(), *others) for column, *others in described)
+                chosen = ", ".join(f'"{column}"' for column, *_ in columns)
+                rows = sorted(map(repr, connection.execute(f'SELECT {chosen} FROM "{schema}"."{table}"').fetchall()))
                 found[f"{database}.{schema}.{table}"] = sha256(repr((columns, rows)).encode()).hexdigest()
     return found
 

@@ -81,8 +81,8 @@ class Alteration:
 
     Attributes:
         database, schema, table: where.
-        what: "value", "swap", "delete" or "repeat"; "view" or "computed" if the table becomes something that could show
-            other values than it stores.
+        what: "value", "swap", "delete" or "repeat"; "type" if a column becomes one of texts; "view" or "computed" if
+            the table becomes something that could show other values than it stores.
         column: the column whose value is altered, or whose values in two rows are exchanged; empty for whole rows.
         relabelled: whether every stored hash of a table's content that needs no key is made to fit afterwards.
         again: whether everything is run again afterwards. A stage writes a table as a whole, so of all columns of a
@@ -143,10 +143,13 @@ def _alterations(here: Deployment[Any]) -> Iterator[Alteration]:
                 ((rows,),) = connection.execute(f"SELECT count(*) FROM {address}").fetchall()
                 if not rows:
                     continue
-                columns = [row[0] for row in connection.execute(f"DESCRIBE {address}").fetchall()]
+                kinds = {row[0]: row[1] for row in connection.execute(f"DESCRIBE {address}").fetchall()}
+                columns = list(kinds)
                 found = [Alteration(database, schema, table, what) for what in ("delete", "repeat", "view")]
                 if len(columns) > 1:
                     found.append(Alteration(database, schema, table, "computed", columns[-1]))
+                texts = [column for column in columns if kinds[column] != "VARCHAR" and database != "ledger"]
+                found += [Alteration(database, schema, table, "type", column, again=False) for column in texts]
                 for column in columns:
                     again = column == columns[0] or database == "ledger"
                     found.append(Alteration(database, schema, table, "value", column, again=again))
@@ -156,7 +159,7 @@ def _alterations(here: Deployment[Any]) -> Iterator[Alteration]:
                         found.append(Alteration(database, schema, table, "swap", column, again=again))
                 yield from found
                 if database == "public" and _labelled(connection, root, schema, table):
-                    stored = (each for each in found if each.what not in ("view", "computed"))
+                    stored = (each for each in found if each.what not in ("view", "computed", "type"))
                     yield from (replace(each, relabelled=True) for each in stored)
 
 
@@ -237,6 +240,11 @@ def _delete(connection: duckdb.DuckDBPyConnection, address: str, column: str) ->
     connection.execute(f"DELETE FROM {address} WHERE rowid = (SELECT quantile_disc(rowid, 0.5) FROM {address})")
 
 
+def _type(connection: duckdb.DuckDBPyConnection, address: str, column: str) -> None:
+    """The same values as texts."""
+    connection.execute(f'ALTER TABLE {address} ALTER "{column}" TYPE VARCHAR')
+
+
 def _repeat(connection: duckdb.DuckDBPyConnection, address: str, column: str) -> None:
     connection.execute(f"INSERT INTO {address} SELECT * FROM {address} LIMIT 1")
 
@@ -277,6 +285,7 @@ _ALTER: dict[str, Callable[[duckdb.DuckDBPyConnection, str, str], None]] = {
     "swap": _swap,
     "delete": _delete,
     "repeat": _repeat,
+    "type": _type,
     "view": _view,
     "computed": _computed,
 }

@@ -101,8 +101,8 @@ def write(path: Path, rows: Sequence[Row], dialect: Dialect, line_end: str = "\n
     return path
 
 
-def declare(path: Path, fields: dict[str, Any]) -> DatasetDeclaration:
-    units = {"path": str(path), "columns": COLUMNS, **({"csv": fields} if fields else {})}
+def declare(path: Path, fields: dict[str, Any], **columns: Any) -> DatasetDeclaration:
+    units = {"path": str(path), "columns": {**COLUMNS, **columns}, **({"csv": fields} if fields else {})}
     return DatasetDeclaration.model_validate(
         {"name": "town", "title": "A town", "reader": "csv", "cap": 1, "units": units}
     )
@@ -189,6 +189,10 @@ def test_another_reading_of_the_same_people_has_their_sketch_and_content(session
         for path, fields in ((plain, {}), (again, dialect.unusual))
     )
     assert (one.sketch, one.content) == (other.sketch, other.content)
+    # Also if commas are not declared, and the numbers are texts.
+    undeclared = {name: value for name, value in dialect.unusual.items() if name != "decimal"}
+    texts = declare(again, undeclared, income={"type": "string", "pattern": ".*"})
+    assert ingest(session, texts, Path("/"), KEY).sketch == one.sketch
 
 
 def test_floating_point_numbers_are_sketched_as_the_same_numbers_in_text(session: Session, folder: Path) -> None:
@@ -362,10 +366,12 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
 
 
 def test_names_that_are_numbers_are_names_where_the_column_has_none(session: Session, folder: Path) -> None:
-    """Told apart from: a refusal of columns named by years, or of a text that is a name and occurs only there."""
+    """Told apart from: a refusal of columns named by years, or of names that are two words, as all of their values."""
     path = folder / "years.csv"
     path.write_text("id;2019;2020\n1;5;6\n2;7;8\n", encoding="utf-8")
     assert [column.name for column in profile(session, Reader.CSV, path).columns] == ["id", "2019", "2020"]
+    path.write_text("id;full name\n1;Anna Ek\n2;Bo Ek\n", encoding="utf-8")
+    assert recognize(session, path) == {"separator": ";"}
 
 
 def test_columns_without_a_name_are_left_out_and_said(session: Session, folder: Path) -> None:

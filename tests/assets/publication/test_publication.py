@@ -230,6 +230,8 @@ def test_nothing_forged_passes_who_may_write_publications_and_dagsters_events(pu
     with pytest.raises(dg.Failure, match=r"public_key.pem is not this deployment's key.* remove it"):
         publish(published.context)
     assert table.read_text() == (folder / "tenure_by_county.csv").read_text()
+    (published.release.published / "public_key.pem").write_bytes(pem(public_key(published.context.custody)) + b" ")
+    assert problems(published)[0] == "public_key.pem was altered", "though it is the same key"
     (published.release.published / "public_key.pem").unlink()
     publish(published.context)
     assert problems(published) == []

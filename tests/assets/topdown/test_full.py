@@ -12,13 +12,17 @@ from assets.release.draw import StaleInputError
 from assets.topdown import reading
 from assets.topdown.estimation import estimate_level, find_wrong_levels, keep_states, unite_states
 from assets.topdown.information import make_information
+from assets.topdown.intervals import are_intervals_as_made, interval_tables, make_intervals
 from assets.topdown.invariants import derive_all_limits
 from assets.topdown.reading import Scope, list_scopes
 from assets.topdown.release import TopDownRelease
 from assets.topdown.spine import read_states
 from mechanisms.sampling.noise import Noise
+from mechanisms.topdown.decomposition import Decomposition
 from mechanisms.topdown.design import MECHANISM, SCHEMAS
-from mechanisms.topdown.replicates import estimate_finest
+from mechanisms.topdown.information import descend, finish_root, inform_finest, sum_cells
+from mechanisms.topdown.redistricting import REDISTRICTING
+from mechanisms.topdown.replicates import Census, Sums, estimate_finest, roll_up
 from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, OCCUPIED, PERSONS, Counts
 from resources.statements import SQL, Zone
 from resources.warehouse import Warehouse
@@ -110,6 +114,40 @@ def test_constraints_are_exact_and_units_agree_with_persons(full: Full) -> None:
     persons, units = PERSONS.groups.answer(blocks["persons"])[:, HOUSEHOLDS], blocks["units"][:, OCCUPIED]
     assert np.all((units > 0) == (persons > 0))
     assert np.all(units <= persons)
+
+
+def test_intervals_are_those_of_the_measurements(full: Full) -> None:
+    """As computed in memory from all levels at once. Wrong programs: parents of another state, cells of another table,
+    structural zeros left out."""
+    make_intervals(full.warehouse, custody_of(full.warehouse), full.release)
+    design, country = full.release.design, full.country
+    with full.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        limits = derive_all_limits(session, full.release)["persons"]
+        assert are_intervals_as_made(session, custody_of(full.warehouse), full.release)
+        rows = session.arrow("warehouse/all", source=interval_tables(full.release)[0]).to_pandas()
+    noise = Noise(MECHANISM, {each.label: each.noise for each in design.measured}, KEY)
+    exact = roll_up(sparse(country.truth("persons", "Block")), country.parents, PERSONS.size)
+    census = Census(design, PERSONS, country.parents, exact, limits)
+    informed = [own for own in census.inform(noise.from_the_beginning()) if own is not None]
+    families = [
+        census.take(depth, 0, len(informed[max(depth - 1, 0)].present), noise, own)
+        for depth, own in enumerate([*informed, None])
+    ]
+    informed.append(inform_finest(families[-1]))
+    linear, cells = finish_root(informed[0], families[0]), REDISTRICTING["P1"].cells
+    counted, covered = np.array([cell.counted for cell in cells]), []
+    for depth, level in enumerate(full.release.levels):
+        linear = descend(linear, families[depth], informed[depth]) if depth else linear
+        estimate, _ = sum_cells(Decomposition(PERSONS), linear, counted)
+        own, sums = rows[rows.level == level], Sums(counted)
+        assert list(own.cell) == [cell.name for cell in cells] * country.places(level)
+        stored = own.linear_estimate.astype(float).to_numpy().reshape(estimate.shape)
+        assert np.abs(stored - estimate).max() <= 0.005 + 1e-9
+        published = sparse(estimated(full.warehouse, full.release, level)["persons"])
+        assert np.array_equal(own.estimate, sums.of(published, 0, len(estimate)).ravel())
+        truth = sums.of(exact[depth], 0, len(estimate)).ravel()
+        covered += list((own.linear_lower <= truth) & (truth <= own.linear_upper))
+    assert np.mean(covered) > 0.85
 
 
 def test_exact_counts_with_the_noise_of_the_draw_give_the_estimates_of_the_release(full: Full) -> None:

@@ -1,0 +1,182 @@
+"""Quantiles of a variable from noisy counts of a tree of intervals: their loss, fit, values and intervals.
+
+A variable with declared bounds and grid is a number from 0 to G - 1. Level l of a tree with branching B has the counts
+of intervals of B^(h - l) numbers, from the root, which counts all records, to the leaves at level h = ⌈log_B G⌉. A
+record is in one node of every level, and levels are measured independently. How a release declares them is not decided
+here.
+
+**Loss.** With ε_l or ρ_l for a record added or removed at level l, the tree costs Σ ε_l or Σ ρ_l. A changed record
+leaves at most one node of each level and joins one: 2 Σ ε_l, and 2 Σ ρ_l, as the squared norm of each level is 2.
+
+**Fit.** The least-squares fit of a tree, in two passes (Hay et al., 2010). Upwards, z_v is the best estimate of a node
+from its subtree, with variance τ_v²: z = own, τ² = σ² in a leaf, and otherwise, with S = Σ z and T = Σ τ² over the
+children, 1/τ² = 1/σ² + 1/T and z = τ²(own/σ² + S/T). Downwards, ẑ_c = z_c + (ẑ_v - S)τ_c²/T.
+
+**Variance.** In ẑ_c = (τ_c²/T)ẑ_v + u_c, the u_c = z_c - (τ_c²/T)S are uncorrelated with S, so with ẑ_v and all above.
+A linear combination of leaves below a node is therefore a·ẑ_v plus a part that is uncorrelated with ẑ_v, of variance V:
+in a leaf, a is its coefficient and V = 0, and otherwise a = A/T and V = Σ V_c + Σ a_c²τ_c² - A²/T with A = Σ a_c τ_c².
+For F(y), the sum of the leaves up to y, subtrees before y have a = 1 and those behind it a = 0, both V = 0, so that one
+node of each level remains. F(y) - qN has the variance (a - q)²τ² + V of the root.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
+
+Floats = NDArray[np.float64]
+
+MOST_NUMBERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The levels of a variable, from the root to the leaves, with an exact ε or ρ (`gaussian`) for each.
+
+    Raises ValueError if there are not h + 1 budgets greater than 0, or G or B are out of range."""
+
+    numbers: int
+    branching: int
+    budgets: tuple[Fraction, ...]
+    gaussian: bool = False
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.numbers <= MOST_NUMBERS:
+            raise ValueError(f"grid: a variable has from 2 to {MOST_NUMBERS:,} numbers, not {self.numbers:,}")
+        if self.branching < 2:
+            raise ValueError(f"branching: a node has 2 children or more, not {self.branching}")
+        if len(self.budgets) != len(self.sizes) or min(self.budgets) <= 0:
+            raise ValueError(f"budgets: there is one greater than 0 for each of {len(self.sizes)} levels")
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of nodes by level."""
+        sizes = [self.numbers]
+        while sizes[-1] > 1:
+            sizes.append(ceil(sizes[-1] / self.branching))
+        return tuple(reversed(sizes))
+
+    @property
+    def unbounded(self) -> PureLoss | ConcentratedLoss:
+        total = sum(self.budgets, Fraction(0))
+        return ConcentratedLoss(total) if self.gaussian else PureLoss(total)
+
+    @property
+    def bounded(self) -> PureLoss | ConcentratedLoss:
+        """For one record changed in any way."""
+        total = 2 * sum(self.budgets, Fraction(0))
+        return ConcentratedLoss(total) if self.gaussian else PureLoss(total)
+
+    @cached_property
+    def noises(self) -> tuple[DiscreteGaussian | DiscreteLaplace, ...]:
+        """The noise of a node by level."""
+        if self.gaussian:
+            return tuple(DiscreteGaussian(1 / (2 * budget)) for budget in self.budgets)
+        return tuple(DiscreteLaplace(1 / budget) for budget in self.budgets)
+
+    def count(self, values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """The exact counts by level of records with these numbers."""
+        counts = [np.bincount(values, minlength=self.numbers)]
+        for _ in self.sizes[1:]:
+            counts.append(np.add.reduceat(counts[-1], self.first_children(len(counts[-1]))))
+        return counts[::-1]
+
+    def first_children(self, size: int) -> NDArray[np.int64]:
+        """The first child of each node above a level of this size."""
+        return np.arange(0, size, self.branching)
+
+
+@dataclass(frozen=True)
+class FittedTree:
+    """The fit of measured counts, by level with shape (nodes,). Noise and tree are public, so it is post-processing."""
+
+    tree: Tree
+    measured: tuple[Floats, ...]
+
+    @cached_property
+    def _below(self) -> list[tuple[Floats, Floats]]:
+        """z and τ² by level, from the root."""
+        tree = self.tree
+        variances = [float(noise.exact_variance) for noise in tree.noises]
+        levels = [(self.measured[-1], np.full(tree.numbers, variances[-1]))]
+        for level in range(len(tree.sizes) - 2, -1, -1):
+            firsts = tree.first_children(tree.sizes[level + 1])
+            total, spread = (np.add.reduceat(part, firsts) for part in levels[-1])
+            both = 1 / (1 / variances[level] + 1 / spread)
+            levels.append((both * (self.measured[level] / variances[level] + total / spread), both))
+        return levels[::-1]
+
+    @cached_property
+    def leaves(self) -> Floats:
+        """The fitted counts of the numbers, which may be negative."""
+        (above, _), *levels = self._below
+        for estimate, variance in levels:
+            firsts = self.tree.first_children(len(estimate))
+            total, spread = (np.add.reduceat(part, firsts) for part in (estimate, variance))
+            parents = np.arange(len(estimate)) // self.tree.branching
+            above = estimate + ((above - total) / spread)[parents] * variance
+        return above
+
+    @cached_property
+    def total(self) -> float:
+        return float(self._below[0][0][0])
+
+    @cached_property
+    def _prefixes(self) -> tuple[Floats, Floats]:
+        """a and V at the root of the sum of the leaves up to each number."""
+        numbers = np.arange(self.tree.numbers)
+        share, rest = np.ones(self.tree.numbers), np.zeros(self.tree.numbers)
+        for _, variance in self._below[:0:-1]:
+            parents = numbers // self.tree.branching
+            firsts = self.tree.first_children(len(variance))
+            whole = np.add.reduceat(variance, firsts)[parents]
+            before = np.concatenate([[0.0], np.cumsum(variance)])
+            left = before[numbers] - before[firsts][parents]
+            own = variance[numbers]
+            moment = left + share * own
+            share, rest = moment / whole, rest + left + share**2 * own - moment**2 / whole
+            numbers = parents
+        return share, rest
+
+    def deviation(self, quantile: Fraction) -> Floats:
+        """The standard deviation of F(y) - qN by number y; with q = 0, that of F(y)."""
+        share, rest = self._prefixes
+        root = self._below[0][1][0]
+        return np.sqrt(np.maximum((share - float(quantile)) ** 2 * root + rest, 0))
+
+    def quantile(self, quantile: Fraction) -> int:
+        """The least number y with F(y) >= qN, F made monotone by isotonic regression; the last one if there is none."""
+        reached = np.flatnonzero(make_monotone(np.cumsum(self.leaves)) >= float(quantile) * self.total)
+        return int(reached[0]) if reached.size else self.tree.numbers - 1
+
+    def interval(self, quantile: Fraction, z: float) -> tuple[int, int]:
+        """The first and the last number that z standard deviations of the noise do not rule out, and the quantile.
+
+        The quantile y has F(y - 1) < qN <= F(y). Each of both is wrongly ruled out with the probability of one tail, so
+        that the interval covers it at least as often as z states, however many records have the number y. Where the
+        interval ends at 0 or G - 1, the bounds end it."""
+        off, most = np.cumsum(self.leaves) - float(quantile) * self.total, z * self.deviation(quantile)
+        possible = np.flatnonzero((off >= -most) & np.append(True, off[:-1] <= most[:-1]))
+        found = np.append(possible, self.quantile(quantile))
+        return int(found.min()), int(found.max())
+
+
+def make_monotone(values: Floats) -> Floats:
+    """The nondecreasing values with the least sum of squared differences (pool adjacent violators)."""
+    means: list[float] = []
+    sizes: list[int] = []
+    for value in values.tolist():
+        mean, size = value, 1
+        while means and means[-1] > mean:
+            mean = (mean * size + means[-1] * sizes[-1]) / (size + sizes[-1])
+            size += sizes.pop()
+            means.pop()
+        means.append(mean)
+        sizes.append(size)
+    return np.repeat(means, sizes)
