@@ -1,4 +1,5 @@
-"""How often TopDown's 90% intervals contain the truth: `python -m benchmarks.topdown_coverage`, about five minutes.
+"""How often TopDown's 90% intervals contain the truth: `python -m benchmarks.topdown_coverage own_levels`, about five
+minutes, or `… full`, for either estimation.
 
 Two synthetic censuses are published ten times each, with replicates, and every published interval is compared with the
 true count. The output is the tables of `docs/mechanisms/topdown-uncertainty.md`, in Markdown. Noise has fixed keys, so
@@ -6,12 +7,14 @@ that every run gives the same figures. Noise and estimation run in memory, by th
 the estimates of a release if it is given the exact counts (a test shows it).
 """
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -53,14 +56,16 @@ RULES = ("published", "count itself as center", "measurement where narrower")
 """The rules that are compared: what is published; the same without taking off the bias; and the noisy measurement
 ± 1.645σ where that is narrower than what is published."""
 
+Estimation = Literal["own_levels", "full"]
+
 _Z = 1.645
 
 
-def main() -> None:
+def main(estimation: Estimation) -> None:
     started = perf_counter()
     measured = {}
     for name, population in CENSUSES.items():
-        census, persons = make_census(population)
+        census, persons = make_census(population, estimation)
         print(f"{name}: {persons:,} persons in {len(census.parents[-1]):,} blocks", flush=True)
         measured[name] = _measure(name, census)
     tallies = pd.concat(measured, names=["census"])
@@ -73,10 +78,12 @@ def main() -> None:
     print(f"\n{perf_counter() - started:.0f} s")
 
 
-def make_census(population: SyntheticPopulation) -> tuple[ReplicateTask, int]:
+def make_census(population: SyntheticPopulation, estimation: Estimation) -> tuple[ReplicateTask, int]:
     """A census as the task of a replicate, whose counts are the exact ones, and its number of persons."""
     dataset = synthetic_census(population, name="bench", cap={"rho": 100})
-    declaration = TopDownDeclaration(name="redistricting", dataset="bench", title="Redistricting data")
+    declaration = TopDownDeclaration(
+        name="redistricting", dataset="bench", title="Redistricting data", estimation=estimation
+    )
     with temporary_home() as home:
         release = TopDown(declaration).release(dataset, Path(home) / "published")
         persons, _ = charge(home, release)
@@ -256,4 +263,4 @@ def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main("full" if sys.argv[1:] == ["full"] else "own_levels")

@@ -8,7 +8,6 @@ keys, so that every run gives the same figures. All runs in memory, by the code 
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,6 @@ from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.allocation import PERSON_ALLOCATION, compute_variances
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.design import POPULATION, words
-from mechanisms.topdown.feasibility import limit_by_occupancy
 from mechanisms.topdown.information import (
     QUANTILE,
     choose_places,
@@ -40,7 +38,6 @@ from mechanisms.topdown.replicates import Census, Sums, estimate_finest, replica
 from mechanisms.topdown.schema import PERSONS, UNITS
 
 DRAWS = 5
-TYPES_FIRST = "State"
 UNIONS, BLOCKS_OF_A_UNION = 200, 100
 
 OCCUPIED = "occupied units (H1)"
@@ -71,12 +68,8 @@ MEASURES: Mapping[str, NDArray[np.bool_]] = {
 """By name, sums of cells whose errors are averaged over all places of a level."""
 
 
-def compare(census: ReplicateTask, types_first: str | None, draws: int = DRAWS) -> pd.DataFrame:
+def compare(census: ReplicateTask, draws: int = DRAWS) -> pd.DataFrame:
     """The mean absolute errors and biases of estimates, by measure, kind of error and level."""
-    if types_first:
-        units = limit_by_occupancy(census.design.levels, census.parents, census.limits[UNITS.name])
-        design = replace(census.design, total_first=(), types_first=types_first)
-        census = replace(census, design=design, limits={**census.limits, UNITS.name: units})
     levels = [words(level) for level in census.design.levels]
     measures = [(PERSONS, name, Sums(counted)) for name, counted in MEASURES.items()]
     measures.append((UNITS, OCCUPIED, Sums(np.array([[True, False]]))))
@@ -211,9 +204,9 @@ def expect(children: tuple[float, ...]) -> pd.DataFrame:
 
 
 def main() -> None:
-    census, persons = make_census(CENSUSES["A"])
+    census, persons = make_census(CENSUSES["A"], "full")
     print(f"{persons:,} persons in {len(census.parents[-1]):,} blocks")
-    own, full = compare(census, None), compare(census, TYPES_FIRST)
+    own, full = compare(make_census(CENSUSES["A"], "own_levels")[0]), compare(census)
     print(f"\n| | {' | '.join(own.columns)} |\n|---|{'---:|' * len(own.columns)}")
     for measure, kind in [*((name, "error") for name in (*MEASURES, OCCUPIED)), ("group quarters, all", "bias")]:
         pairs = zip(own.loc[measure, kind], full.loc[measure, kind], strict=True)

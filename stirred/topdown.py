@@ -4,7 +4,10 @@ Everything is in memory, as arrays; a release of a nation is a deployment's.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,10 +16,31 @@ from assets.release.numbers import exact_fraction, positive_fraction
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.sampling.noise import DiscreteGaussian, Noise
 from mechanisms.topdown.allocation import Allocation, AllocationError, allocate, compute_variances
+from mechanisms.topdown.decomposition import Information
+from mechanisms.topdown.design import (
+    GROUP_QUARTERS,
+    HOUSING_UNITS,
+    POPULATION,
+    SCHEMAS,
+    STATISTICS,
+    bound_groups,
+    unbounded,
+)
 from mechanisms.topdown.estimation import Families, Measurement, estimate_families
-from mechanisms.topdown.feasibility import propagate
+from mechanisms.topdown.feasibility import Limits, limit_by_occupancy, propagate
+from mechanisms.topdown.information import inform
 from mechanisms.topdown.replicates import find_starts
-from mechanisms.topdown.schema import DETAILED, PERSONS, UNITS, Attribute, QueryError, Recode, Schema
+from mechanisms.topdown.schema import (
+    DETAILED,
+    HOUSEHOLDS,
+    PERSONS,
+    UNITS,
+    UNITS_BY_OCCUPANCY,
+    Attribute,
+    QueryError,
+    Recode,
+    Schema,
+)
 from stirred.accounting import Number
 from stirred.noise import read_counts
 from stirred.random import Randomness
@@ -29,11 +53,17 @@ __all__ = [
     "AllocationError",
     "Attribute",
     "Estimated",
+    "Histograms",
+    "Limits",
+    "Measured",
     "Measurement",
     "QueryError",
     "Recode",
     "Schema",
+    "estimate",
+    "estimate_published",
     "measure_and_estimate",
+    "read_published",
 ]
 
 MOST_RECORDS = 2**31
@@ -62,6 +92,152 @@ class Estimated(Draw):
         return f"TopDown's histograms of {sizes}"
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Noisy measurements of all places of a tree, whoever made them, and what is known exactly.
+
+    Attributes:
+        schema, tree: as of `measure_and_estimate`.
+        measurements: by level, the answers of all places to each query, among them "detailed".
+        limits: by level, the bounds and the totals of `mechanisms.topdown.feasibility.propagate`.
+        codes: by level, the places' codes, if they have any.
+    """
+
+    schema: Schema
+    tree: Mapping[str, Sequence[int]]
+    measurements: Mapping[str, tuple[Measurement, ...]]
+    limits: Sequence[Limits]
+    codes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Histograms by level, and the certificate of their real-valued steps, as of `Estimated`."""
+
+    histograms: Mapping[str, NDArray[np.int64]]
+    gap: float
+    violation: float
+
+
+def estimate(measured: Measured, *, total_first: Sequence[str] = (), types_first: str | None = None) -> Histograms:
+    """The histograms of all places that follow from noisy measurements; no record is read, and nothing is drawn.
+
+    Args:
+        total_first: the levels at which a separate pass determines the totals.
+        types_first: estimate with full information, every place from all measurements at and below it, and down to this
+            level, which is above the finest, decide the counts of groups before single cells.
+
+    Raises NotSolvedError or NotRoundedError if a parent's children cannot be estimated, and ValueError for levels that
+    are not possible.
+    """
+    levels = list(measured.tree)
+    if not {*total_first} <= {*levels} or (types_first and (total_first or types_first not in levels[:-1])):
+        raise ValueError("total_first: levels of the tree; types_first: one above the finest, without total_first")
+    return _walk(measured, measured.limits, tuple(total_first), types_first)
+
+
+def _walk(
+    measured: Measured,
+    limits: Sequence[Limits],
+    total_first: tuple[str, ...] = (),
+    types_first: str | None = None,
+    *,
+    full: bool = False,
+) -> Histograms:
+    """Up the tree within the limits of the measurements, if it is `full`, and down within these limits."""
+    schema, levels = measured.schema, list(measured.tree)
+    parents = [np.asarray(places, dtype=np.int64) for places in list(measured.tree.values())[1:]]
+    of_levels = []
+    for depth, level in enumerate(levels):
+        starts = find_starts(parents, depth)
+        names = tuple(f"{level}, parent {number}" for number in range(len(starts) - 1))
+        own, first = measured.measurements[level], level in total_first
+        of_levels.append(Families(schema, names, starts, own, measured.limits[depth], first, None))
+    informed: list[Information | None] = [None]
+    for families, above in zip(reversed(of_levels[1:]), reversed(of_levels[:-1]), strict=True):
+        wanted = full or types_first
+        informed.insert(0, inform(families, informed[0], above.measurements) if wanted else None)
+    histograms: dict[str, NDArray[np.int64]] = {}
+    gap, violation, counts = 0.0, 0.0, None
+    for level, families, information, of_level in zip(levels, of_levels, informed, limits, strict=True):
+        hold = types_first is not None and types_first not in histograms
+        children = estimate_families(
+            replace(families, limits=of_level, histograms=counts, information=information, hold=hold)
+        )
+        counts = np.zeros((len(of_level.totals), schema.size), dtype=np.int64)
+        counts[children.children, children.cells] = children.counts
+        histograms[level] = counts
+        gap, violation = max(gap, children.gap), max(violation, children.violation)
+    return Histograms(histograms, gap, violation)
+
+
+def read_published(folder: str | Path) -> dict[str, Measured]:
+    """The noisy measurements of persons and of units in the folder of a published redistricting release, with all that
+    it publishes exactly. Its products include `noisy_measurements` and its invariants."""
+    from pyarrow import parquet
+
+    def read(name: str, **options: Any) -> Any:
+        return parquet.read_table(Path(folder) / f"{name}.parquet", **options)
+
+    places = read("spine").sort_by([("depth", "ascending"), ("number", "ascending")]).to_pylist()
+    levels = list(dict.fromkeys(place["level"] for place in places))
+    tree = {level: [place["parent"] or 0 for place in places if place["level"] == level] for level in levels}
+    codes = {level: [place["geoid"] for place in places if place["level"] == level] for level in levels}
+    exact = {}
+    for name in STATISTICS:
+        if (Path(folder) / f"{name}.parquet").exists():
+            rows = read(name).to_pylist()
+            counts = np.zeros((len(codes[rows[0]["level"]]), PERSONS.groups.size - 1), dtype=np.int64)
+            number = {code: position for position, code in enumerate(codes[rows[0]["level"]])}
+            for row in rows:
+                counts[number[row["geoid"]], row.get("category", 1) - 1] = row["count"]
+            exact[name] = rows[0]["level"], counts if name == GROUP_QUARTERS else counts[:, :1]
+    finest = {name: counts for name, (level, counts) in exact.items() if level == levels[-1]}
+    parents = [np.array(places, dtype=np.int64) for places in list(tree.values())[1:]]
+    variances = {
+        (row["histogram"], row["level"], row["query"]): Fraction(row["parameter"])
+        for row in read("queries").to_pylist()
+    }
+    found = {}
+    for name, held in ((PERSONS.name, POPULATION), (UNITS.name, HOUSING_UNITS)):
+        schema, measurements = SCHEMAS[name], {}
+        for level in levels:
+            own = []
+            for (histogram, of_level, query), variance in variances.items():
+                if (histogram, of_level) == (name, level):
+                    filters = [("histogram", "=", name), ("level", "=", level), ("query", "=", query)]
+                    rows = read("noisy_measurements", filters=filters).sort_by("number")
+                    answers = rows["answers"].combine_chunks().flatten().to_numpy()
+                    own.append(Measurement(query, variance, answers.reshape(len(codes[level]), -1)))
+            order = sorted(own, key=lambda each: (schema.marginal(each.query).size, each.query))
+            measurements[level] = tuple(order)
+        totals = [exact[held][1][:, 0] if held in exact and exact[held][0] == level else None for level in levels]
+        most = unbounded(len(codes[levels[-1]]), schema.groups.size)
+        limits = propagate(levels, parents, *bound_groups(name, len(codes[levels[-1]]), finest, most), totals)
+        found[name] = Measured(schema, tree, measurements, limits, codes)
+    return found
+
+
+def estimate_published(
+    folder: str | Path, *, total_first: Sequence[str] = (), types_first: str | None = None
+) -> dict[str, Histograms]:
+    """Persons and units anew, from the noisy measurements of a published release alone, without a charge: `total_first`
+    and `types_first` are as of `estimate`, for persons. With full information, units are estimated after persons and
+    agree with them."""
+    measured = read_published(folder)
+    persons, units = measured[PERSONS.name], measured[UNITS.name]
+    of_persons = estimate(persons, total_first=total_first, types_first=types_first)
+    if not types_first:
+        return {PERSONS.name: of_persons, UNITS.name: estimate(units)}
+    levels = list(units.tree)
+    parents = [np.asarray(places, dtype=np.int64) for places in list(units.tree.values())[1:]]
+    households = PERSONS.groups.answer(of_persons.histograms[levels[-1]])[:, HOUSEHOLDS]
+    free = limit_by_occupancy(levels, parents, units.limits)
+    limits = limit_by_occupancy(levels, parents, units.limits, households)
+    of_units = _walk(replace(units, schema=UNITS_BY_OCCUPANCY, limits=free), limits, full=True)
+    return {PERSONS.name: of_persons, UNITS.name: of_units}
+
+
 def measure_and_estimate(
     schema: Schema,
     tree: Mapping[str, Sequence[int]],
@@ -73,6 +249,7 @@ def measure_and_estimate(
     randomness: Randomness,
     held: str | None = None,
     total_first: Sequence[str] = (),
+    types_first: str | None = None,
     unit: str = "record",
     name: str = "the data",
 ) -> Estimated:
@@ -88,7 +265,7 @@ def measure_and_estimate(
         levels, queries: each level's share of ρ, and by level the shares of its queries, such as "total", "detailed" or
             "sex * age". The shares add up to 1, and every level measures "detailed".
         held: the level at which the number of records of each place is published exactly, as it is at all levels above.
-        total_first: the levels at which a separate pass determines the totals.
+        total_first, types_first: as of `estimate`.
 
     Raises QueryError, AllocationError and DesignError for queries and shares that are not possible, and ValueError for
     histograms or trees of other shapes.
@@ -115,17 +292,7 @@ def measure_and_estimate(
     most = int(exact[next(iter(tree))].sum()) if held else MOST_RECORDS
     limits = propagate(list(tree), parents, finest, np.full_like(finest, most), totals)
 
-    estimated: dict[str, NDArray[np.int64]] = {}
-    above, gap, violation = None, 0.0, 0.0
-    for depth, level in enumerate(tree):
-        starts = find_starts(parents, depth)
-        places = tuple(f"{level}, parent {number}" for number in range(len(starts) - 1))
-        first = level in total_first
-        children = estimate_families(Families(schema, places, starts, measurements[level], limits[depth], first, above))
-        above = np.zeros_like(exact[level])
-        above[children.children, children.cells] = children.counts
-        estimated[level] = above
-        gap, violation = max(gap, children.gap), max(violation, children.violation)
+    found = estimate(Measured(schema, tree, measurements, limits), total_first=total_first, types_first=types_first)
     lines = tuple(
         Line(f"{level} {query}", allocation.part(level, query))
         for level in tree
@@ -140,7 +307,7 @@ def measure_and_estimate(
         allocation.loss.output_premetric,
     )
     specification = Specification(flavor, allocation.loss, lines)
-    return Estimated(specification, allocation, estimated, measurements, gap, violation)
+    return Estimated(specification, allocation, found.histograms, measurements, found.gap, found.violation)
 
 
 def _measure(

@@ -17,7 +17,7 @@ from assets.tabulation.asset import tables_gate
 from assets.topdown.estimation import find_wrong_levels
 from assets.topdown.histograms import count_impossible
 from assets.topdown.intervals import are_intervals_as_made
-from assets.topdown.invariants import MOST_PERSONS, invariants_recipe, require_feasible
+from assets.topdown.invariants import invariants_recipe, require_feasible
 from assets.topdown.measurements import hash_streams, read_streams
 from assets.topdown.release import HISTOGRAMS, INTERVALS, INVARIANTS, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
 from assets.topdown.replicates import check_replicates
@@ -25,7 +25,7 @@ from assets.topdown.spine import SpineError, pluralize, spine_recipe, stage_ance
 from assets.topdown.tables import redistricting_table, redistricting_tables, register_codes, tables_recipe
 from assets.topdown.uncertainty import uncertainty_recipes
 from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MOST_PERSONS, POPULATION, SCHEMAS
 from mechanisms.topdown.feasibility import InfeasibleError
 from mechanisms.topdown.redistricting import RedistrictingTable
 from mechanisms.topdown.schema import OCCUPIED, PERSONS, UNITS, Schema

@@ -25,7 +25,7 @@ from assets.release.dataset import CEF
 from assets.release.stage import build_stage
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease, level_of_states
 from assets.topdown.spine import Tree, placement, read_states, read_tree, stage_ancestry
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, bound_groups, unbounded
 from mechanisms.topdown.feasibility import (
     InfeasibleError,
     Limits,
@@ -35,12 +35,9 @@ from mechanisms.topdown.feasibility import (
     propagate_above,
 )
 from mechanisms.topdown.replicates import LevelLimits
-from mechanisms.topdown.schema import HOUSEHOLDS, PERSONS, UNITS
+from mechanisms.topdown.schema import PERSONS, UNITS
 from resources.statements import SQL
 from resources.warehouse import Recipe, Session
-
-MOST_PERSONS = 99_999
-"""In one household or one group-quarters facility."""
 
 INVARIANT_COLUMNS = {
     "invariant": "The invariant",
@@ -52,9 +49,6 @@ INVARIANT_COLUMNS = {
 }
 
 _DECLARED = pa.schema([("invariant", pa.string()), ("depth", pa.int64()), ("categories", pa.list_(pa.int64()))])
-
-_MOST = 10**9
-_EXACT = 2**53
 
 _COUNTS_STORED = SQL(
     "topdown/counts_stored", "SELECT count(*) FROM {{ invariants }} WHERE invariant = $invariant AND level = $level"
@@ -193,9 +187,12 @@ def derive_limits(
     names = [UNITS.name] if households is not None else SCHEMAS
     for name in states[0] if states else names:
         totals = _totals(release, region, name)
+        # Without parents, the finest level is that of the states.
+        places = len(region.parents[-1]) if region.parents else 1
+        bounds = bound_groups(name, places, region.invariants, region.unbounded[name])
         try:
             if states is None:
-                limits[name] = propagate(region.levels, region.parents, *_bounds(region, name), totals)
+                limits[name] = propagate(region.levels, region.parents, *bounds, totals)
                 if release.design.full and name == UNITS.name:
                     limits[name] = limit_by_occupancy(region.levels, region.parents, limits[name], households)
             else:
@@ -209,23 +206,6 @@ def derive_limits(
                 f"invariants ({invariants}): {error}{at}"
             ) from None
     return limits
-
-
-def _bounds(region: Region, histogram: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The least and the greatest counts of groups in the places of the finest level, shape (places, groups)."""
-    # Without parents, the finest level is that of the states.
-    places = len(region.parents[-1]) if region.parents else 1
-    lower = np.zeros((places, SCHEMAS[histogram].groups.size), dtype=np.int64)
-    upper = np.full_like(lower, region.unbounded[histogram])
-    if histogram == PERSONS.name:
-        if (facilities := region.invariants.get(GROUP_QUARTERS)) is not None:
-            lower[:, HOUSEHOLDS + 1 :] = facilities
-            upper[:, HOUSEHOLDS + 1 :] = MOST_PERSONS * facilities
-        if (housing := region.invariants.get(HOUSING_UNITS)) is not None:
-            upper[:, HOUSEHOLDS] = MOST_PERSONS * housing[:, 0]
-        nobody = PERSONS.groups.answer(PERSONS.possible[None].astype(np.int64))[0] == 0
-        upper[:, nobody] = 0
-    return lower, upper
 
 
 def take_highest(limits: LevelLimits) -> dict[str, Limits]:
@@ -261,16 +241,6 @@ def _incomplete(release: TopDownRelease, name: str, rows: int, places: int) -> I
 def _unbounded(release: TopDownRelease, tree: Tree) -> dict[str, int]:
     places = tree.places(release.finest)
     return {name: unbounded(places, schema.groups.size) for name, schema in SCHEMAS.items()}
-
-
-def unbounded(places: int, groups: int) -> int:
-    """The upper bound of a group's count in a place if no invariant bounds it.
-
-    It is a billion, or less in trees with over a million places, so that sums over all places and groups stay below
-    2^53, and neither 64-bit integers nor floating-point numbers lose precision. For ten million blocks, it is 112
-    million.
-    """
-    return min(_MOST, _EXACT // (places * groups))
 
 
 def _totals(release: TopDownRelease, region: Region, histogram: str) -> list[NDArray[np.int64] | None]:

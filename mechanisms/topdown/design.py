@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.pairs import GaussianPair, Pair
@@ -24,7 +25,7 @@ from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR, DesignError
 from mechanisms.sampling.noise import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
 from mechanisms.topdown.allocation import Allocation, compute_variances
-from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, UNITS_BY_OCCUPANCY, Marginal, Schema
+from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, PERSONS, TOTAL, UNITS, UNITS_BY_OCCUPANCY, Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS)}
 """The histograms that are measured, in order."""
@@ -46,6 +47,11 @@ this is a bound, 62,000."""
 MOST_PERSONS_OUT_OF_NOISE = 10**7
 """The most persons that noise alone may add to the microdata, where the population is not held. Each becomes a record;
 ten million take about a minute."""
+
+MOST_PERSONS = 99_999
+"""In one household or one group-quarters facility."""
+
+_MOST, _EXACT = 10**9, 2**53
 
 MECHANISM = "TopDown"
 
@@ -301,3 +307,31 @@ def _measure(histogram: str, allocation: Allocation) -> list[Measured]:
 
 def words(level: str) -> str:
     return level.replace("_", " ") if level.isupper() else level.replace("_", " ").lower()
+
+
+def bound_groups(
+    histogram: str, places: int, invariants: Mapping[str, NDArray[np.int64]], unbounded: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The least and the greatest counts of groups in the places of the finest level, shape (places, groups), from the
+    counts of invariants there, shape (places, categories), and from the bound where there is none."""
+    lower = np.zeros((places, SCHEMAS[histogram].groups.size), dtype=np.int64)
+    upper = np.full_like(lower, unbounded)
+    if histogram == PERSONS.name:
+        if (facilities := invariants.get(GROUP_QUARTERS)) is not None:
+            lower[:, HOUSEHOLDS + 1 :] = facilities
+            upper[:, HOUSEHOLDS + 1 :] = MOST_PERSONS * facilities
+        if (housing := invariants.get(HOUSING_UNITS)) is not None:
+            upper[:, HOUSEHOLDS] = MOST_PERSONS * housing[:, 0]
+        nobody = PERSONS.groups.answer(PERSONS.possible[None].astype(np.int64))[0] == 0
+        upper[:, nobody] = 0
+    return lower, upper
+
+
+def unbounded(places: int, groups: int) -> int:
+    """The upper bound of a group's count in a place if no invariant bounds it.
+
+    It is a billion, or less in trees with over a million places, so that sums over all places and groups stay below
+    2^53, and neither 64-bit integers nor floating-point numbers lose precision. For ten million blocks, it is 112
+    million.
+    """
+    return min(_MOST, _EXACT // (places * groups))

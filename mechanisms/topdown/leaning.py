@@ -23,9 +23,7 @@ from numpy.typing import NDArray
 from mechanisms.topdown.decomposition import Decomposition, Floats, Information
 from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.information import inform_finest
-
-HOUSEHOLDS = 0
-"""The group of persons in households."""
+from mechanisms.topdown.schema import HOUSEHOLDS
 
 LEAST = 1.0
 """The least τ²: the persons of one and the same number of units are never known better."""

@@ -31,10 +31,10 @@ from assets.topdown import estimation, reading, workers
 from assets.topdown.estimated import build_estimates
 from assets.topdown.estimation import Estimation, estimate_level
 from assets.topdown.gates import topdown_gates
-from assets.topdown.invariants import Region, derive_all_limits, unbounded
+from assets.topdown.invariants import Region, derive_all_limits
 from assets.topdown.reading import Scope
 from assets.topdown.release import TopDownRelease
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, unbounded
 from mechanisms.topdown.estimation import Families, Measurement
 from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits
 from mechanisms.topdown.least_squares import NotSolvedError

@@ -32,6 +32,9 @@ from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.sampling.noise import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
+from mechanisms.topdown.design import SCHEMAS
+from mechanisms.topdown.schema import PERSONS
+from stirred.topdown import estimate_published, read_published
 from tests.assets.topdown.oracle import (
     ATTRIBUTES,
     BLOCK,
@@ -98,6 +101,28 @@ def test_these_files_are_published_and_no_others(published: Case) -> None:
     whole = {"certificate.html", "certificate.json", "certificate.schema.json", "datapackage.json"}
     whole |= {"SHA256SUMS", "SHA256SUMS.sig", "README.txt", "dcat.jsonld"}
     assert set(published.deployment.published()) == files | whole
+
+
+def test_a_reader_estimates_a_release_anew_from_its_files(of_production: Case) -> None:
+    """As the release does, to the last count; and by the other estimation, with which persons and units agree."""
+    release = of_production.deployment.release
+    design, finest = release.design, release.finest
+    again = estimate_published(release.folder, total_first=design.total_first, types_first=design.types_first)
+    codes = read_published(release.folder)["persons"].codes[finest]
+    for name, (schema, found) in {name: (SCHEMAS[name], again[name].histograms[finest]) for name in again}.items():
+        expected = np.zeros((len(codes), schema.size), dtype=np.int64)
+        sizes = [attribute.size for attribute in schema.attributes]
+        for block, own in of_production.of_microdata(name, finest).items():
+            for record in own:
+                expected[codes.index(block), np.ravel_multi_index(record, sizes)] += 1
+        assert np.array_equal(found, expected)
+    other = {"types_first": "State"} if design.types_first is None else {"total_first": ["State", "County"]}
+    persons, units = (each.histograms[finest] for each in estimate_published(release.folder, **other).values())
+    assert persons.sum() == again["persons"].histograms[finest].sum(), "the population is held"
+    if design.types_first is None:
+        households, occupied = PERSONS.groups.answer(persons)[:, 0], units[:, 0]
+        assert np.array_equal(households > 0, occupied > 0)
+        assert np.all(occupied <= households)
 
 
 def test_the_checksums_are_those_of_all_files(published: Case) -> None:

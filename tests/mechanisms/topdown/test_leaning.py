@@ -13,7 +13,8 @@ from mechanisms.topdown.decomposition import Decomposition
 from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.information import inform_finest
-from mechanisms.topdown.leaning import HOUSEHOLDS, LEAST, estimate_spread, lean, measure_spread
+from mechanisms.topdown.leaning import LEAST, estimate_spread, lean, measure_spread
+from mechanisms.topdown.schema import HOUSEHOLDS
 
 SPLIT = Decomposition(TOWN)
 
