@@ -28,8 +28,10 @@ from mechanisms.accounting.pairs import (
 )
 from mechanisms.accounting.risks import assess_risk, bound_epsilon, bound_posterior
 from mechanisms.accounting.specification import Flavor, Line, Specification
+from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.table_builder.entropy import Parameters, make
-from mechanisms.table_builder.judging import divergence_of_two_cells, neighbors
+from mechanisms.table_builder.hypercube import Hypercube, NoiseFamily
+from mechanisms.table_builder.judging import divergence_of_two_cells
 from mechanisms.topdown.design import TopDownDesign
 
 TABLE = TabulatedPair(
@@ -109,7 +111,8 @@ def test_two_cells_of_a_made_table_are_bounded_by_every_pair_of_rows() -> None:
     """By the exact divergence of the worst pair, and soon for many results. Fails for one cell instead of two, for a δ
     of finite losses alone, and for two falling counts."""
     made = make(Parameters(5, Fraction(3), 2)).table
-    curve = Curve(map(TabulatedPair, neighbors(made)))
+    (line,) = Hypercube({"a": 2}, Fraction(3), NoiseFamily.P_TABLE, p_table=made).lines
+    curve = Curve(line.pairs)
     for ratio in (Fraction(1), Fraction(3, 2), Fraction(4), Fraction(40)):
         truth = float(divergence_of_two_cells(made, ratio))
         assert truth * (1 - 1e-12) <= curve.bound_delta(math.log(ratio)).upper <= 1.15 * truth
@@ -118,6 +121,35 @@ def test_two_cells_of_a_made_table_are_bounded_by_every_pair_of_rows() -> None:
     start = time.process_time()
     assert find_atoms(pair, 1).losses.size == 300
     assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize("bounds", [(0, 1), (1, 3), (-2, 3)])
+@pytest.mark.parametrize(("noise", "cap"), [("gaussian", None), ("laplace", None), ("laplace", 30)])
+def test_pairs_of_a_hypercube_bound_every_change_of_a_record(
+    noise: str, cap: int | None, bounds: tuple[int, int]
+) -> None:
+    """A record takes any number from a cell and adds any to another, or to the same one. Fails for one cell instead of
+    two, for a shift of 1 instead of the greatest, and for two cells where one can change by more."""
+    least, most = bounds
+    cube = Hypercube({"a": 3}, Fraction(2), NoiseFamily(noise), cap=cap, least=least, most=most)
+    drawn, curve = (
+        cube.distribution(("a",)),
+        Curve([pair for line in cube.lines for pair in line.pairs or (LossPair(line.loss),)]),
+    )
+
+    def of_shift(shift: int) -> list[Pair]:
+        if not shift:
+            return []
+        if isinstance(drawn, DiscreteGaussian):
+            return [GaussianPair(drawn.variance, shift)]
+        if isinstance(drawn, DiscreteLaplace):
+            return [LaplacePair(drawn.scale, shift)]
+        assert cap is not None
+        return [CappedPair(drawn.scale, cap, shift)]
+
+    changes = [of_shift(abs(least)) + of_shift(most), of_shift(most) * 2, of_shift(most - least)]
+    for epsilon in (0.0, 1.0, 3.0):
+        assert max(find_delta(change, epsilon) for change in changes) <= curve.bound_delta(epsilon).upper * (1 + 1e-11)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
