@@ -47,6 +47,7 @@ from mechanisms.topdown.decomposition import (
     list_present,
     product,
     take,
+    take_all,
     to_terms,
 )
 from mechanisms.topdown.estimation import Families, Measurement
@@ -251,18 +252,10 @@ def _invert_precisions(precision, patterns):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _take_all(matrices, rows):  # type: ignore[no-untyped-def]
-    taken = np.empty((matrices.shape[0], rows.size, rows.size))
-    for own in range(matrices.shape[0]):
-        taken[own] = take(matrices[own], rows)
-    return taken
-
-
-@njit(cache=True, nogil=True)
 def _solve(inverses, number, present, weighted, divisors, spread, estimate):  # type: ignore[no-untyped-def]
     for place in range(number.size):
         rows = list_present(present[place])
-        terms = to_terms(_take_all(inverses[number[place]], rows), divisors)
+        terms = to_terms(take_all(inverses[number[place]], rows), divisors)
         add_product(terms, rows, weighted[place], spread, estimate[place])
 
 
@@ -345,14 +338,14 @@ def _descend(above, sums, starts, divisors, spread, children):  # type: ignore[n
         inverses, changes = np.empty((sets, n, n)), np.empty((sets, n, n))
         for own in range(sets):
             of_children = take(sum_variance[parent, own], rows)
-            inverses[own], _, _ = invert_covariance(of_children, False)
+            inverses[own], _, _ = invert_covariance(of_children, 0.0, False)
             lacking = of_children - take(above_variance[parent, own], rows)
             changes[own] = product(product(inverses[own], lacking), inverses[own])
         shift = np.zeros_like(sum_estimate[parent])
         difference = above_estimate[parent] - sum_estimate[parent]
         add_product(to_terms(inverses, divisors), rows, difference, spread, shift)
         for child in range(starts[parent], starts[parent + 1]):
-            add_product(to_terms(_take_all(variance[child], rows), divisors), rows, shift, spread, estimate[child])
+            add_product(to_terms(take_all(variance[child], rows), divisors), rows, shift, spread, estimate[child])
             for own in range(sets):
                 of_child = take(variance[child, own], rows)
                 change = product(product(of_child, changes[own]), of_child)
@@ -407,7 +400,7 @@ def _lift(children, weights, sums, starts, divisors, spread):  # type: ignore[no
         if not chosen:
             continue
         for own in range(sets):
-            inverse, _, _ = invert_covariance(sum_variance[parent, own], False)
+            inverse, _, _ = invert_covariance(sum_variance[parent, own], 0.0, False)
             of_parents[parent, own] = product(inverse, together[own])
             turned[own] = -of_parents[parent, own].T
             of_variance[own] += product(turned[own], together[own])
