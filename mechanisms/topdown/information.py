@@ -59,6 +59,9 @@ QUANTILE = 1.645
 _EXACT = 1e-6
 """The part of a person by which rounding errors may move an end, which is an integer where a total is fixed."""
 
+_CERTAIN = 0.01
+"""Below it, a margin consists of rounding errors, or of noise that moves no count."""
+
 
 def inform(below: Families, information: Information | None, measurements: Sequence[Measurement]) -> Information:
     """The information about some parents, from their own measurements, shape (parents, marginal cells), and from that
@@ -139,8 +142,10 @@ def sum_cells(split: Decomposition, information: Information, counted: NDArray[n
 
 def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The ends of the 90% intervals of counts: the integers within 1.645 standard errors of the linear estimate, cut at
-    0 and at `most`, the upper end of the place above; or if there are none, the nearest integer that is not cut off."""
+    0 and at `most`, the upper end of the place above; or if there are none, the nearest integer that is not cut off.
+    Counts that follow from invariants, and have no error, are not cut at an end above that misses the truth."""
     margin = QUANTILE * np.sqrt(np.maximum(variance, 0.0)) + _EXACT
+    most = np.where(margin < _CERTAIN, np.inf, most)
     lower, upper = np.ceil(estimate - margin), np.floor(estimate + margin)
     nearest = np.rint(estimate)
     lower, upper = (np.where(lower > upper, nearest, end) for end in (lower, upper))
