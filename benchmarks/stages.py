@@ -182,7 +182,9 @@ def replicate(home: str, households: int) -> tuple[float, float]:
 
 
 def declare_release(home: str, households: int, **fields: Any) -> TopDownRelease:
-    """The release of a synthetic census with so many households. `fields` are those of its declaration."""
+    """The release of a synthetic census with so many households, each level estimated by itself unless the fields of
+    its declaration say otherwise."""
+    fields = {"estimation": "own_levels", **fields}
     dataset = harness.declare_census(households, TWO_STATES)
     declaration = TopDownDeclaration(
         name="redistricting", dataset=dataset.name, title="Redistricting data", processes=PROCESSES, **fields

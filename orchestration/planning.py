@@ -103,8 +103,11 @@ def plan_declaration(
         raise
     except ValueError as error:
         raise refuse(str(error)) from None
-    if plan.specification and (words := describe_contributor(plan.specification.with_copies(dataset.copies))):
-        plan = replace(plan, facts={**plan.facts, FOR_CONTRIBUTOR: words})
+    if plan.specification:
+        specification = plan.specification.with_copies(dataset.copies)
+        words = describe_contributor(specification)
+        facts = {**plan.facts, FOR_CONTRIBUTOR: words} if words else plan.facts
+        plan = replace(plan, specification=specification, facts=facts)
     plan = replace(plan, problem=plan.problem or _find_problem(method, plan))
     return PlannedDeclaration(changed, method, add_risk(plan))
 

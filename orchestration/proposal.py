@@ -160,6 +160,20 @@ def _is_key(name: str) -> bool:
     return any(word in _KEYS or _KEY.fullmatch(word) for word in split_words(name))
 
 
+def _list_repeated_keys(profile: Profile, roles: Mapping[str, Role]) -> Iterator[Sequence[str]]:
+    """The columns that seem to identify a person, but do not identify each record: they are named like a key, and their
+    values are too many for codes; or with the household's key, they tell its persons apart."""
+    yield from ([*profile.household, name] for name in profile.persons)
+    for column in profile.columns:
+        named = _is_key(column.name) and column.type in _OF_KEYS and not column.codes
+        if (
+            named
+            and column.different < column.present
+            and column.name not in {*roles, *profile.household, *profile.repeated}
+        ):
+            yield [column.name]
+
+
 def _is_weight(name: str) -> bool:
     return any(_WEIGHT.fullmatch(word) for word in split_words(name))
 
@@ -185,6 +199,12 @@ def _propose_table(
         yield f"    csv: {{{', '.join(f'{field}: {_write(value)}' for field, value in profile.csv.items())}}}"
     proposal.warnings += profile.sentences
     yield "    columns:"
+    for keys in _list_repeated_keys(profile, roles):
+        said = (
+            f"several rows have the same {' and '.join(keys)}. If they are of one person, losses are for a row and not"
+        )
+        yield f"      # {said} for the person"
+        proposal.warnings.append(f"{table}: {said} for the person: make a file with one row a person.")
     for column in profile.columns:
         role, domain = roles.get(column.name), dict[str, str]()
         concerns, comments = list[str](), list[str]()

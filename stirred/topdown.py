@@ -4,28 +4,18 @@ Everything is in memory, as arrays; a release of a nation is a deployment's.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assets.release.numbers import exact_fraction, positive_fraction
+from assets.topdown.asking import Measured, PlacesError, add_up_places, read_published
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.sampling.noise import DiscreteGaussian, Noise
 from mechanisms.topdown.allocation import Allocation, AllocationError, allocate, compute_variances
 from mechanisms.topdown.decomposition import Information
-from mechanisms.topdown.design import (
-    GROUP_QUARTERS,
-    HOUSING_UNITS,
-    POPULATION,
-    SCHEMAS,
-    STATISTICS,
-    bound_groups,
-    unbounded,
-)
 from mechanisms.topdown.estimation import Families, Measurement, estimate_families
 from mechanisms.topdown.feasibility import Limits, limit_by_occupancy, propagate
 from mechanisms.topdown.information import inform
@@ -57,9 +47,11 @@ __all__ = [
     "Limits",
     "Measured",
     "Measurement",
+    "PlacesError",
     "QueryError",
     "Recode",
     "Schema",
+    "add_up_places",
     "estimate",
     "estimate_published",
     "measure_and_estimate",
@@ -90,24 +82,6 @@ class Estimated(Draw):
     def _title(self) -> str:
         sizes = ", ".join(f"{len(counts):,} of level {level}" for level, counts in self.histograms.items())
         return f"TopDown's histograms of {sizes}"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Noisy measurements of all places of a tree, whoever made them, and what is known exactly.
-
-    Attributes:
-        schema, tree: as of `measure_and_estimate`.
-        measurements: by level, the answers of all places to each query, among them "detailed".
-        limits: by level, the bounds and the totals of `mechanisms.topdown.feasibility.propagate`.
-        codes: by level, the places' codes, if they have any.
-    """
-
-    schema: Schema
-    tree: Mapping[str, Sequence[int]]
-    measurements: Mapping[str, tuple[Measurement, ...]]
-    limits: Sequence[Limits]
-    codes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -169,53 +143,6 @@ def _walk(
         histograms[level] = counts
         gap, violation = max(gap, children.gap), max(violation, children.violation)
     return Histograms(histograms, gap, violation)
-
-
-def read_published(folder: str | Path) -> dict[str, Measured]:
-    """The noisy measurements of persons and of units in the folder of a published redistricting release, with all that
-    it publishes exactly. Its products include `noisy_measurements` and its invariants."""
-    from pyarrow import parquet
-
-    def read(name: str, **options: Any) -> Any:
-        return parquet.read_table(Path(folder) / f"{name}.parquet", **options)
-
-    places = read("spine").sort_by([("depth", "ascending"), ("number", "ascending")]).to_pylist()
-    levels = list(dict.fromkeys(place["level"] for place in places))
-    tree = {level: [place["parent"] or 0 for place in places if place["level"] == level] for level in levels}
-    codes = {level: [place["geoid"] for place in places if place["level"] == level] for level in levels}
-    exact = {}
-    for name in STATISTICS:
-        if (Path(folder) / f"{name}.parquet").exists():
-            rows = read(name).to_pylist()
-            counts = np.zeros((len(codes[rows[0]["level"]]), PERSONS.groups.size - 1), dtype=np.int64)
-            number = {code: position for position, code in enumerate(codes[rows[0]["level"]])}
-            for row in rows:
-                counts[number[row["geoid"]], row.get("category", 1) - 1] = row["count"]
-            exact[name] = rows[0]["level"], counts if name == GROUP_QUARTERS else counts[:, :1]
-    finest = {name: counts for name, (level, counts) in exact.items() if level == levels[-1]}
-    parents = [np.array(places, dtype=np.int64) for places in list(tree.values())[1:]]
-    variances = {
-        (row["histogram"], row["level"], row["query"]): Fraction(row["parameter"])
-        for row in read("queries").to_pylist()
-    }
-    found = {}
-    for name, held in ((PERSONS.name, POPULATION), (UNITS.name, HOUSING_UNITS)):
-        schema, measurements = SCHEMAS[name], {}
-        for level in levels:
-            own = []
-            for (histogram, of_level, query), variance in variances.items():
-                if (histogram, of_level) == (name, level):
-                    filters = [("histogram", "=", name), ("level", "=", level), ("query", "=", query)]
-                    rows = read("noisy_measurements", filters=filters).sort_by("number")
-                    answers = rows["answers"].combine_chunks().flatten().to_numpy()
-                    own.append(Measurement(query, variance, answers.reshape(len(codes[level]), -1)))
-            order = sorted(own, key=lambda each: (schema.marginal(each.query).size, each.query))
-            measurements[level] = tuple(order)
-        totals = [exact[held][1][:, 0] if held in exact and exact[held][0] == level else None for level in levels]
-        most = unbounded(len(codes[levels[-1]]), schema.groups.size)
-        limits = propagate(levels, parents, *bound_groups(name, len(codes[levels[-1]]), finest, most), totals)
-        found[name] = Measured(schema, tree, measurements, limits, codes)
-    return found
 
 
 def estimate_published(

@@ -122,7 +122,8 @@ def topdown_deployment(
         files: the census, if not the usual one.
         dataset: changes to the dataset's declaration.
         beside: other releases of the same dataset.
-        changes: to the release's declaration, which is the production one in a single process.
+        changes: to the release's declaration, which is the production one in a single process, with each level
+            estimated by itself.
     """
     root.mkdir(exist_ok=True)
     for name, rows in (files or with_quarters(census())).items():
@@ -137,6 +138,7 @@ def topdown_declaration(**changes: Any) -> TopDownDeclaration:
         "dataset": "town",
         "title": "Redistricting data",
         "processes": 1,
+        "estimation": "own_levels",
     }
     return TopDownDeclaration.model_validate(declared | changes)
 

@@ -33,6 +33,11 @@ _HOUSEHOLD = re.compile(
     re.IGNORECASE,
 )
 _SAMPLE = re.compile(r"^(year|month|sample|wave|country|survey_?year)$", re.IGNORECASE)
+_PERSON = re.compile(
+    r"(^|_)(per(s|son)?_?(num|number|no|nr|nro|id)|pnum|pid|puid|line_?no|(subject|respondent|resp)_?(id|no|nr))($|_)",
+    re.IGNORECASE,
+)
+"""Names of columns that tell the persons of a household apart."""
 _FEW_OF = 20
 """If a column differs within one of so many households or fewer, it may be theirs."""
 _MOST_KEYS = 4
@@ -152,6 +157,8 @@ class Profile:
         household: the columns that identify a household, if rows of the same household repeat others.
         repeated: the columns that have the same value on all rows of each household.
         nearly_repeated: by further column, the number of households within which it differs, if these are few.
+        persons: the columns that seem to tell the persons of a household apart, but have the same value on several of
+            its rows.
         csv: how a CSV file is written, as far as it differs from the default.
         reasons: why the values of a column are no numbers or dates, although they look so.
         sentences: what a person should know about how the file was read.
@@ -165,6 +172,7 @@ class Profile:
     household: Sequence[str] = ()
     repeated: Sequence[str] = ()
     nearly_repeated: Mapping[str, int] = field(default_factory=dict)
+    persons: Sequence[str] = ()
     csv: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     sentences: Sequence[str] = ()
@@ -257,6 +265,7 @@ def profile(
             household=household if repeated else (),
             repeated=repeated,
             nearly_repeated={name: differing[name] for name in nearly},
+            persons=_find_repeated_persons(session, relation, household, columns) if repeated else (),
             csv=notation.dialect.unusual,
             reasons=notation.reasons,
             sentences=sentences,
@@ -381,6 +390,14 @@ def _find_households(
         ):
             return household, {name: differ for name, differ in within.items() if _FEW_OF * differ <= several}
     return (), {}
+
+
+def _find_repeated_persons(
+    session: Session, relation: Fragment, household: Sequence[str], columns: Sequence[ColumnProfile]
+) -> Sequence[str]:
+    named = [column.name for column in columns if _PERSON.search(column.name) and column.name not in household]
+    groups = {name: {"relation": relation, "key": [*household, name], "columns": [], "number": ""} for name in named}
+    return [name for name, names in groups.items() if session.row("cef/households", **names)[1]]
 
 
 def _list_nested(session: Session, relation: Fragment, inner: str, outer: str) -> dict[str, list[str]]:

@@ -178,8 +178,9 @@ def _find_encoding(path: Path, dialect: Dialect) -> tuple[str, list[str]]:
         if beginning.startswith(mark):
             return encoding, []
     # In UTF-16, one byte of each letter of ASCII is 0.
-    for name, zeros in (("utf-16-le", beginning[1::2]), ("utf-16-be", beginning[::2])):
-        if zeros.count(0) > len(zeros) / 2:
+    first, second = beginning[::2], beginning[1::2]
+    for name, zeros, letters in (("utf-16-le", second, first), ("utf-16-be", first, second)):
+        if zeros.count(0) > len(zeros) / 2 > letters.count(0):
             return name, []
     if is_utf_8(path, dialect.compression):
         return UTF_8, []

@@ -191,7 +191,7 @@ def _state_risk(specification: Specification, statement: Statement) -> record.Ri
     if risk is None:
         return None
     return record.Risk(
-        sentence=describe_risk(risk, statement.flavor or specification.flavor, statement.fewest),
+        sentence=describe_risk(risk, specification.flavor, statement.fewest),
         delta=str(risk.delta),
         epsilon=float(risk.epsilon),
         by_conversion=float(risk.by_conversion),

@@ -26,9 +26,10 @@ def format_epsilon(risk: Risk) -> str:
 
 
 def describe_risk(risk: Risk, flavor: Flavor, fewest: int = 1) -> str:
-    """Two sentences: the best guess between two values, and the best tests for one of them."""
+    """Two sentences: the best guess between two values, and the best tests for one of them. With copies, the values are
+    those of one record, as the attacker may know the person's others."""
     held = len(flavor.multiverse)
-    unit = "person" if flavor.changes_per_person else flavor.unit
+    unit = flavor.unit if flavor.copies == 1 else "record"
     values = f"values of one {unit}" if fewest == 1 else f"versions of {fewest} {unit}s"
     invariants = "the invariant (which is" if held == 1 else f"all {held} invariants (which are"
     agree = f", agreeing on {invariants} not protected)," if held else ""

@@ -308,7 +308,9 @@ def read_publication(folder: Path) -> Publication:
     except QuestionError:
         raise
     except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
-        raise QuestionError(f"{folder}: this is no publication of a hypercube") from None
+        raise QuestionError(
+            f"{folder}: this is no publication of a hypercube; of redistricting data, ask for --places"
+        ) from None
 
 
 def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = None) -> "pd.DataFrame":

@@ -108,11 +108,11 @@ class TopDownDeclaration(ReleaseDeclaration):
     units: Allocated = Field("production", description="production, or ρ with shares by level and query.")
     total_first: list[Level] | SkipJsonSchema[None] = Field(
         None,
-        description="The levels at which the query total determines the number of persons before any other query is "
-        "used; by default all levels that measure it except the finest, as in the 2020 Census.",
+        description="With estimation: own_levels, the levels at which the query total determines the number of persons "
+        "before any other query is used; by default all that measure it except the finest, as in the 2020 Census.",
     )
     estimation: Literal["full", "own_levels"] = Field(
-        "own_levels",
+        "full",
         description="full: every place is estimated from all measurements at and below it, and units after persons, "
         "within bounds that make them agree. own_levels: every level from its own measurements. Charges and draws are "
         "the same.",

@@ -6,6 +6,7 @@ level above, state by state below the states, and not kept. The tables are seale
 public tables are read, so nothing is charged.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,10 +21,10 @@ from assets.conventions import StageKind, preview
 from assets.release.draw import StaleInputError
 from assets.release.seal import is_sealed, seal_stage
 from assets.release.stage import release_stage
-from assets.topdown.estimation import hash_estimates
+from assets.topdown.estimation import hash_estimates, read_estimation
 from assets.topdown.histograms import read_counts
-from assets.topdown.information import list_parts, read_accounts
-from assets.topdown.reading import Reading, Scope, hash_facts, read_draw_id
+from assets.topdown.information import hash_regions, list_parts, read_accounts
+from assets.topdown.reading import Reading, Scope, hash_facts, list_scopes, read_draw_id
 from assets.topdown.release import INFORMATION, INTERVALS, TEXTS, TopDownRelease, level_of_states
 from assets.topdown.spine import read_codes, read_states, read_tree
 from assets.topdown.tables import redistricting_tables
@@ -33,6 +34,7 @@ from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.information import descend, finish_root, inform_finest, round_intervals, sum_cells
 from mechanisms.topdown.redistricting import RedistrictingTable
 from mechanisms.topdown.replicates import Sums
+from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, open_part, store_parts
@@ -121,8 +123,11 @@ def make_intervals(warehouse: Warehouse, custody: Custody, release: TopDownRelea
                 for level in release.levels[upper:]:
                     own = descent.to(Scope(level, state), own)
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
-            if _made_of(session, custody, release) != made_of:
-                raise StaleInputError(f"{release.schema}: estimates were replaced while intervals were made")
+            read = descent.answers, descent.regions
+            if _made_of(session, custody, release) != made_of or read != _read_by_estimates(session, custody, release):
+                raise StaleInputError(
+                    f"{release.schema}: estimates, measurements or invariants were altered while intervals were made"
+                )
             for table in tables:
                 store_parts(session, interval_table(release, table.name), paths[table.name])
             seal_stage(session, custody, release.schema, INTERVALS, interval_tables(release), {"made_of": made_of})
@@ -139,7 +144,8 @@ def are_intervals_as_made(session: Session, custody: Custody, release: TopDownRe
 
 
 class _Descent:
-    """The way down the tree, which writes the cells of places as it meets them."""
+    """The way down the tree, which writes the cells of places as it meets them. It keeps the hashes of the answers and
+    of the regions that it read, as `_read_by_estimates` has them."""
 
     def __init__(
         self,
@@ -150,6 +156,7 @@ class _Descent:
         writers: Mapping[str, Sequence[pq.ParquetWriter]],
     ) -> None:
         self._warehouse, self._release, self._writers = warehouse, release, writers
+        self.answers, self.regions = dict[str, str](), set[str]()
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             self._draw_id, self._tree = read_draw_id(session, release), read_tree(session, release)
             self.states = read_states(session, release)
@@ -177,6 +184,8 @@ class _Descent:
                 if scope.level != release.finest:
                     found[name].append(linear)
             first += task.parents
+        self.answers |= reading.answers.by_label()
+        self.regions.add(hash_facts(reading.regions))
         return {name: _concatenate(parts) for name, parts in found.items() if parts}
 
     def _write(
@@ -230,6 +239,18 @@ def _estimate(
 def _concatenate(parts: Sequence[Linear]) -> Linear:
     arrays = zip(*(vars(part.information).values() for part in parts), strict=True)
     return Linear(Information(*map(np.concatenate, arrays)), np.concatenate([part.most for part in parts]))
+
+
+def _read_by_estimates(session: Session, custody: Custody, release: TopDownRelease) -> tuple[dict[str, str], set[str]]:
+    """The hashes of the answers that the finest level was estimated from, and those of the spine and the invariants: of
+    all, as the root was estimated from, and of each state."""
+    answers = dict[str, str]()
+    regions = hash_regions(session, release, read_tree(session, release))
+    root = read_estimation(session, custody, release, Scope(release.levels[0], "", PERSONS.name))
+    for scope in list_scopes(release, read_states(session, release)):
+        account = read_estimation(session, custody, release, scope) if scope.level == release.finest else None
+        answers |= json.loads(account.read) if account else {}
+    return answers, {root.held if root else "", *(hash_facts([region]) for region in regions[1:])}
 
 
 def _made_of(session: Session, custody: Custody, release: TopDownRelease) -> str:

@@ -1,6 +1,7 @@
 """The privacy losses of dominating pairs, as distributions on finitely many points. `pairs` describes the pairs."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import singledispatch
@@ -104,10 +105,7 @@ def _(pair: TabulatedPair, times: int) -> Atoms:
     """The curve of a pair is a convex polygon in e^ε with corners at the ratios P/Q. The greatest of several is
     bounded by the chords between its points at all ratios."""
     ratios = sorted({p / q for outcomes in pair.alternatives for p, q in outcomes if p and q})
-    deltas = [
-        max(sum((max(Fraction(), p - ratio * q) for p, q in outcomes), Fraction()) for outcomes in pair.alternatives)
-        for ratio in ratios
-    ]
+    deltas = list(map(max, zip(*(_find_deltas(outcomes, ratios) for outcomes in pair.alternatives), strict=True)))
     points = list(zip([Fraction(), *ratios], [Fraction(1), *deltas], strict=True))
     slopes = [(low - high) / (right - left) for (left, low), (right, high) in pairwise(points)] + [Fraction()]
     masses = [ratio * (before - after) for ratio, (before, after) in zip(ratios, pairwise(slopes), strict=True)]
@@ -131,6 +129,19 @@ def _(pair: LossPair, times: int) -> Atoms:
     return Atoms(np.array([epsilon, -epsilon]), np.array([likely, (1 - delta) - likely]), infinite=delta, times=times)
 
 
+def _find_deltas(outcomes: Sequence[tuple[Fraction, Fraction]], ratios: Sequence[Fraction]) -> list[Fraction]:
+    """Σ max(0, P − e^ε Q) of the outcomes, at ascending e^ε."""
+    below = sorted((p / q, p, q) for p, q in outcomes if q)
+    here, there = sum((p for p, q in outcomes if not q), Fraction()), Fraction()
+    deltas = []
+    for ratio in reversed(ratios):
+        while below and below[-1][0] > ratio:
+            _, p, q = below.pop()
+            here, there = here + p, there + q
+        deltas.append(here - ratio * there)
+    return deltas[::-1]
+
+
 def _logarithm(ratio: Fraction) -> float:
     if Fraction(1, 2) < ratio < 2:
         return math.log1p(float(ratio - 1))
@@ -149,7 +160,7 @@ def _bound_concentrated(rho: float) -> Atoms:
     end = min(rho + math.sqrt(-4 * rho * math.log(NEGLIGIBLE)), LARGEST_EPSILON)
     epsilons = np.linspace(0, end, POINTS)
     x = np.geomspace(1e-3, 1e3, POINTS)[:, None] * max(1.0, 1 / math.sqrt(rho))
-    logarithms = x * (rho * (1 + x) - epsilons) + x * np.log(x) - (1 + x) * np.log1p(x)
+    logarithms = x * (rho * (1 + x) - epsilons) - x * np.log1p(1 / x) - np.log1p(x)
     above = np.exp(np.minimum(logarithms.min(axis=0), 0.0))
     below = (-np.expm1(-epsilons) + np.exp(-epsilons) * above)[epsilons < LARGEST_BELOW]
     # Less 1, so that their differences are precise where ρ is small.
@@ -167,4 +178,6 @@ def _bound_concentrated(rho: float) -> Atoms:
     ratios, deltas = ratios[corners], deltas[corners]
     slopes = np.append(np.diff(deltas) / np.diff(ratios), 0.0)
     masses = (1 + ratios[1:]) * np.maximum(np.diff(slopes), 0.0)
-    return Atoms(np.log1p(ratios[1:]), masses, infinite=float(deltas[-1]))
+    # Where ρ is great, the bounds are 1 at all points, and no outcome has a finite loss.
+    likely = masses > 0
+    return Atoms(np.log1p(ratios[1:])[likely], masses[likely], infinite=float(deltas[-1]))

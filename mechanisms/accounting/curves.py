@@ -18,7 +18,7 @@ Parseval, Cauchy and Schwarz, a sum of outputs with weights w errs by at most th
 **Lower bound.** Write L' = L + D, the sum of n roundings Dᵢ. Given L, these are independent, E[e^−Dᵢ] = 1, and each
 lies in an interval of length h. So by Hoeffding's lemma |D| exceeds r = s + nh²/8 with probability at most
 2exp(−2s²/nh²), also after tilting by e^−D. Given L, rounding changes E[max(0, 1 − e^(ε − L'))] only if ε lies between L
-and L', then by at most e^|D| − 1 if |D| <= r, and otherwise by at most e^−D. So
+and L', then by at most e^|D| − 1 if |D| <= r, and otherwise by at most e^−D or 1. So
 δ(ε) >= δ'(ε) − (e^r − 1)·P(|L' − ε| <= r) − 2exp(−2s²/nh²). The gap is of second order in h.
 """
 

@@ -76,7 +76,7 @@ class CappedPair(NoisePair):
 @dataclass(frozen=True)
 class TabulatedPair(Pair):
     """The worst of several pairs at every ε anew. A pair is a sequence of the exact probabilities of its outcomes under
-    P and Q. For neighbors in either order, both orders of a pair are alternatives."""
+    P and Q."""
 
     alternatives: frozenset[tuple[tuple[Fraction, Fraction], ...]]
 

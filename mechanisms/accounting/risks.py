@@ -71,7 +71,7 @@ def assess_risk(specification: Specification, fewest: int = 1, delta: Fraction =
     if isinstance(loss, InfiniteLoss):
         return None
     if isinstance(loss, ApproximateLoss):
-        delta = min(delta + loss.delta, EVEN)
+        delta = loss.delta + min(delta, (1 - loss.delta) / 2)
     try:
         return _assess(find_pairs(specification, fewest), loss, delta)
     except CurveError:

@@ -328,10 +328,11 @@ class Hypercube:
         return ConcentratedLoss(budget * Fraction(squared, self.sensitivity**2))
 
     def _find_pairs(self, table: Table) -> tuple[Pair, ...]:
-        """Two cells that change by up to L each, which also dominate one cell that changes by up to L. None if a record
-        may add amounts of both signs, when one cell can change by more."""
+        """Two cells that change by up to L each, which also dominate one cell that changes by up to L; of a p-table, a
+        count that falls and one that rises. None if a record may add amounts of both signs, when one cell can change by
+        more."""
         if self.p_table is not None:
-            return (TabulatedPair(neighbors(self.p_table)),) * 2
+            return tuple(map(TabulatedPair, neighbors(self.p_table)))
         if self.most - self.least > self.sensitivity:
             return ()
         noise = self.distribution(table)

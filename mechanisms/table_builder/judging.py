@@ -126,9 +126,10 @@ def ratio_below(epsilon: PureLoss) -> Fraction:
     return max(Fraction(1), epsilon.argument * Fraction(low, 1 << _PRECISION))
 
 
-def neighbors(table: PTable) -> frozenset[tuple[tuple[Fraction, Fraction], ...]]:
-    """The probabilities of all results of two counts that differ by 1, of every such pair of counts in both orders."""
-    return frozenset(pair.points for pairs in _neighbors(table) for pair in pairs)
+def neighbors(table: PTable) -> list[frozenset[tuple[tuple[Fraction, Fraction], ...]]]:
+    """The probabilities of all results of two counts: of all counts and the next smaller one, and the next greater
+    one."""
+    return [frozenset(pair.points for pair in pairs) for pairs in _neighbors(table)]
 
 
 def _neighbors(table: PTable) -> tuple[frozenset[_Pair], frozenset[_Pair]]:

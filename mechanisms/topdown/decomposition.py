@@ -173,6 +173,14 @@ def take(matrix, rows):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def take_all(matrices, rows):  # type: ignore[no-untyped-def]
+    taken = np.empty((matrices.shape[0], rows.size, rows.size))
+    for own in range(matrices.shape[0]):
+        taken[own] = take(matrices[own], rows)
+    return taken
+
+
+@njit(cache=True, nogil=True)
 def product(first, second):  # type: ignore[no-untyped-def]
     """The product of two matrices."""
     result = np.zeros((first.shape[0], second.shape[1]))
@@ -257,24 +265,22 @@ def find_eigenvalues(matrix):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def invert_covariance(matrix, fill):  # type: ignore[no-untyped-def]
-    """The pseudo-inverse of a covariance, with its least and its greatest eigenvalue that are not 0. If `fill`, the
-    directions without variance have the geometric mean of these two instead of 0."""
+def invert_covariance(matrix, scale, fill):  # type: ignore[no-untyped-def]
+    """The pseudo-inverse of a covariance, with its least and its greatest eigenvalue that are not 0, or inf and 0.
+    Variances that are nothing beside `scale`, or beside the largest one, are 0. If `fill`, these directions have the
+    geometric mean of the two eigenvalues in the inverse, unless there are none."""
     n = matrix.shape[0]
     values, vectors = find_eigenvalues(matrix)
-    most = 0.0
     for value in values:
-        most = max(most, value)
+        scale = max(scale, value)
     least, greatest = np.inf, 0.0
     for i in range(n):
-        if values[i] > _NONE * most:
+        if values[i] > _NONE * scale:
             values[i] = 1.0 / values[i]
             least, greatest = min(least, values[i]), max(greatest, values[i])
         else:
             values[i] = 0.0
-    if greatest == 0.0:
-        least = greatest = 1.0
-    if fill:
+    if fill and greatest > 0.0:
         for i in range(n):
             if values[i] == 0.0:
                 values[i] = np.sqrt(least) * np.sqrt(greatest)

@@ -47,6 +47,7 @@ from mechanisms.topdown.decomposition import (
     list_present,
     product,
     take,
+    take_all,
     to_terms,
 )
 from mechanisms.topdown.estimation import Families, Measurement
@@ -57,6 +58,9 @@ QUANTILE = 1.645
 
 _EXACT = 1e-6
 """The part of a person by which rounding errors may move an end, which is an integer where a total is fixed."""
+
+_CERTAIN = 0.01
+"""Below it, a margin consists of rounding errors, or of noise that moves no count."""
 
 
 def inform(below: Families, information: Information | None, measurements: Sequence[Measurement]) -> Information:
@@ -138,8 +142,10 @@ def sum_cells(split: Decomposition, information: Information, counted: NDArray[n
 
 def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The ends of the 90% intervals of counts: the integers within 1.645 standard errors of the linear estimate, cut at
-    0 and at `most`, the upper end of the place above; or if there are none, the nearest integer that is not cut off."""
+    0 and at `most`, the upper end of the place above; or if there are none, the nearest integer that is not cut off.
+    Counts that follow from invariants, and have no error, are not cut at an end above that misses the truth."""
     margin = QUANTILE * np.sqrt(np.maximum(variance, 0.0)) + _EXACT
+    most = np.where(margin < _CERTAIN, np.inf, most)
     lower, upper = np.ceil(estimate - margin), np.floor(estimate + margin)
     nearest = np.rint(estimate)
     lower, upper = (np.where(lower > upper, nearest, end) for end in (lower, upper))
@@ -251,18 +257,10 @@ def _invert_precisions(precision, patterns):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _take_all(matrices, rows):  # type: ignore[no-untyped-def]
-    taken = np.empty((matrices.shape[0], rows.size, rows.size))
-    for own in range(matrices.shape[0]):
-        taken[own] = take(matrices[own], rows)
-    return taken
-
-
-@njit(cache=True, nogil=True)
 def _solve(inverses, number, present, weighted, divisors, spread, estimate):  # type: ignore[no-untyped-def]
     for place in range(number.size):
         rows = list_present(present[place])
-        terms = to_terms(_take_all(inverses[number[place]], rows), divisors)
+        terms = to_terms(take_all(inverses[number[place]], rows), divisors)
         add_product(terms, rows, weighted[place], spread, estimate[place])
 
 
@@ -345,14 +343,14 @@ def _descend(above, sums, starts, divisors, spread, children):  # type: ignore[n
         inverses, changes = np.empty((sets, n, n)), np.empty((sets, n, n))
         for own in range(sets):
             of_children = take(sum_variance[parent, own], rows)
-            inverses[own], _, _ = invert_covariance(of_children, False)
+            inverses[own], _, _ = invert_covariance(of_children, 0.0, False)
             lacking = of_children - take(above_variance[parent, own], rows)
             changes[own] = product(product(inverses[own], lacking), inverses[own])
         shift = np.zeros_like(sum_estimate[parent])
         difference = above_estimate[parent] - sum_estimate[parent]
         add_product(to_terms(inverses, divisors), rows, difference, spread, shift)
         for child in range(starts[parent], starts[parent + 1]):
-            add_product(to_terms(_take_all(variance[child], rows), divisors), rows, shift, spread, estimate[child])
+            add_product(to_terms(take_all(variance[child], rows), divisors), rows, shift, spread, estimate[child])
             for own in range(sets):
                 of_child = take(variance[child, own], rows)
                 change = product(product(of_child, changes[own]), of_child)
@@ -407,7 +405,7 @@ def _lift(children, weights, sums, starts, divisors, spread):  # type: ignore[no
         if not chosen:
             continue
         for own in range(sets):
-            inverse, _, _ = invert_covariance(sum_variance[parent, own], False)
+            inverse, _, _ = invert_covariance(sum_variance[parent, own], 0.0, False)
             of_parents[parent, own] = product(inverse, together[own])
             turned[own] = -of_parents[parent, own].T
             of_variance[own] += product(turned[own], together[own])

@@ -30,6 +30,7 @@ from mechanisms.topdown.decomposition import (
     list_present,
     product,
     take,
+    take_all,
     to_terms,
 )
 from mechanisms.topdown.least_squares import Quadratic
@@ -41,7 +42,8 @@ def build_cells(split: Decomposition, information: Information, support: Integer
     """The objective over the cells of the support."""
     marginals = split.kept, split.summed
     kept, summed = (marginal.cells[support].astype(np.int64) for marginal in marginals)
-    return _build(information, split.divisors, split.spread, np.ones(split.summed.size), kept, summed)
+    scale = information.variance.max()
+    return _build(information, scale, split.divisors, split.spread, np.ones(split.summed.size), kept, summed)
 
 
 def build_groups(split: Decomposition, information: Information, present: Integers) -> Quadratic:
@@ -49,7 +51,8 @@ def build_groups(split: Decomposition, information: Information, present: Intege
     together = np.zeros(split.summed.size, dtype=np.int64)
     coarse = _add_up(split, information, together, information.variance[:, 0] * split.summed.size)
     one, first = np.ones(1), np.zeros((1, 1), dtype=np.int64)
-    return _build(coarse, one, first, one, present, np.zeros_like(present))
+    scale = information.variance.max() * split.summed.size
+    return _build(coarse, scale, one, first, one, present, np.zeros_like(present))
 
 
 def build_parts(split: Decomposition, information: Information, groups: Integers, combined: Integers) -> Quadratic:
@@ -69,7 +72,7 @@ def build_parts(split: Decomposition, information: Information, groups: Integers
     )
     weights = 1.0 / np.bincount(recode.codes)
     spread = np.arange(len(weights), dtype=np.int64)[None]
-    return _build(coarse, np.ones(1), spread, weights, groups, combined)
+    return _build(coarse, coarse.variance.max(), np.ones(1), spread, weights, groups, combined)
 
 
 def hold_groups(split: Decomposition, information: Information, counts: Integers) -> Information:
@@ -124,7 +127,7 @@ def _hold(present, estimate, variance, groups, counts):  # type: ignore[no-untyp
             for j in range(summed):
                 lacking[groups[rows[i]]] -= estimate[place, rows[i], j] / summed
         _add_by_group(groups[rows], of_rows.reshape(1, n, n), between)
-        inverse, _, _ = invert_covariance(between[0], False)
+        inverse, _, _ = invert_covariance(between[0], 0.0, False)
         gain = product(along, inverse)
         for i in range(n):
             shift = 0.0
@@ -140,19 +143,21 @@ def _hold(present, estimate, variance, groups, counts):  # type: ignore[no-untyp
 
 def _build(
     information: Information,
+    scale: float,
     divisors: Floats,
     spread: Integers,
     weights: Floats,
     kept: Integers,
     summed: Integers,
 ) -> Quadratic:
-    """The objective over the cells of these combinations; the others have counts of 0."""
+    """The objective over the cells of these combinations; the others have counts of 0. Variances that are nothing
+    beside the scale are rounding errors of those that fixed totals leave nothing of."""
     children, cells = len(information.present), len(kept)
     terms = np.zeros(information.variance.shape)
     target, slope = np.empty((children, cells)), np.empty((children, cells))
     least, greatest = np.empty(children), np.empty(children)
     parts = information.present, information.estimate, information.variance
-    constant = _fill(parts, (divisors, spread, weights), (kept, summed), terms, target, slope, least, greatest)
+    constant = _fill(parts, scale, (divisors, spread, weights), (kept, summed), terms, target, slope, least, greatest)
     rows, row = np.unique(kept, return_inverse=True)
     columns = [np.unique(own[summed], return_inverse=True) for own in spread]
     return Quadratic(
@@ -169,19 +174,33 @@ def _build(
 
 
 @njit(cache=True, nogil=True)
-def _fill(information, split, cells, every_term, target, slope, least, greatest):  # type: ignore[no-untyped-def]
+def _fill(information, scale, split, cells, every_term, target, slope, least, greatest):  # type: ignore[no-untyped-def]
     present, estimate, variance = information
     divisors, spread, weights = split
     kept, summed = cells
     constant = 0.0
+    without = np.zeros((present.shape[0], divisors.size), dtype=np.bool_)
+    least[:], greatest[:] = np.inf, 0.0
+    for child in range(present.shape[0]):
+        rows = list_present(present[child])
+        for own in range(divisors.size):
+            inverse, low, high = invert_covariance(take(variance[child, own], rows), scale, True)
+            for i in range(rows.size):
+                for j in range(rows.size):
+                    every_term[child, own, rows[i], rows[j]] = inverse[i, j]
+            least[child], greatest[child] = min(least[child], low), max(greatest[child], high)
+            without[child, own] = high == 0.0
+    # Where nothing is left to choose, any curvature will do, but one far from the others would slow the descent.
+    middle = np.sqrt(least.min()) * np.sqrt(greatest.max()) if greatest.max() > 0.0 else 1.0
     for child in range(present.shape[0]):
         rows = list_present(present[child])
         n = rows.size
-        precision = np.empty((divisors.size, n, n))
-        least[child], greatest[child] = np.inf, 0.0
+        precision = take_all(every_term[child], rows)
         for own in range(divisors.size):
-            precision[own], low, high = invert_covariance(take(variance[child, own], rows), True)
-            least[child], greatest[child] = min(least[child], low), max(greatest[child], high)
+            if without[child, own]:
+                least[child], greatest[child] = min(least[child], middle), max(greatest[child], middle)
+                for i in range(n):
+                    precision[own, i, i] = middle
         terms = to_terms(precision, divisors)
         for own in range(divisors.size):
             for i in range(n):

@@ -13,6 +13,8 @@ from orchestration.cli.printing import REFUSED, as_json, echo, print_json, print
 from orchestration.cli.releases import RELEASE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from orchestration.deployment import Deployment
 
 
@@ -25,10 +27,25 @@ if TYPE_CHECKING:
     type=RELEASE,
     help="Another release of hypercubes, whose counts or weights the sums are divided by: means.",
 )
+@click.option(
+    "--places",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Of redistricting data: a CSV file with the codes of places of any levels, such as the blocks of a district, "
+    "which are added up; --by then names tables, such as P1,H1.",
+)
 @click.option("--codes", is_flag=True, help="Print the codes of categories without their labels.")
 @as_json
-def table(release: str, by: str, where: tuple[str, ...], per: str | None, codes: bool, as_json: bool) -> None:
-    """Build a table from the published hypercubes of RELEASE, with standard errors and 90% intervals.
+def table(
+    release: str,
+    by: str,
+    where: tuple[str, ...],
+    per: str | None,
+    places: Path | None,
+    codes: bool,
+    as_json: bool,
+) -> None:
+    """Build a table from the published hypercubes of RELEASE, or add up places of published redistricting data, with
+    standard errors and 90% intervals.
 
     The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
     hypercubes, the one answers whose numbers have the least variance.
@@ -38,6 +55,11 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, codes:
 
     deployment = Deployment()
     variables = [name.strip() for name in by.split(",") if name.strip()]
+    if places:
+        if where or per:
+            raise click.UsageError("--places: the sum of places is for all records; give neither --where nor --per")
+        _print_sum_of_places(_find_published(deployment, release), places, variables, as_json=as_json)
+        return
     chosen: dict[str, list[str | None]] = {}
     for name, categories in map(_parse_categories, where):
         if name in chosen:
@@ -54,6 +76,33 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, codes:
         for row in answers.to_pylist()
     ]
     print_table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in answers.column_names], rows)
+
+
+def _print_sum_of_places(
+    folders: "Mapping[str, Path]", places: Path, tables: "Sequence[str]", *, as_json: bool
+) -> None:
+    from orchestration.components import TopDown
+
+    (name, folder), *others = folders.items()
+    if others:
+        raise click.UsageError(f"{len(folders)} releases have this name: {', '.join(folders)}; name one")
+    sums = TopDown.add_up_places(folder, places, tables)
+    if as_json:
+        print_json({"from": [name], "rows": sums.to_pylist()})
+        return
+    header = ["cell", "label", "published", "linear estimate", "standard error", "90% interval"]
+    rows = [
+        [
+            row["cell"],
+            row["label"].removeprefix("!!").replace("!!", " "),
+            f"{row['estimate']:,}",
+            f"{row['linear_estimate']:,.2f}",
+            f"{row['standard_error']:,.2f}",
+            f"{row['linear_lower']:,} to {row['linear_upper']:,}",
+        ]
+        for row in sums.to_pylist()
+    ]
+    print_table(f"The sum of the places, from {name}", header, rows)
 
 
 _WHERE = re.compile(r"\s*(\S.*?)\s*(?:=(.*)|\s(?i:in)\b\s*(?:\((.*)\)\s*|(.*)))", re.DOTALL)

@@ -90,9 +90,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
         for step in failed:
             echo(f"\n{step.asset}: {step.check} failed. {step.words}", err=True)
         words = refused or _explain_failure(outcome)
-        # Most refusals say so themselves.
-        nothing = "" if "othing was charged" in words else "Nothing was charged."
-        lines = words, list_charges(charges) or nothing, f"The log is {outcome.log}"
+        lines = words, describe_charges(charges, words), f"The log is {outcome.log}"
         echo("\n" + "\n".join(filter(None, lines)), err=True)
     if not outcome.success:
         asks = refusal and refusal.metadata and AUTHORIZED_BY_COMMAND in refusal.metadata
@@ -139,6 +137,14 @@ def list_charges(charges: Mapping[str, Loss]) -> str:
             lines.append(("in all", format_loss(compose_like(like, losses))))
     width = max((len(name) for name, _ in lines), default=0)
     return "\n".join(["Charged", *(f"  {name:{width}}  {loss}" for name, loss in lines)]) if lines else ""
+
+
+def describe_charges(charges: Mapping[str, Loss], failure: str) -> str:
+    """What a failed launch charged. Most refusals say that nothing was, which is true of one release of several."""
+    charged = list_charges(charges)
+    if "othing was charged" in failure:
+        return charged.replace("Charged", "But this launch charged", 1)
+    return charged or "Nothing was charged."
 
 
 def _configure(

@@ -1,13 +1,18 @@
 """The component of a redistricting release by TopDown."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assets.release.dataset import DatasetDeclaration
 from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.release import TopDownRelease
 from orchestration.components.release import ReleaseComponent
 from orchestration.environment import dask_scheduler
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass
@@ -24,3 +29,10 @@ class TopDown(ReleaseComponent):
     @property
     def partitioned(self) -> bool:
         return self.declaration.partitions is not None
+
+    @staticmethod
+    def add_up_places(folder: Path, places: Path, tables: Sequence[str]) -> "pa.Table":
+        """The sum of the places of a file, as `assets.topdown.asking.add_up_places`."""
+        from assets.topdown.asking import add_up_places, read_codes
+
+        return add_up_places(folder, read_codes(places), tables)

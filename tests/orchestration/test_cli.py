@@ -164,6 +164,14 @@ def test_each_charge_of_a_launch_is_named_and_the_total_is_theirs(charges: dict[
     assert [line.split()[0] for line in lines[: len(charges)]] == list(charges)
 
 
+def test_a_refusal_of_one_release_does_not_deny_the_charge_of_another() -> None:
+    """Of two hypercubes, the first one fits under the cap. Told apart from: its charge after "nothing was charged"."""
+    refusal, charges = "Nothing was drawn, and nothing was charged.", {"town/a": PureLoss(Fraction(2))}
+    assert runs.describe_charges(charges, refusal).splitlines()[0] == "But this launch charged"
+    assert runs.describe_charges(charges, "It failed.").splitlines()[0] == "Charged"
+    assert (runs.describe_charges({}, refusal), runs.describe_charges({}, "No.")) == ("", "Nothing was charged.")
+
+
 def test_a_reader_that_has_read_enough_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """`stirred plan … | head`: the pipe's end is not the end of a file that cannot be written."""
     monkeypatch.setattr("orchestration.cli.plan_report.print_plans", Mock(side_effect=BrokenPipeError(EPIPE, "pipe")))

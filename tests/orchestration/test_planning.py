@@ -459,7 +459,8 @@ def test_a_charge_that_no_ledger_would_take_is_a_problem_of_the_plan() -> None:
 
 
 def test_a_plan_states_the_loss_of_a_contributor_where_copies_are_declared() -> None:
-    """The price stays that of one person: with its group of two charged, it would be four times ρ."""
+    """The price stays that of one person: with its group of two charged, it would be four times ρ. The risk is of one
+    record: an attacker who knows all others may know a copy."""
     component, dataset, beside = phsafe()
     single, double = (
         plan_of((component, dataset.model_copy(update={"copies": copies}), beside)).plan for copies in (1, 2)
@@ -467,7 +468,10 @@ def test_a_plan_states_the_loss_of_a_contributor_where_copies_are_declared() -> 
     assert isinstance(single.loss, ConcentratedLoss)
     words = f"ρ = {single.loss.of_group(2).round_up()}, because one person's answers can be in 2 records"
     assert double.loss == single.loss
-    assert dict(double.facts) == {**single.facts, "for one contributor": words}
+    risk = single.facts["risk"].replace("values of one person,", "values of one record,")
+    risk = risk.replace("values of one person picks", "values of one record picks")
+    assert risk != single.facts["risk"]
+    assert dict(double.facts) == {**single.facts, "for one contributor": words, "risk": risk}
 
 
 def test_fields_are_merged_null_removes_and_all_else_replaces() -> None:

@@ -430,5 +430,20 @@ def test_households_repeated_on_the_rows_of_persons_are_proposed_as_such(warehou
     rows[2]["HHWT"] = "0.5"
     proposal = proposed(warehouse, written(tmp_path / "rows.csv", rows))
     assert "column HHWT differs within 1 of the households only. If it is theirs, make" in "".join(proposal.warnings)
+    assert "have the same" not in "".join(proposal.warnings)
     assert "HHWT" in (declared(proposal).persons or declared(proposal).units).variables
     assert not re.search(r"within 1\b", proposal.text)
+
+
+def test_rows_that_are_no_persons_are_said(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Activities, several a person: with losses for a row, a person would lose many times as much without a word."""
+    rows: Any = [row | {"ACTIVITY": activity} for row in RECTANGULAR for activity in ("sleep", "work")]
+    proposal = proposed(warehouse, written(tmp_path / "activities.csv", rows))
+    assert declared(proposal).rectangular
+    assert "persons: several rows have the same YEAR and SERIAL and PERNUM. If they" in "".join(proposal.warnings)
+    for name in ("CASEID", "patient_id"):
+        letter = "P" * name.islower()
+        visits = [{name: f"{letter}{number // 2 + 100}", "days": str(number * 7 % 9)} for number in range(100)]
+        proposal = proposed(warehouse, written(tmp_path / f"{name}.csv", visits))
+        assert f"units: several rows have the same {name}. If they are of one person" in "".join(proposal.warnings)
+        assert f"# several rows have the same {name}. If they" in proposal.text

@@ -52,6 +52,7 @@ delta: 1e-10
 products: [P1, H1, population]
 processes: 2
 custody: ephemeral
+estimation: own_levels
 """
 
 TOWN = topdown_dataset(Path("/none"))
@@ -70,7 +71,9 @@ def test_a_declaration_of_three_lines_is_the_2020_census() -> None:
     assert design.levels == LEVELS == tuple(declaration.codes)
     assert design.allocations == {"persons": PERSON_ALLOCATION, "units": UNIT_ALLOCATION}
     assert design.invariants == {"population": "State", "housing_units": "Block", "group_quarters": "Block"}
-    assert design.total_first == ("State", "County", "Tract", "Block_Group")
+    assert (design.full, design.types_first, design.total_first) == (True, "State", ())
+    own = TopDownDeclaration.model_validate(declared(estimation="own_levels")).design(TOWN)
+    assert own.total_first == ("State", "County", "Tract", "Block_Group")
     assert declaration.delta == Fraction(1, 10**10)
     assert declaration.processes == 0
 
@@ -148,14 +151,17 @@ def test_what_the_schema_cannot_express_is_refused_by_the_model(changes: dict[st
 
 @pytest.mark.parametrize(("said", "levels"), [([], ()), (["Block", "State"], ("Block", "State"))])
 def test_levels_estimated_totals_first_can_be_declared(said: list[str], levels: tuple[str, ...]) -> None:
-    assert TopDownDeclaration.model_validate(declared(total_first=said)).design(TOWN).total_first == levels
+    assert (
+        TopDownDeclaration.model_validate(declared(estimation="own_levels", total_first=said)).design(TOWN).total_first
+        == levels
+    )
 
 
 @pytest.mark.parametrize(("changes", "first"), [({}, "State"), ({"types_first": "County"}, "County")])
 def test_full_estimation_decides_types_first_at_the_upper_levels(changes: dict[str, str], first: str) -> None:
-    design = TopDownDeclaration.model_validate(declared(estimation="full", **changes)).design(TOWN)
+    design = TopDownDeclaration.model_validate(declared(**changes)).design(TOWN)
     assert (design.types_first, design.total_first, design.full) == (first, (), True)
-    own = TopDownDeclaration.model_validate(declared()).design(TOWN)
+    own = TopDownDeclaration.model_validate(declared(estimation="own_levels")).design(TOWN)
     assert not own.full
     assert own.as_record() == design.as_record(), "the draw is the same"
 
@@ -163,9 +169,9 @@ def test_full_estimation_decides_types_first_at_the_upper_levels(changes: dict[s
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"types_first": "State"}, "types_first: it belongs to estimation: full"),
-        ({"estimation": "full", "types_first": "Block"}, "types_first: there is no level Block above the finest"),
-        ({"estimation": "full", "total_first": ["State"]}, "total_first: with full estimation"),
+        ({"estimation": "own_levels", "types_first": "State"}, "types_first: it belongs to estimation: full"),
+        ({"types_first": "Block"}, "types_first: there is no level Block above the finest"),
+        ({"total_first": ["State"]}, "total_first: with full estimation"),
     ],
 )
 def test_fields_that_do_not_go_with_the_estimation_are_refused(changes: dict[str, Any], says: str) -> None:

@@ -39,3 +39,4 @@ def test_mechanisms_need_neither_dagster_nor_a_database_nor_pandas() -> None:
 
 def test_there_is_one_version() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == stirred.__version__
+    assert f"\nversion: {stirred.__version__}\n" in (ROOT / "CITATION.cff").read_text()

@@ -188,6 +188,26 @@ def columns_of(dataset: str, name: str) -> dict[str, Column]:
 
 # What an error may consist of
 
+WRITTEN: Mapping[str, str] = {
+    "semicolons": "is separated by semicolons, which `csv: {separator: ';'}` declares",
+    "tabs": "is separated by tabs, which `csv: {separator: tab}` declares",
+    "UTF-16": "is in utf-16, which `csv: {encoding: utf-16}` declares",
+    "UTF-16 without a mark": "is in utf-16-le, which `csv: {encoding: utf-16-le}` declares",
+    "UTF-32": "is in UTF-32; write it in UTF-8",
+    "gzip": "is compressed by gzip, which `csv: {compression: gzip}` declares",
+    "every byte": "NUL in the name of a column",
+    "NUL bytes": "NUL in the name of a column",
+    "carriage returns alone": "is written with carriage returns alone at the ends of lines; write it with line feeds",
+}
+"""By kind of whole file that is written in another way, what its error says about it."""
+
+NOTATIONS: Mapping[str, str] = {
+    "1 000": "spaces or apostrophes between thousands, which are written without",
+    "1,5": "decimal commas, which `csv: {decimal: ','}` declares",
+    "01/02/1939": "written in another order, which `csv: {dates: …}` declares as in DD.MM.YYYY",
+}
+"""By misspelt value of a CSV file, how numbers or dates are written so."""
+
 
 def vocabulary(dataset: str, reader: str) -> set[str]:
     """Every finding, without its count, that may ever be said about a dataset. It contains no value of a record."""
@@ -199,6 +219,7 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
         undeclared = [f"{words}, in a column that is not declared" for words in GRAMMAR.values()]
         rules = [*GRAMMAR.values(), *undeclared, f"not a readable {kind}", "contains no records"]
         rules += ["there is no such file", "line break in the name of a column", NO_HEADER, ONE_MORE, TITLE]
+        rules += WRITTEN.values()
         rules += ["has quotes after backslashes, which `csv: {escape: backslash}` declares"]
         rules += [f"is in {name}, which `csv: {{encoding: {name}}}` declares" for name in ENCODINGS.values()]
         said |= {f"{file}: {rule}" for rule in rules}
@@ -210,6 +231,7 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
             rules += [f"differs from {other}" for other in files]
             rules += [f"person without a unit in {declared.units.key}"]
             rules += [TOO_FINE] if meant.type is ColumnType.DECIMAL else []
+            rules += [f"not of type {meant.type.value}: {words}" for words in NOTATIONS.values()]
             rules += [describe_misfit(word, meant.type) for word in WRONG_WORDS]
             rules += [rule.offence for rule in STRUCTURE.rules.values()] if dataset == "census" else []
             said |= {f"{file}: column {column}: {rule}" for rule in rules}
@@ -349,19 +371,22 @@ def _csv_files(dataset: str, name: str) -> Iterator[BadFile]:
         "a header that is not closed": (headed(*header[:-1], f'"{header[-1]}'), unreadable),
         "a header with text behind quotes": (headed(f'"{first}"x', *header[1:]), unreadable),
         "a header in Latin-1": (whole.replace(first.encode(), b"\xe9", 1), unreadable),
-        "semicolons": (whole.replace(b",", b";"), missing),
-        "tabs": (whole.replace(b",", b"\t"), missing),
-        "UTF-16": (whole.decode().encode("utf-16"), unreadable),
-        "UTF-16 without a mark": (whole.decode().encode("utf-16-le"), missing),
-        "UTF-32": (whole.decode().encode("utf-32"), unreadable),
-        "gzip": (gzip.compress(whole, mtime=0), unreadable),
-        "every byte": (bytes(range(256)) * 10, missing),
-        "NUL bytes": (bytes(1000), missing),
         "NUL bytes at the end": (whole + bytes(1000), f"{file}: {GRAMMAR[Rule.FEWER_FIELDS]}"),
-        "carriage returns alone": (whole.replace(b"\n", b"\r"), f"{file}: {GRAMMAR[Rule.MORE_FIELDS]}"),
         "the last row cut": (whole[: whole.rstrip(b"\n").rindex(b",")], f"{file}: {GRAMMAR[Rule.FEWER_FIELDS]}"),
         "two files in one": (whole + whole, f"{file}: column {_key_of(dataset, name)}: {_key_rule(dataset, name)}"),
     }
+    written = {
+        "semicolons": whole.replace(b",", b";"),
+        "tabs": whole.replace(b",", b"\t"),
+        "UTF-16": whole.decode().encode("utf-16"),
+        "UTF-16 without a mark": whole.decode().encode("utf-16-le"),
+        "UTF-32": whole.decode().encode("utf-32"),
+        "gzip": gzip.compress(whole, mtime=0),
+        "every byte": bytes(range(256)) * 10,
+        "NUL bytes": bytes(1000),
+        "carriage returns alone": whole.replace(b"\n", b"\r"),
+    }
+    kinds |= {kind: (content, f"{file}: {WRITTEN[kind]}") for kind, content in written.items()}
     for kind, (content, finding) in kinds.items():
         counted = any(finding.endswith(rule) for rule in (*GRAMMAR.values(), "has", "domain", "type integer"))
         yield BadFile(f"{dataset} {file}: {kind}", dataset, "csv", {file: content}, finding, counted)
@@ -426,7 +451,9 @@ def _spelled(dataset: str, name: str, reader: str) -> Iterator[tuple[str, str, s
     """Column, kind, text and rule of every bad value of a file."""
     for column, meant in columns_of(dataset, name).items():
         for text in SPELLINGS[meant.type]:
-            yield column, "spelled", text, TOO_FINE if text == "0.00001" else f"not of type {meant.type.value}"
+            rule = TOO_FINE if text == "0.00001" else f"not of type {meant.type.value}"
+            told = f": {NOTATIONS[text]}" if reader == "csv" and text in NOTATIONS else ""
+            yield column, "spelled", text, rule + told
         for text in OUTSIDE.get((dataset, name, column), ()):
             yield column, "outside", text, f"value outside its domain {meant.domain_in_words}"
         # The RTYPE of a place is only compared with that of its unit.

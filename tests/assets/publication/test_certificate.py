@@ -600,3 +600,5 @@ def test_a_certificate_states_the_loss_of_a_contributor_beside_the_loss() -> Non
     assert len(answers) == 1
     assert "ε = 24.9700" in answers[0]
     assert "contributor" not in json.dumps(before)
+    assert "of 2 households" in before["loss"]["risk"]["sentence"]
+    assert "of 2 records" in after["loss"]["risk"]["sentence"]

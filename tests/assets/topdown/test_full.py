@@ -227,6 +227,14 @@ def test_an_answer_of_a_block_that_was_altered_is_noticed_above_it(full: Full, t
     )
 
 
+def test_intervals_are_not_made_from_altered_answers(copied: Full) -> None:
+    """Wrong program: the answers of the blocks are only compared with those of the draw where estimates read them, so
+    that the intervals of others stay once they are restored."""
+    alter(copied, 0, 40)
+    with pytest.raises(StaleInputError, match="altered while intervals were made"):
+        make_intervals(copied.warehouse, custody_of(copied.warehouse), copied.release)
+
+
 def test_information_that_was_altered_is_refused_and_made_again(copied: Full) -> None:
     custody, release = custody_of(copied.warehouse), copied.release
     table, _ = reading.information_tables(release, "County", 0)

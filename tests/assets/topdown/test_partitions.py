@@ -258,3 +258,17 @@ def test_only_views_that_put_tables_together_are_read(tmp_path: Path, text: str 
     else:
         with pytest.raises(WarehouseError, match="was altered"), warehouse.session(reads=[Zone.PUBLIC]):
             pass
+
+
+@pytest.mark.deep
+def test_full_estimation_by_state_is_that_of_one_run_and_passes_every_check(tmp_path: Path, key: None) -> None:
+    """From source files to publication. Wrong programs: units estimated with the states' levels, before other states
+    have persons; information that a partition makes for itself."""
+    plain, parted = (
+        topdown_deployment(tmp_path / name, estimation="full", **changes)
+        for name, changes in (("plain", {}), ("parted", {"partitions": "state"}))
+    )
+    execute(plain, FIRST)
+    require_same(plain, made_by_state(parted))
+    assert "p1_intervals.csv" in data_files(parted)
+    assert plain.failed_checks() | parted.failed_checks() <= {"shown_as_charged"}, "a page that these jobs do not make"

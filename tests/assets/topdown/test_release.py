@@ -8,6 +8,7 @@ The quick suite has the production release, the deep one all of them.
 """
 
 import json
+import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 
 from assets.gates.shared import all_gates
 from assets.topdown import estimation, reading
+from assets.topdown.asking import PlacesError, add_up_places, read_codes
 from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.sampling.noise import DiscreteGaussian
@@ -101,6 +103,61 @@ def test_these_files_are_published_and_no_others(published: Case) -> None:
     whole = {"certificate.html", "certificate.json", "certificate.schema.json", "datapackage.json"}
     whole |= {"SHA256SUMS", "SHA256SUMS.sig", "README.txt", "dcat.jsonld"}
     assert set(published.deployment.published()) == files | whole
+
+
+def test_the_sum_of_places_is_that_of_the_place_they_make_up(of_production: Case, tmp_path: Path) -> None:
+    """All blocks of a county are the county: the same linear estimate and standard error, and the invariants exactly.
+    Blocks alone, without what was measured above them, would be far off, and so would errors added up as if they were
+    independent."""
+    folder = of_production.deployment.release.folder
+    spine = pq.read_table(folder / "spine.parquet").to_pylist()
+    places = {level: [place["geoid"] for place in spine if place["level"] == level] for level in ("State", "County")}
+    blocks = [place["geoid"] for place in spine if place["level"] == "Block"]
+    county = next(code for code in places["County"] if sum(block.startswith(code) for block in blocks) > 1)
+    own = [block for block in blocks if block.startswith(county)]
+    file = tmp_path / "blocks.csv"
+    file.write_text("geoid\r\n" + "\r\n".join(own), "utf-8")
+    assert read_codes(file) == own
+    whole, parts = add_up_places(folder, [county]).to_pandas(), add_up_places(folder, own).to_pandas()
+    assert list(whole["cell"]) == list(parts["cell"])
+    assert np.abs(whole["linear_estimate"] - parts["linear_estimate"]).max() < 1e-6
+    assert np.abs(whole["standard_error"] - parts["standard_error"]).max() < 1e-3
+    assert (whole["estimate"] == parts["estimate"]).all()
+    assert (whole["linear_lower"] <= whole["linear_upper"]).all()
+    state = add_up_places(folder, places["State"][:1], ["P1", "H1"]).to_pandas().set_index("cell")
+    for held in ("P0010001", "H0010001"):
+        row = state.loc[held]
+        assert row["estimate"] == row["linear_lower"] == row["linear_upper"]
+    assert state.loc["P0010003", "standard_error"] > 1
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        (["{state}", "{state}"], "given 2 times"),
+        (["{state}", "{block}"], "{block}: it lies in another one of the places"),
+        (["nowhere"], "there is no place nowhere"),
+    ],
+)
+def test_places_that_have_no_sum_are_refused(of_production: Case, codes: list[str], message: str) -> None:
+    folder = of_production.deployment.release.folder
+    spine = pq.read_table(folder / "spine.parquet").to_pylist()
+    names = {level: next(place["geoid"] for place in spine if place["level"] == level) for level in ("State", "Block")}
+    filled = {"state": names["State"], "block": names["Block"]}
+    with pytest.raises(PlacesError, match=re.escape(message.format(**filled))):
+        add_up_places(folder, [code.format(**filled) for code in codes])
+
+
+def test_a_file_of_places_has_one_column_of_codes(tmp_path: Path) -> None:
+    file = tmp_path / "places.csv"
+    for text, message in (
+        ("a;1,b\n10,x\n", "line 1 has 2 columns"),
+        ("geoid\n", "there is no code"),
+        ("", "there is no"),
+    ):
+        file.write_text(text, "utf-8")
+        with pytest.raises(PlacesError, match=message):
+            read_codes(file)
 
 
 def test_a_reader_estimates_a_release_anew_from_its_files(of_production: Case) -> None:

@@ -279,6 +279,8 @@ def test_sums_of_cells_have_their_estimates_and_variances() -> None:
         # A total that is fixed, with rounding errors.
         (7.0 + 1e-9, -1e-15, 99.0, (7, 7)),
         (7.0 - 1e-9, 0.0, 99.0, (7, 7)),
+        # Also if the end above, of a sum with siblings whose estimates are negative, is too low.
+        (7.0, 2e-13, 5.0, (7, 7)),
     ],
 )
 def test_intervals_are_rounded_inwards_and_cut(

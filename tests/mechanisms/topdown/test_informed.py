@@ -247,3 +247,23 @@ def test_units_whose_number_is_held_follow_the_scalar_formulas() -> None:
         low, high = (shift, high) if np.clip(z + shift * v, least, most).sum() < 100 else (low, shift)
     assert np.allclose(found.solutions[0].x[:, 0], np.clip(z + low * v, least, most), atol=1e-5)
     assert found.histograms.sum(axis=0).tolist() == [100, 55]
+
+
+@pytest.mark.parametrize("rest", [0.0, 2e-16])
+def test_places_without_a_choice_do_not_slow_down_the_others(rest: float) -> None:
+    """One that can have nothing, and one whose single count is fixed, but for rounding errors of its variance. Wrong
+    programs: their curvature is 1, or the inverse of the rounding error; after 20,000 iterations, nothing is solved."""
+    schema, v = replace(UNITS, bounded="occupancy", rounding=("total", "occupancy")), 5e7
+    present = np.array([[False, False], [True, True], [True, True], [False, True]])
+    variance = np.array(
+        [[[0.0, 0], [0, 0]], [[v, -v], [-v, v]], [[2 * v, -2 * v], [-2 * v, 2 * v]], [[0, 0], [0, rest]]]
+    )
+    estimate_of = np.array([[0.0, 0], [300, 100], [-80, 280], [0, 40]])
+    limits = Limits(
+        np.zeros((4, 2), np.int64),
+        np.array([[0, 0], [400, 400], [200, 200], [0, 40]]),
+        estimate_of.sum(axis=1).astype(np.int64),
+    )
+    information = Information(present, estimate_of[..., None], variance[:, None])
+    found = estimate(schema, (), limits, np.array([430, 210]), information=information)
+    assert found.histograms.tolist() == [[0, 0], [370, 30], [60, 140], [0, 40]]

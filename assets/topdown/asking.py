@@ -1,0 +1,231 @@
+"""Questions to a published redistricting release: its noisy measurements as arrays, and sums over any places.
+
+Everything follows from the files of the publication alone, so that everyone gets the same answer; nothing is charged.
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from mechanisms.refusal import RefusedError
+from mechanisms.topdown.decomposition import Decomposition, Information
+from mechanisms.topdown.design import (
+    GROUP_QUARTERS,
+    HOUSING_UNITS,
+    POPULATION,
+    SCHEMAS,
+    STATISTICS,
+    bound_groups,
+    unbounded,
+)
+from mechanisms.topdown.estimation import Families, Measurement
+from mechanisms.topdown.feasibility import Limits, limit_by_occupancy, propagate
+from mechanisms.topdown.information import (
+    choose_places,
+    finish_root,
+    finish_union,
+    inform,
+    inform_finest,
+    lift_union,
+    round_intervals,
+    sum_cells,
+)
+from mechanisms.topdown.redistricting import REDISTRICTING
+from mechanisms.topdown.replicates import find_starts
+from mechanisms.topdown.schema import PERSONS, UNITS, UNITS_BY_OCCUPANCY, Schema
+
+_MEASURED = "noisy_measurements"
+_LISTED = 5
+
+
+class PlacesError(RefusedError, ValueError):
+    """Places whose sum cannot be asked of a publication. The message names the file or the code, and the rule."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Noisy measurements of all places of a tree, whoever made them, and what is known exactly.
+
+    Attributes:
+        schema: the attributes of a record.
+        tree: by level, from the root's to the finest, the position of each place's parent in the level above; `[0]` at
+            the root.
+        measurements: by level, the answers of all places to each query, among them "detailed".
+        limits: by level, the bounds and the totals of `mechanisms.topdown.feasibility.propagate`.
+        codes: by level, the places' codes, if they have any.
+    """
+
+    schema: Schema
+    tree: Mapping[str, Sequence[int]]
+    measurements: Mapping[str, tuple[Measurement, ...]]
+    limits: Sequence[Limits]
+    codes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def read_published(folder: str | Path) -> dict[str, Measured]:
+    """The noisy measurements of persons and of units in the folder of a published redistricting release, with all that
+    it publishes exactly. Its products include `noisy_measurements` and its invariants."""
+
+    def read(name: str, **options: Any) -> pa.Table:
+        return pq.read_table(Path(folder) / f"{name}.parquet", **options)
+
+    places = read("spine").sort_by([("depth", "ascending"), ("number", "ascending")]).to_pylist()
+    levels = list(dict.fromkeys(place["level"] for place in places))
+    tree = {level: [place["parent"] or 0 for place in places if place["level"] == level] for level in levels}
+    codes = {level: [place["geoid"] for place in places if place["level"] == level] for level in levels}
+    exact = {}
+    for name in STATISTICS:
+        if (Path(folder) / f"{name}.parquet").exists():
+            rows = read(name).to_pylist()
+            counts = np.zeros((len(codes[rows[0]["level"]]), PERSONS.groups.size - 1), dtype=np.int64)
+            number = {code: position for position, code in enumerate(codes[rows[0]["level"]])}
+            for row in rows:
+                counts[number[row["geoid"]], row.get("category", 1) - 1] = row["count"]
+            exact[name] = rows[0]["level"], counts if name == GROUP_QUARTERS else counts[:, :1]
+    finest = {name: counts for name, (level, counts) in exact.items() if level == levels[-1]}
+    parents = [np.array(places, dtype=np.int64) for places in list(tree.values())[1:]]
+    variances = {
+        (row["histogram"], row["level"], row["query"]): Fraction(row["parameter"])
+        for row in read("queries").to_pylist()
+    }
+    found = {}
+    for name, held in ((PERSONS.name, POPULATION), (UNITS.name, HOUSING_UNITS)):
+        schema, measurements = SCHEMAS[name], {}
+        for level in levels:
+            own = []
+            for (histogram, of_level, query), variance in variances.items():
+                if (histogram, of_level) == (name, level):
+                    filters = [("histogram", "=", name), ("level", "=", level), ("query", "=", query)]
+                    rows = read("noisy_measurements", filters=filters).sort_by("number")
+                    answers = rows["answers"].combine_chunks().flatten().to_numpy()
+                    own.append(Measurement(query, variance, answers.reshape(len(codes[level]), -1)))
+            order = sorted(own, key=lambda each: (schema.marginal(each.query).size, each.query))
+            measurements[level] = tuple(order)
+        totals = [exact[held][1][:, 0] if held in exact and exact[held][0] == level else None for level in levels]
+        most = unbounded(len(codes[levels[-1]]), schema.groups.size)
+        limits = propagate(levels, parents, *bound_groups(name, len(codes[levels[-1]]), finest, most), totals)
+        found[name] = Measured(schema, tree, measurements, limits, codes)
+    return found
+
+
+def read_codes(file: Path) -> list[str]:
+    """The codes of places in a CSV file with one column, below a header or without one; as they are written, so that
+    zeros at the beginning count. Raises PlacesError if there is no code, or a line has several columns."""
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(map(str.strip, row))]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise PlacesError(f"{file}: the codes cannot be read: {error}") from None
+    if wrong := next((number for number, row in enumerate(rows, 1) if len(row) != 1), None):
+        columns = len(rows[wrong - 1])
+        raise PlacesError(f"{file}: line {wrong} has {columns} columns; a file of places has one, with their codes")
+    codes = [code for (code,) in rows]
+    if codes and not any(map(str.isdigit, codes[0])):
+        del codes[0]
+    if not codes:
+        raise PlacesError(f"{file}: there is no code of a place")
+    return codes
+
+
+def add_up_places(folder: str | Path, codes: Sequence[str], tables: Sequence[str] = ()) -> pa.Table:
+    """The sum of the places with some codes, of any levels: a row for each cell of some tables, by default of all that
+    are published.
+
+    `estimate` is the sum of the published counts. `linear_estimate` is the best linear unbiased estimate from all
+    measurements, with its standard error, and the ends of a 90% interval around it; it knows how the errors of all
+    places depend on each other. Raises PlacesError for a code that is unknown, given twice, or of a place within
+    another one; for a table that is not published; and if the noisy measurements are not published.
+    """
+    folder = Path(folder)
+    published = [name for name in REDISTRICTING if (folder / f"{name.lower()}.parquet").exists()]
+    if not published or not (folder / f"{_MEASURED}.parquet").exists():
+        raise PlacesError(
+            f"{folder.name} does not publish {_MEASURED} and a redistricting table, from which sums of places follow"
+        )
+    if unknown := [name for name in tables if name not in published]:
+        raise PlacesError(f"{unknown[0]}: there is no such table; published are {', '.join(published)}")
+    chosen = list(tables) or published
+    measured = read_published(folder)
+    places = _find_places(measured[PERSONS.name], codes)
+    unions = {
+        name: _join(measured[name], places)
+        for name in SCHEMAS
+        if any(REDISTRICTING[table].schema.name == name for table in chosen)
+    }
+    rows: list[dict[str, Any]] = []
+    for name in chosen:
+        table = REDISTRICTING[name]
+        split, union = unions[table.schema.name]
+        counted = np.array([cell.counted for cell in table.cells])
+        (estimates,), (variances,) = sum_cells(split, union, counted)
+        (lower,), (upper,) = round_intervals(estimates[None], variances[None], np.full((1, len(counted)), np.inf))
+        counts = pq.read_table(folder / f"{name.lower()}.parquet", filters=[("geoid", "in", list(codes))])
+        for number, cell in enumerate(table.cells):
+            rows.append(
+                {
+                    "table": name,
+                    "cell": cell.name,
+                    "label": cell.label,
+                    "estimate": sum(counts[cell.name].to_pylist()),
+                    "linear_estimate": float(estimates[number]),
+                    "standard_error": float(np.sqrt(max(variances[number], 0.0))),
+                    "linear_lower": int(lower[number]),
+                    "linear_upper": int(upper[number]),
+                }
+            )
+    return pa.Table.from_pylist(rows)
+
+
+def _find_places(measured: Measured, codes: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
+    """By level, which places are asked for."""
+    wanted = set(codes)
+    if len(wanted) < len(codes):
+        twice = next(code for code in codes if codes.count(code) > 1)
+        raise PlacesError(f"{twice}: given {codes.count(twice)} times; a place counts once")
+    chosen = {level: np.array([code in wanted for code in own]) for level, own in measured.codes.items()}
+    known = {code for own in measured.codes.values() for code in own}
+    if unknown := sorted(wanted - known):
+        more = f" and {len(unknown) - _LISTED} more" if len(unknown) > _LISTED else ""
+        raise PlacesError(f"there is no place {', '.join(unknown[:_LISTED])}{more} in the publication's spine")
+    covered = np.zeros(1, dtype=np.bool_)
+    for level, own in chosen.items():
+        above = covered[np.asarray(measured.tree[level], dtype=np.int64)]
+        if (both := np.flatnonzero(own & above)).size:
+            raise PlacesError(
+                f"{measured.codes[level][both[0]]}: it lies in another one of the places, and counts once"
+            )
+        covered = own | above
+    return chosen
+
+
+def _join(measured: Measured, chosen: Mapping[str, NDArray[np.bool_]]) -> tuple[Decomposition, Information]:
+    """The chosen places as a single one."""
+    levels, schema, limits = list(measured.tree), measured.schema, measured.limits
+    parents = [np.asarray(places, dtype=np.int64) for places in list(measured.tree.values())[1:]]
+    if schema.name == UNITS.name:
+        schema, limits = UNITS_BY_OCCUPANCY, limit_by_occupancy(levels, parents, limits)
+    families = []
+    for depth, level in enumerate(levels):
+        starts = find_starts(parents, depth)
+        names = ("",) * (len(starts) - 1)
+        families.append(Families(schema, names, starts, measured.measurements[level], limits[depth], False, None))
+    informed: list[Information] = [inform_finest(families[-1])]
+    below: Information | None = None
+    for own, above in zip(reversed(families[1:]), reversed(families[:-1]), strict=True):
+        below = inform(own, below, above.measurements)
+        informed.insert(0, below)
+    split = Decomposition(schema)
+    weights, parts = choose_places(split, informed[-1], chosen[levels[-1]]), []
+    for depth in reversed(range(1, len(levels))):
+        weights, part = lift_union(families[depth], informed[depth], weights)
+        weights = weights + choose_places(split, informed[depth - 1], chosen[levels[depth - 1]])
+        parts.append(part)
+    return split, finish_union(split, finish_root(informed[0], families[0]), weights, parts)

@@ -1,0 +1,68 @@
+"""Messages that a page quotes are texts of the code, and the plans that a page shows can be made."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docs.pictures.__main__ import FOLDER
+
+ROOT = FOLDER.parents[1]
+MESSAGES = ROOT / "docs" / "how-to" / "troubleshooting.md"
+CHOICES = ROOT / "docs" / "explanation" / "choosing.md"
+QUOTE = re.compile(r"^- (`+)(.+?)\1<br>$", re.MULTILINE)
+LAYERS = ("orchestration", "assets", "resources", "mechanisms")
+
+
+def texts(source: str) -> Iterator[str]:
+    """The texts of a module, with … for what is filled in."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def missing(page: str, known: str) -> list[str]:
+    """The messages that a page quotes and that no known text has, part by part in this order."""
+    return [
+        quoted
+        for _, quoted in QUOTE.findall(page)
+        if not re.search(".*".join(re.escape(part.strip()) for part in quoted.split("…")), known)
+    ]
+
+
+def test_every_message_that_is_quoted_is_in_the_code() -> None:
+    """Wrong program: one whose refusal was reworded, so that a reader who searches for it finds nothing."""
+    modules = [path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")]
+    known = "\n".join(text.replace("\n", " ") for path in modules for text in texts(path.read_text("utf-8")))
+    page = MESSAGES.read_text("utf-8")
+    assert len(QUOTE.findall(page)) == page.count("<br>") > 20
+    assert missing(page, known) == []
+    assert missing(page.replace("outside its domain", "beyond its domain"), known) == ["value beyond its domain …"]
+
+
+@pytest.mark.deep
+def test_the_plans_of_the_page_on_choices_can_be_made(tmp_path: Path) -> None:
+    """Wrong page: one whose table of risks states another loss than the search finds."""
+    page = CHOICES.read_text("utf-8")
+    commands = re.findall(
+        r"stirred (plan .*)", "".join(re.findall(r"^ *```sh\n(.*?)```", page, re.DOTALL | re.MULTILINE))
+    )
+    environment = os.environ | {"STIRRED_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    printed = [
+        subprocess.run(
+            ["bash", "-c", f"'{sys.executable}' -m orchestration.cli {command}"],
+            cwd=ROOT, env=environment, text=True, check=True, capture_output=True,
+        ).stdout
+        for command in commands
+    ]  # fmt: skip
+    assert len(printed) == 3
+    assert "| 0.75 | ρ = 0.4100 |" in page
+    assert "Total: ρ = 0.4100" in printed[1]
+    assert "17.0801" in printed[2]
