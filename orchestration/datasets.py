@@ -10,7 +10,7 @@ import dagster as dg
 from assets.ledger.population import group_populations
 from orchestration.components.release import COMPONENTS
 from orchestration.declarations import component_tree, load_declarations
-from orchestration.defs_files import read_documents
+from orchestration.defs_files import list_files, read_documents
 from orchestration.environment import deployment_folders
 from orchestration.launch import OF_DATASET
 from orchestration.release_definitions import define_resources
@@ -42,7 +42,7 @@ def __getattr__(attribute: str) -> dg.Definitions:
 
 def find_folders(root: Path, dataset: str) -> list[Path] | None:
     """The folders whose files declare a dataset or its releases; None if anything else than our components is there."""
-    if any(path.name != "__init__.py" or path.read_text("utf-8").strip() for path in root.rglob("*.py")):
+    if any(path.name != "__init__.py" or path.read_text("utf-8").strip() for path in list_files(root, ["*.py"])):
         return None
     folders: list[Path] = []
     for path, document in read_documents(root):

@@ -4,7 +4,8 @@ A YAML parser takes the last of two equal keys in silence, so that one of two ca
 8 and 1:30 as 90. The components see only the result.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,10 @@ def read_documents(folder: Path) -> Iterator[tuple[Path, Any]]:
         yield from ((path, document) for document in yaml.load_all(path.read_text(encoding="utf-8"), _QuickLoader))
 
 
-def list_files(folder: Path) -> list[Path]:
-    return sorted(path for name in NAMES for path in folder.rglob(name))
+def list_files(folder: Path, names: Sequence[str] = NAMES) -> list[Path]:
+    """The files of some names in a folder and below it, through symbolic links too, as Dagster reads them."""
+    found = (Path(top, file) for top, _, files in os.walk(folder, followlinks=True) for file in files)
+    return sorted(path for path in found if any(path.match(name) for name in names))
 
 
 def require_unambiguous_text(text: str, file: str) -> None:

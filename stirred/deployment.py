@@ -134,7 +134,7 @@ class Deployment:
     @property
     def published(self) -> Path:
         """The folder of publications."""
-        return Path(os.environ.get("STIRRED_PUBLISHED", self.folder / "published")).absolute()
+        return self.folder / os.environ.get("STIRRED_PUBLISHED", "published")
 
     def __getitem__(self, release: str) -> "Publication":
         """The publication of a release, by its name `dataset/release`. Raises KeyError if it is not published."""

@@ -1,5 +1,6 @@
 """Discrete noise for arrays of counts, drawn exactly: no float decides, so that floating-point attacks find nothing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -26,6 +27,9 @@ __all__ = [
     "draw",
     "read_counts",
 ]
+
+
+LARGEST_COUNT = 2**62
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -86,10 +90,15 @@ def add_gaussian(
 
 
 def read_counts(counts: ArrayLike) -> NDArray[np.int64]:
-    """Counts as int64. Raises TypeError if they are not integers."""
+    """Counts as int64. Raises TypeError if they are not an array of integers, and ValueError if one is beyond ±2^62, so
+    that noise would not fit."""
+    if np.ma.is_masked(counts) or (not isinstance(counts, Sequence | int) and not hasattr(counts, "__array__")):
+        raise TypeError(f"counts are an array of integers without missing ones, not {type(counts).__name__}")
     values = np.asarray(counts)
-    if not np.issubdtype(values.dtype, np.integer):
+    if values.size and not np.issubdtype(values.dtype, np.integer):
         raise TypeError(f"counts are integers, not {values.dtype}")
+    if ((values > LARGEST_COUNT) | (values < -LARGEST_COUNT)).any():
+        raise ValueError("a count is beyond 2^62")
     return values.astype(np.int64)
 
 

@@ -57,7 +57,10 @@ class Measured(Draw):
         return f"PHSafe's counts of {len(self.values)} runs and levels, for {len(self.design.states)} states"
 
     def estimate(self, run: str, level: str, interval: Interval = Interval.SHORTEST) -> Estimates:
-        """Estimates of the true counts with 90% credible intervals, which cost nothing."""
+        """Estimates of the true counts with 90% credible intervals, which cost nothing. Raises KeyError if the level of
+        the run was not measured."""
+        if (run, level) not in self.values:
+            raise KeyError(f"{run} {level} was not measured; {'; '.join(map(' '.join, self.values))} was")
         noise = self.design.noise_of(RUN[run], find_level(RUN[run], "estimate", level))
         variance = float(noise.exact_variance)
         return estimate_counts(self.values[run, level], variance, 1, self.design.noise, interval)

@@ -1,6 +1,8 @@
 """The randomness of draws: explicit, and either from the operating system or from a key that repeats them."""
 
 import os
+from itertools import count
+from typing import NoReturn
 
 from mechanisms.sampling.stream import RandomStream
 
@@ -11,21 +13,28 @@ class Randomness:
     """A secret key of 32 bytes, of which every draw takes the next subkey. So no two draws share their noise, and the
     same key gives the same draws if the same calls are made in the same order.
 
-    Who knows the key can remove all noise. It is neither printed nor part of a result.
+    Who knows the key can remove all noise. It is neither printed nor part of a result. Randomness is neither copied nor
+    pickled, and is of no use in another process, such as a fork of this one: the copy would draw the same noise again.
     """
 
     def __init__(self, key: bytes, source: str) -> None:
         if len(key) != 32:
             raise ValueError(f"a key has 32 bytes, not {len(key)}")
-        self._key, self._source, self._draws = key, source, 0
+        self._key, self._source, self._process, self._draws, self._numbers = key, source, os.getpid(), 0, count(1)
 
     def next_key(self) -> bytes:
-        """The key of the next draw, 32 bytes."""
-        self._draws += 1
-        return RandomStream(self._key, f"api {self._draws}").words(4).tobytes()
+        """The key of the next draw, 32 bytes. Raises RuntimeError in another process."""
+        if os.getpid() != self._process:
+            raise RuntimeError("this randomness is of another process, which draws the same noise: make one here")
+        # Threads may share it: no two get the same number.
+        self._draws = number = next(self._numbers)
+        return RandomStream(self._key, f"api {number}").words(4).tobytes()
 
     def next_stream(self) -> RandomStream:
         return RandomStream(self.next_key(), "api")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("randomness is neither copied nor pickled: the copy would draw the same noise again")
 
     def __repr__(self) -> str:
         return f"<randomness from {self._source}, {self._draws} draws so far>"

@@ -71,21 +71,39 @@ class TableDraw(Draw):
 
 
 def read_frame(data: Frame) -> pa.Table:
-    """The data as an Arrow table, without the index of a data frame. Raises TypeError for what is no table."""
-    if _kind(data) == "pandas":
-        return pa.Table.from_pandas(data, preserve_index=False)
-    if isinstance(data, Mapping) or hasattr(data, "__arrow_c_stream__"):
-        return pa.table(data)
-    raise TypeError(f"{type(data).__name__} is no table of Arrow, pandas or DuckDB, and no mapping of columns")
+    """The data as an Arrow table, without the index of a data frame. Categorical columns have the type of their
+    categories. Raises TypeError for what is no table, and for columns whose values cannot be compared."""
+    try:
+        if _kind(data) == "pandas" and hasattr(data, "columns"):
+            table = pa.Table.from_pandas(data, preserve_index=False)
+        elif isinstance(data, Mapping) or (hasattr(data, "__arrow_c_stream__") and _kind(data) != "pandas"):
+            table = pa.table(data)
+        else:
+            kind = type(data).__name__
+            raise TypeError(f"{kind} is no table of Arrow, pandas or DuckDB, and no mapping of columns")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        # Arrow's message has a value.
+        raise TypeError("columns have equally many values, and each column has values of one type") from None
+    fields = []
+    for field in table.schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_nested(kind):
+            raise TypeError(f"{field.name}: values of the type {kind} are not compared")
+        # A column without a value has no type either.
+        fields.append(pa.field(field.name, pa.string() if pa.types.is_null(kind) else kind))
+    return table.cast(pa.schema(fields))
 
 
 def frame_kind(data: Frame) -> str:
     """`pandas`, `duckdb` or `arrow`: the kind in which results are given."""
-    return kind if (kind := _kind(data)) in ("pandas", "duckdb") else "arrow"
+    return _kind(data)
 
 
 def write_frame(table: pa.Table, kind: str) -> Any:
-    """A table in a kind. Relations are of DuckDB's default connection; register `arrow` to use another one."""
+    """A table in a kind. Relations are of DuckDB's default connection; register `arrow` to use another one. Raises
+    ValueError for a kind that is not known."""
+    if kind not in ("arrow", "pandas", "duckdb"):
+        raise ValueError(f"kind is arrow, pandas or duckdb, not {kind}")
     if kind == "duckdb":
         import duckdb
 
@@ -94,4 +112,6 @@ def write_frame(table: pa.Table, kind: str) -> Any:
 
 
 def _kind(data: object) -> str:
-    return type(data).__module__.partition(".")[0].lstrip("_")
+    # That of the class, or of one that it extends, as GeoPandas does.
+    modules = {each.__module__.partition(".")[0].lstrip("_") for each in type(data).__mro__}
+    return next((name for name in ("pandas", "duckdb") if name in modules), "arrow")

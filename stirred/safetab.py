@@ -41,6 +41,8 @@ __all__ = [
 ]
 
 _PAIR = (RegionType.COUNTY, 1)
+_WORDS = {"table": pa.string(), "label": pa.string()}
+_HOUSEHOLDS = pa.schema([(name, _WORDS.get(name, pa.int64())) for name in ("group", "table", "cell", "label", "count")])
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -142,8 +144,10 @@ def measure_households(
     are not integers.
     """
     exact, sizes = read_counts(counts), read_counts(totals)
-    if exact.shape != (*sizes.shape, HOUSEHOLD_CELLS):
+    if exact.shape != (sizes.size, HOUSEHOLD_CELLS):
         raise ValueError(f"counts have the shape (groups, {HOUSEHOLD_CELLS}), and totals (groups,)")
+    if unknown := sorted({*budgets, *thresholds} - set(HOUSEHOLD_TABLES)):
+        raise ValueError(f"families are {' and '.join(HOUSEHOLD_TABLES)}, not {unknown[0]}")
     design = SafeTabHDesign(
         states=("01",),
         noise=Noise(noise),
@@ -167,7 +171,8 @@ def measure_households(
                     for group, count in zip(groups.tolist(), summed, strict=True)
                 ]
     order = [(column, "ascending") for column in ("group", "table", "cell")]
-    return Households(design.specification(name), pa.Table.from_pylist(rows).sort_by(order), kind, design)
+    table = pa.Table.from_pylist(rows, _HOUSEHOLDS).sort_by(order)
+    return Households(design.specification(name), table, kind, design)
 
 
 def _list_cells(groups: Kept) -> pa.Table:

@@ -85,9 +85,13 @@ def swap(
         name: what the data are called in the specification.
 
     Raises DesignError if no column is swapped or held or one has two roles, KeyError if there is no such column, and
-    ValueError for a rate that is out of range.
+    ValueError for a rate that is out of range or a column named `count`, as that of the result is.
     """
+    if isinstance(match, str) or isinstance(swap, str):
+        raise TypeError("columns are given as a list")
     frame = read_frame(data)
+    if "count" in frame.column_names:
+        raise ValueError("count: the result has a column of this name, so the data have none")
     held = [column for column in frame.column_names if column not in (*match, *swap)]
     design = SwappingDesign(
         unit, tuple(match), tuple(swap), tuple(held), Rates.single(exact_swap_rate(rate)), persons=()

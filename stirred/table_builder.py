@@ -24,7 +24,7 @@ from mechanisms.table_builder.judging import Judgment, judge
 from mechanisms.table_builder.p_table import PTable, Row
 from mechanisms.table_builder.reading import read_ons, read_sdctools
 from stirred.accounting import Number, pure
-from stirred.noise import read_counts
+from stirred.noise import LARGEST_COUNT, read_counts
 from stirred.random import Randomness
 from stirred.results import Draw, Frame, frame_kind, read_frame, write_frame
 
@@ -49,6 +49,8 @@ __all__ = [
 
 COUNTED = Grid(Fraction(1), Fraction(0), Fraction(1))
 """The grid of counts: a record adds 1."""
+
+_FIGURES = ("estimate", "standard_error", "lower", "upper")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -81,13 +83,9 @@ class Measured(Draw):
         Raises QuestionError for a variable or category that the hypercube does not have.
         """
         answer = self.answer(by, where)
-        figures = {
-            "estimate": answer.values,
-            "standard_error": answer.standard_error,
-            "lower": answer.lower,
-            "upper": answer.upper,
-        }
-        return self._write(answer.question, {name: np.asarray(cells, float) for name, cells in figures.items()})
+        arrays = answer.values, answer.standard_error, answer.lower, answer.upper
+        figures = {name: np.asarray(cells, float) for name, cells in zip(_FIGURES, arrays, strict=True)}
+        return self._write(answer.question, figures)
 
     def answer(self, by: Sequence[str] = (), where: Mapping[str, Sequence[Any]] | None = None) -> asking.Answer:
         """As `ask`, as arrays with an axis for each variable, in steps of the grid."""
@@ -102,7 +100,10 @@ class Measured(Draw):
         """The means of the amount by some variables, with 90% intervals (Fieller): its sums, divided by the counts or
         weights of another hypercube that was measured independently. The columns are `estimate`, `lower` and `upper`.
 
-        Raises QuestionError as `ask`, and if a record may have the weight 0, so that a mean has no bounds."""
+        Raises QuestionError as `ask`, if categories differ, and if a record may have the weight 0, so that a mean has
+        no bounds."""
+        if differing := [name for name in by if self.categories.get(name) != counts.categories.get(name)]:
+            raise QuestionError(f"{differing[0]}: the hypercubes have other categories, or in another order")
         fewest, most = counts.design.least, counts.design.most
         if fewest < 1 and counts.grid is not COUNTED:
             raise QuestionError("a mean per weights that may be 0 has no bounds")
@@ -142,7 +143,7 @@ def measure(
     margins: str = "summed",
     cap: int | None = None,
     amount: str | None = None,
-    grid: Grid = COUNTED,
+    grid: Grid | None = None,
     unit: str = "record",
     name: str = "the data",
 ) -> Measured:
@@ -158,14 +159,20 @@ def measure(
             its own) or "fitted" (as independent, and then the table that fits all measurements best).
         cap: D, the greatest discrete Laplace noise; the loss is then (ε, δ).
         amount: the column that is added up, such as a weight; without one, records are counted.
-        grid: the step to which an amount is rounded, and the bounds to which it is cut, which determine the noise.
+        grid: the step to which an amount is rounded, and the bounds to which it is cut, which determine the noise;
+            given if and only if there is an amount.
 
-    Raises ValueError if a record has another category (the message counts them), an amount is missing, or both or no
-    losses are given, and HypercubeError for a hypercube that cannot be measured.
+    Raises ValueError if a record has another category (the message counts them), an amount is missing or not finite,
+    a category is declared twice, or both or no losses are given; TypeError for categories of another type than the
+    data and amounts that are no numbers; and HypercubeError for a hypercube that cannot be measured.
     """
     if (epsilon is None) == (rho is None):
         raise ValueError("give epsilon or rho")
-    frame = read_frame(data)
+    if (amount is None) != (grid is None):
+        raise ValueError("give an amount and its grid, or neither")
+    if taken := [figure for figure in _FIGURES if figure in categories]:
+        raise ValueError(f"{taken[0]}: answers have a column of this name, so no variable has it")
+    frame, grid = read_frame(data), grid or COUNTED
     design = Hypercube(
         {variable: len(values) for variable, values in categories.items()},
         positive_fraction(rho if epsilon is None else epsilon),
@@ -175,7 +182,7 @@ def measure(
         least=grid.least,
         most=grid.most,
     )
-    typed = {variable: pa.array(values, frame.schema.field(variable).type) for variable, values in categories.items()}
+    typed = {variable: _type_categories(frame[variable], variable, values) for variable, values in categories.items()}
     inner = _add_up(frame, typed, design, _steps(frame, amount, grid))
     noise = Noise(MECHANISM, {str(table): design.distribution(table) for table in design.tables}, randomness.next_key())
     noisy = {
@@ -235,13 +242,26 @@ def sub_table(folder: Path | str, by: Sequence[str] = (), where: Mapping[str, Se
     return asking.sub_table(folder, by, where)
 
 
+def _type_categories(column: pa.ChunkedArray, name: str, values: Sequence[Any]) -> pa.Array:
+    """Declared categories, of the type of the column; of their own type if the column has no value."""
+    if isinstance(values, str):
+        raise TypeError(f"{name}: categories are given as a list")
+    try:
+        typed = pa.array(values, None if column.null_count == len(column) else column.type, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise TypeError(f"{name}: the categories are not all of the type of the data, {column.type}") from None
+    if len(typed.unique()) < len(typed):
+        raise ValueError(f"{name}: a category is declared twice")
+    return typed
+
+
 def _add_up(
     frame: pa.Table, categories: Mapping[str, pa.Array], design: Hypercube, steps: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The exact inner table, in steps."""
     cell = np.zeros(frame.num_rows, dtype=np.int64)
     for name, values in categories.items():
-        places = pc.index_in(frame[name], values)
+        places = pc.index_in(frame[name].cast(values.type), values)
         if places.null_count:
             raise ValueError(f"{name}: {places.null_count:,} of {len(places):,} records have no declared category")
         cell = cell * len(values) + places.to_numpy()
@@ -254,7 +274,14 @@ def _steps(frame: pa.Table, amount: str | None, grid: Grid) -> NDArray[np.int64]
     """What each record adds, in steps."""
     if amount is None:
         return np.ones(frame.num_rows, dtype=np.int64)
-    numbers = frame[amount].cast(pa.float64())
-    if numbers.null_count:
-        raise ValueError(f"{amount}: {numbers.null_count:,} of {len(numbers):,} records have no amount")
-    return grid.round(np.rint(numbers.to_numpy() * 10**PLACES).astype(np.int64))
+    kind = frame.schema.field(amount).type
+    if len(frame) and not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise TypeError(f"{amount}: amounts are numbers, not of the type {kind}")
+    numbers = frame[amount].cast(pa.float64(), safe=False).to_numpy()
+    if missing := np.count_nonzero(~np.isfinite(numbers)):
+        raise ValueError(f"{amount}: {missing:,} of {len(numbers):,} records have no amount, or none that is finite")
+    if max(abs(grid.lower), abs(grid.upper)) * 10**PLACES > LARGEST_COUNT:
+        raise ValueError(f"grid: a bound is beyond {LARGEST_COUNT // 10**PLACES:,}")
+    # Bounds first: what is far beyond them would not fit.
+    cut = np.clip(numbers, float(grid.lower), float(grid.upper))
+    return grid.round(np.rint(cut * 10**PLACES).astype(np.int64))

@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 MOST_RECORDS = 2**31
-"""The most records of a place whose number is not held."""
+"""The most records of all places, and a bound of those of a place whose number is not held."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -197,7 +197,7 @@ def measure_and_estimate(
     Raises QueryError, AllocationError and DesignError for queries and shares that are not possible, and ValueError for
     histograms or trees of other shapes.
     """
-    parents = [np.asarray(places, dtype=np.int64) for places in list(tree.values())[1:]]
+    parents = [read_counts(places) for places in list(tree.values())[1:]]
     exact = _add_up(schema, list(tree), parents, read_counts(histograms))
     allocation = allocate(
         schema,
@@ -216,7 +216,10 @@ def measure_and_estimate(
         measurements[level] = tuple(_measure(schema, query, noises[query], noise, counts) for query in noises)
     totals = [exact[level].sum(axis=1) if level == held else None for level in tree]
     finest = np.zeros((len(exact[[*tree][-1]]), schema.groups.size), dtype=np.int64)
-    most = int(exact[next(iter(tree))].sum()) if held else MOST_RECORDS
+    records = int(exact[next(iter(tree))].sum())
+    if records > MOST_RECORDS:
+        raise ValueError("there are more than 2^31 records")
+    most = records if held else MOST_RECORDS
     limits = propagate(list(tree), parents, finest, np.full_like(finest, most), totals)
 
     found = estimate(Measured(schema, tree, measurements, limits), total_first=total_first, types_first=types_first)

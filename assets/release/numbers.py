@@ -60,7 +60,8 @@ def _fraction(value: object) -> Fraction:
     if isinstance(value, str) and not (len(value) <= _LONGEST_TEXT and re.fullmatch(FRACTION, value, re.ASCII)):
         raise wrong
     try:
-        return Fraction(repr(value) if isinstance(value, float) else value)
+        # `repr` of a float of NumPy has more than the number.
+        return Fraction(float.__repr__(value) if isinstance(value, float) else value)
     except (ValueError, OverflowError, ZeroDivisionError):
         raise wrong from None
 

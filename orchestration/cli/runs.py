@@ -58,7 +58,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     folders = [published.joinpath(*path[:-1]) for path in paths if path[-1] == PUBLICATION]
     files = sorted({path.name for folder in folders for path in folder.iterdir() if path.is_file()})
     refusal = next((step for step in steps if step.kind == "refused"), None)
-    refused = refusal.words if refusal else ""
+    refused = refusal.words if refusal else "" if outcome.run_id else _explain_failure(outcome)
     failed = [step for step in steps if step.kind == "failed"]
     passed = sum(step.kind == "passed" for step in steps)
     if as_json:

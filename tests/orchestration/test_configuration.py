@@ -147,7 +147,10 @@ def test_a_deployment_that_defines_more_than_datasets_and_releases_is_loaded_who
         folder.mkdir(parents=True)
         of = "" if name == dataset else f"\n  dataset: {dataset}"
         (folder / "defs.yaml").write_text(f"type: orchestration.components.Any\nattributes:\n  name: {name}{of}\n")
+    (tmp_path / "village").rename(tmp_path.with_suffix(".village"))
+    (tmp_path / "village").symlink_to(tmp_path.with_suffix(".village"))
     assert datasets.find_folders(tmp_path, "town") == [tmp_path / "town" / "swapped", tmp_path / "town" / "town"]
+    assert datasets.find_folders(tmp_path, "village") == [tmp_path / "village" / "village"]
     other = tmp_path / "town" / "checks.py"
     other.write_text("check = 1\n")
     assert datasets.find_folders(tmp_path, "town") is None

@@ -67,6 +67,9 @@ def test_a_deployment_is_what_the_command_shows_of_its_folder(tmp_path: Path, mo
     for variable in [name for name in os.environ if name.startswith(("STIRRED_", "DAGSTER_HOME"))]:
         monkeypatch.delenv(variable)
     deployment = stirred.open(tmp_path)
+    with monkeypatch.context() as relative:
+        relative.setenv("STIRRED_PUBLISHED", "public")
+        assert deployment.published == tmp_path / "public", "the command runs in this folder"
     assert [each["release"] for each in deployment.releases()] == ["ma1940/tenure_by_county"]
     assert (tmp_path / "var").is_dir(), "the state of the deployment lies in its folder"
     plan: dict[str, Any] = deployment.plan("ma1940/tenure_by_county", {"swap_rate": "1/10"}, largest_stratum=264331)[

@@ -1,5 +1,7 @@
 """The mechanisms of `stirred` on arrays and data frames: each uses the mathematics of the layers, exactly as stated."""
 
+import copy
+import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
@@ -120,6 +122,53 @@ def test_every_draw_has_noise_of_its_own_and_a_key_repeats_all_of_them() -> None
         stirred.random.from_key(b"short")
 
 
+def test_randomness_is_not_copied_so_that_no_copy_draws_the_same_noise(
+    randomness: Randomness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pickle has the key, and a copy or a fork draws the noise of the original again."""
+    for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="neither copied nor pickled"):
+            duplicate(randomness)
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    with pytest.raises(RuntimeError, match="another process"):
+        randomness.next_key()
+
+
+def test_messy_tables_are_read_as_they_are_meant_or_refused(randomness: Randomness) -> None:
+    """An index is no column, and a categorical column is one of its categories."""
+
+    class Extended(pd.DataFrame):
+        pass
+
+    data = {"size": [1, 1, 1], "county": ["A", "B", "A"], "tenure": [None] * 3}
+    plain = swap(data, stirred.random.from_key(KEY)).arrow.to_pylist()
+    frame = Extended(data, index=list("xyz"))
+    for messy in (frame, frame.astype({"county": "category"}), duckdb.from_arrow(pa.table(data))):
+        drawn = swap(messy, stirred.random.from_key(KEY))
+        assert drawn.kind != "arrow"
+        assert drawn.arrow.to_pylist() == plain
+    for wrong, said in (
+        (frame["size"], "Series is no table"),
+        ({**data, "tenure": [[1]] * 3}, "tenure: values of the type list"),
+        ({**data, "tenure": ["a", 1, "c"]}, "one type"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            swap(wrong, randomness)
+    with pytest.raises(ValueError, match="count: the result"):
+        swap({**data, "count": [1, 2, 3]}, randomness)
+    cube = table_builder.measure(frame.astype("category"), {"county": ["B", "A"]}, epsilon=HUGE, randomness=randomness)
+    assert cube.ask(["county"]).estimate.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("counts", [[2**63], [2**63 - 1], np.array([2**64 - 1], dtype=np.uint64)])
+def test_counts_that_do_not_fit_are_refused(counts: Any, randomness: Randomness) -> None:
+    """A program that converts them to int64 takes 2^64 − 1 as −1."""
+    with pytest.raises(ValueError, match="beyond 2"):
+        noise.add_laplace(counts, 1, randomness=randomness)
+    with pytest.raises(TypeError, match="without missing"):
+        noise.add_laplace(np.ma.masked_array([1, 2], [0, 1]), 1, randomness=randomness)
+
+
 def test_noise_has_the_distribution_of_its_loss_and_sensitivity(randomness: Randomness) -> None:
     counts = [[1, 2], [3, 4]]
     laplace = noise.add_laplace(counts, "1/3", l1=2, neighbors="bounded", randomness=randomness)
@@ -192,6 +241,29 @@ def test_amounts_are_rounded_and_cut_to_the_declared_grid_and_have_means(
     assert sums.means(counts).estimate.tolist() == pytest.approx([100 * (1200 + 50_000) / 300])
     with pytest.raises(QuestionError, match="no bounds"):
         counts.means(sums)
+    reordered = {**CATEGORIES, "size": [1, 2, 3, 4]}
+    other = table_builder.measure(households, reordered, epsilon=HUGE, randomness=randomness)
+    with pytest.raises(QuestionError, match="in another order"):
+        sums.means(other, ["size"])
+
+    def add_up(amounts: list[Any], **given: Any) -> Any:
+        given = {"amount": "income", "grid": grid, "epsilon": HUGE * 500} | given
+        data = {"a": [1] * len(amounts), "income": amounts}
+        return table_builder.measure(data, {"a": [1]}, randomness=randomness, **given).ask()["estimate"].to_pylist()
+
+    assert add_up([2**62, -(2**62)]) == add_up([1e300, -1e300]) == [50_000]
+    for amounts, error, said in (
+        ([np.inf], ValueError, "1 of 1 records"),
+        ([np.nan, None, 1.0], ValueError, "2 of 3 records"),
+        (["secret"], TypeError, "^income: amounts are numbers, not of the type string$"),
+    ):
+        with pytest.raises(error, match=said):
+            add_up(amounts)
+    for one in ({"amount": None}, {"grid": None}):
+        with pytest.raises(ValueError, match="or neither"):
+            add_up([1], **one)
+    with pytest.raises(ValueError, match="declared twice"):
+        table_builder.measure(households, {"size": [1, 2, 3, 3]}, rho=1, randomness=randomness)
 
 
 def test_p_tables_are_made_judged_and_drawn_from(randomness: Randomness) -> None:
