@@ -30,6 +30,7 @@ from mechanisms.topdown.information import (
     finish_union,
     inform_finest,
     lift_union,
+    prepare_sums,
     round_intervals,
     sum_cells,
 )
@@ -113,7 +114,7 @@ def cover(persons: Census, linear: list[Information]) -> pd.DataFrame:
     sums, above = Sums(counted), np.full((1, len(_TABLES)), np.inf)
     rows = []
     for depth, own in enumerate(linear):
-        estimates, variances = sum_cells(split, own, counted)
+        estimates, variances = sum_cells(prepare_sums(split, counted), own)
         truth = sums.of(persons.exact[depth], 0, len(own.present))
         parents = persons.parents[depth - 1] if depth else np.zeros(1, dtype=np.int64)
         lower, upper = round_intervals(estimates, variances, above[parents])
@@ -150,7 +151,9 @@ def cover_unions(persons: Census, informed: list[Information], linear: list[Info
             whole = persons.take(depth, 0, len(informed[depth - 1].present), None, informed[depth])
             weights, part = lift_union(whole, informed[depth], weights)
             parts.append(part)
-        ((estimate,),), ((variance,),) = sum_cells(split, finish_union(split, linear[0], weights, parts), everybody)
+        ((estimate,),), ((variance,),) = sum_cells(
+            prepare_sums(split, everybody), finish_union(split, linear[0], weights, parts)
+        )
         inside += abs(estimate - truth[chosen].sum()) <= QUANTILE * np.sqrt(variance)
     return inside / UNIONS
 
@@ -196,7 +199,7 @@ def expect(children: tuple[float, ...]) -> pd.DataFrame:
             whole = np.zeros((1, len(split.divisors), split.kept.size, split.kept.size))
             whole[0][:, np.ix_(possible, possible)[0], np.ix_(possible, possible)[1]] = own
             shown = Information(possible[None], np.zeros((1, split.kept.size, split.summed.size)), whole)
-            variances.append(sum_cells(split, shown, counted)[1][0])
+            variances.append(sum_cells(prepare_sums(split, counted), shown)[1][0])
         errors.append(np.sqrt(np.maximum(variances, 0.0)).T)
     ratios = np.where(errors[0] > 1e-3, errors[1] / np.maximum(errors[0], 1e-3), np.nan)
     names = ["population", "of voting age", "a race × Hispanic cell", "a single cell"]

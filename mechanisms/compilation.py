@@ -30,6 +30,7 @@ from mechanisms.topdown.information import (
     finish_union,
     inform,
     lift_union,
+    prepare_sums,
     sum_cells,
 )
 from mechanisms.topdown.leaning import lean, measure_spread
@@ -69,7 +70,7 @@ def _compile_information() -> None:
     root = finish_root(inform(families, information, own), families)
     linear = descend(root, families, information)
     weights, part = lift_union(families, information, choose_places(split, information, np.ones(1, dtype=np.bool_)))
-    sum_cells(split, finish_union(split, linear, weights, [part]), PERSONS.possible[None])
+    sum_cells(prepare_sums(split, PERSONS.possible[None]), finish_union(split, linear, weights, [part]))
     estimate_families(replace(families, information=information, hold=True))
     one = np.ones(1, dtype=np.int64)
     measure_spread(families, one)

@@ -35,6 +35,7 @@ from mechanisms.topdown.information import (
     inform,
     inform_finest,
     lift_union,
+    prepare_sums,
     round_intervals,
     sum_cells,
 )
@@ -165,7 +166,7 @@ def add_up_places(folder: str | Path, codes: Sequence[str], tables: Sequence[str
         table = REDISTRICTING[name]
         split, union = unions[table.schema.name]
         counted = np.array([cell.counted for cell in table.cells])
-        (estimates,), (variances,) = sum_cells(split, union, counted)
+        (estimates,), (variances,) = sum_cells(prepare_sums(split, counted), union)
         (lower,), (upper,) = round_intervals(estimates[None], variances[None], np.full((1, len(counted)), np.inf))
         counts = pq.read_table(folder / f"{name.lower()}.parquet", filters=[("geoid", "in", list(codes))])
         for number, cell in enumerate(table.cells):

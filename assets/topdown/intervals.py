@@ -31,7 +31,15 @@ from assets.topdown.tables import redistricting_tables
 from mechanisms.topdown.decomposition import Decomposition, Information
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.estimation import Families
-from mechanisms.topdown.information import descend, finish_root, inform_finest, round_intervals, sum_cells
+from mechanisms.topdown.information import (
+    CellSums,
+    descend,
+    finish_root,
+    inform_finest,
+    prepare_sums,
+    round_intervals,
+    sum_cells,
+)
 from mechanisms.topdown.redistricting import RedistrictingTable
 from mechanisms.topdown.replicates import Sums
 from mechanisms.topdown.schema import PERSONS
@@ -167,6 +175,7 @@ class _Descent:
             for name, own in self._tables.items()
             if own
         }
+        self._sums: dict[str, CellSums] = {}
 
     def to(self, scope: Scope, above: Mapping[str, Linear]) -> dict[str, Linear]:
         """The linear estimates of the places of a scope, by histogram, from those of their parents; none of the finest
@@ -179,7 +188,10 @@ class _Descent:
         for task in reading.tasks():
             for name, counted in self._counted.items():
                 parents = above[name].between(first, first + task.parents) if above else None
-                linear, estimate, lower = _estimate(task.families[name], parents, counted)
+                families = task.families[name]
+                if name not in self._sums:
+                    self._sums[name] = prepare_sums(Decomposition(families.schema), counted)
+                linear, estimate, lower = _estimate(families, parents, self._sums[name])
                 self._write(scope.level, name, task.first, linear, estimate, lower)
                 if scope.level != release.finest:
                     found[name].append(linear)
@@ -222,16 +234,16 @@ class _Descent:
 
 
 def _estimate(
-    families: Families, parents: Linear | None, counted: NDArray[np.bool_]
+    families: Families, parents: Linear | None, sums: CellSums
 ) -> tuple[Linear, NDArray[np.float64], NDArray[np.int64]]:
     """The linear estimates of all children of some families; the estimates of the cells, and the lower ends of their
     intervals, shape (children, cells). Without parents, the only child is the root."""
     own = families.information or inform_finest(families)
     if parents is None:
-        information, above = finish_root(own, families), np.full((1, len(counted)), np.inf)
+        information, above = finish_root(own, families), np.full((1, len(sums.squares)), np.inf)
     else:
         information, above = descend(parents.information, families, own), parents.most.astype(np.float64)
-    estimate, variance = sum_cells(Decomposition(families.schema), information, counted)
+    estimate, variance = sum_cells(sums, information)
     lower, most = round_intervals(estimate, variance, np.repeat(above, np.diff(families.starts), axis=0))
     return Linear(information, most), estimate, lower
 

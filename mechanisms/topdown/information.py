@@ -32,6 +32,7 @@ Sealfon (2026).
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -115,9 +116,22 @@ def descend(above: Information, families: Families, information: Information) ->
     return primed
 
 
-def sum_cells(split: Decomposition, information: Information, counted: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """The linear estimates of sums of cells, such as those of a table, and their variances, both of the shape (places,
-    sums); `counted` has the shape (sums, cells)."""
+class CellSums(NamedTuple):
+    """Sums of cells, such as those of a table. Atoms are cells that are always counted together: the atom of each cell,
+    the sums that contain an atom, and by sum and set S, the matrix g P_S gᵀ of its mask g."""
+
+    of_cell: NDArray[np.int64]
+    contained: NDArray[np.bool_]
+    squares: Floats
+
+
+def sum_cells(sums: CellSums, information: Information) -> tuple[Floats, Floats]:
+    """The linear estimates of sums of cells and their variances, both of the shape (places, sums)."""
+    return _sum_cells(information.present, information.estimate, information.variance, *sums)
+
+
+def prepare_sums(split: Decomposition, counted: NDArray[np.bool_]) -> CellSums:
+    """`counted` has the shape (sums, cells)."""
     size = split.kept.size, split.summed.size
     atoms, of_cell = np.unique(counted, axis=1, return_inverse=True)
     of_place = np.empty(size, dtype=np.int64)
@@ -137,7 +151,7 @@ def sum_cells(split: Decomposition, information: Information, counted: NDArray[n
         for within in range(sets):
             if within & own == within:
                 squares[:, own] += (-1) ** within.bit_count() * products[sets - 1 ^ own | within]
-    return _sum_cells(information.present, information.estimate, information.variance, of_place, atoms.T, squares)
+    return CellSums(of_place, atoms.T, squares)
 
 
 def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -20,7 +20,7 @@ from assets.topdown.spine import read_states
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.decomposition import Decomposition
 from mechanisms.topdown.design import MECHANISM, SCHEMAS
-from mechanisms.topdown.information import descend, finish_root, inform_finest, sum_cells
+from mechanisms.topdown.information import descend, finish_root, inform_finest, prepare_sums, sum_cells
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Census, Sums, estimate_finest, roll_up
 from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, OCCUPIED, PERSONS, Counts
@@ -138,7 +138,7 @@ def test_intervals_are_those_of_the_measurements(full: Full) -> None:
     counted, covered = np.array([cell.counted for cell in cells]), []
     for depth, level in enumerate(full.release.levels):
         linear = descend(linear, families[depth], informed[depth]) if depth else linear
-        estimate, _ = sum_cells(Decomposition(PERSONS), linear, counted)
+        estimate, _ = sum_cells(prepare_sums(Decomposition(PERSONS), counted), linear)
         own, sums = rows[rows.level == level], Sums(counted)
         assert list(own.cell) == [cell.name for cell in cells] * country.places(level)
         stored = own.linear_estimate.astype(float).to_numpy().reshape(estimate.shape)

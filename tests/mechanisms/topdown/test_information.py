@@ -17,6 +17,7 @@ from mechanisms.topdown.information import (
     finish_union,
     inform,
     lift_union,
+    prepare_sums,
     round_intervals,
     sum_cells,
 )
@@ -243,10 +244,10 @@ def test_a_union_of_places_has_the_estimate_and_the_variance_of_the_dense_proble
     estimates, variances = dense.solve(functions)
     expected = estimates[3][[0, 2, 4]].sum(axis=0)
     assert np.abs(union.estimate[0] - split.arrange(expected[None])[0]).max() < 1e-7
-    found = sum_cells(split, union, masks)
+    found = sum_cells(prepare_sums(split, masks), union)
     assert np.allclose(found[0][0], masks @ expected, rtol=1e-9)
     assert np.allclose(found[1][0], variances, rtol=1e-8)
-    apart = sum(sum_cells(split, linear[3].between(place, place + 1), masks)[1][0] for place in (0, 2, 4))
+    apart = sum(sum_cells(prepare_sums(split, masks), linear[3].between(place, place + 1))[1][0] for place in (0, 2, 4))
     assert np.abs(apart / variances - 1).max() > 0.01, "covariances between places count"
 
 
@@ -254,7 +255,7 @@ def test_sums_of_cells_have_their_estimates_and_variances() -> None:
     _, linear, _ = solved("two totals")
     split = Decomposition(PERSONS)
     counted = np.random.default_rng(6).random((4, PERSONS.size)) < 0.3
-    estimates, variances = sum_cells(split, linear[2], counted)
+    estimates, variances = sum_cells(prepare_sums(split, counted), linear[2])
     for place in range(3):
         shown = linear[2].estimate[place][split.kept.cells, split.summed.cells]
         assert np.allclose(estimates[place], counted @ shown)
