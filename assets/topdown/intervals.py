@@ -186,15 +186,16 @@ class _Descent:
             reading = Reading(session, self._warehouse, release, scope, self._tree, self._draw_id, contents, "")
         found: dict[str, list[Linear]] = {name: [] for name in self._counted}
         for task in reading.tasks():
-            for name, counted in self._counted.items():
-                parents = above[name].between(first, first + task.parents) if above else None
-                families = task.families[name]
-                if name not in self._sums:
-                    self._sums[name] = prepare_sums(Decomposition(families.schema), counted)
-                linear, estimate, lower = _estimate(families, parents, self._sums[name])
-                self._write(scope.level, name, task.first, linear, estimate, lower)
-                if scope.level != release.finest:
-                    found[name].append(linear)
+            with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
+                for name, counted in self._counted.items():
+                    parents = above[name].between(first, first + task.parents) if above else None
+                    families = task.families[name]
+                    if name not in self._sums:
+                        self._sums[name] = prepare_sums(Decomposition(families.schema), counted)
+                    linear, estimate, lower = _estimate(families, parents, self._sums[name])
+                    self._write(session, scope.level, name, task.first, linear, estimate, lower)
+                    if scope.level != release.finest:
+                        found[name].append(linear)
             first += task.parents
         self.answers |= reading.answers.by_label()
         self.regions.add(hash_facts(reading.regions))
@@ -202,6 +203,7 @@ class _Descent:
 
     def _write(
         self,
+        session: Session,
         level: str,
         histogram: str,
         first: int,
@@ -210,10 +212,9 @@ class _Descent:
         lower: NDArray[np.int64],
     ) -> None:
         release, places = self._release, len(lower)
-        with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
-            table = release.public(release.estimates(level))
-            counts = read_counts(session, table, first, first + places, histogram=histogram)
-            codes = read_codes(session, release, level, first, first + places).to_numpy()
+        table = release.public(release.estimates(level))
+        counts = read_counts(session, table, first, first + places, histogram=histogram)
+        codes = read_codes(session, release, level, first, first + places).to_numpy()
         published = Sums(self._counted[histogram]).of(counts, first, first + places)
         begin = 0
         for of_table in self._tables[histogram]:
