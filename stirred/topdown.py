@@ -11,15 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assets.release.numbers import exact_fraction, positive_fraction
-from assets.topdown.asking import Measured, PlacesError, add_up_places, read_published
+from assets.topdown.asking import (
+    Measured,
+    PlacesError,
+    add_up_places,
+    inform_levels,
+    list_families,
+    read_published,
+)
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.sampling.noise import DiscreteGaussian, Noise
 from mechanisms.topdown.allocation import Allocation, AllocationError, allocate, compute_variances
-from mechanisms.topdown.decomposition import Information
-from mechanisms.topdown.estimation import Families, Measurement, estimate_families
+from mechanisms.topdown.estimation import Measurement, estimate_families
 from mechanisms.topdown.feasibility import Limits, limit_by_occupancy, propagate
-from mechanisms.topdown.information import inform
-from mechanisms.topdown.replicates import find_starts
 from mechanisms.topdown.schema import (
     DETAILED,
     HOUSEHOLDS,
@@ -120,17 +124,8 @@ def _walk(
 ) -> Histograms:
     """Up the tree within the limits of the measurements, if it is `full`, and down within these limits."""
     schema, levels = measured.schema, list(measured.tree)
-    parents = [np.asarray(places, dtype=np.int64) for places in list(measured.tree.values())[1:]]
-    of_levels = []
-    for depth, level in enumerate(levels):
-        starts = find_starts(parents, depth)
-        names = tuple(f"{level}, parent {number}" for number in range(len(starts) - 1))
-        own, first = measured.measurements[level], level in total_first
-        of_levels.append(Families(schema, names, starts, own, measured.limits[depth], first, None))
-    informed: list[Information | None] = [None]
-    for families, above in zip(reversed(of_levels[1:]), reversed(of_levels[:-1]), strict=True):
-        wanted = full or types_first
-        informed.insert(0, inform(families, informed[0], above.measurements) if wanted else None)
+    of_levels = list_families(measured, total_first)
+    informed = inform_levels(of_levels) if full or types_first else [None] * len(levels)
     histograms: dict[str, NDArray[np.int64]] = {}
     gap, violation, counts = 0.0, 0.0, None
     for level, families, information, of_level in zip(levels, of_levels, informed, limits, strict=True):

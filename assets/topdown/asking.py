@@ -5,7 +5,7 @@ Everything follows from the files of the publication alone, so that everyone get
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,26 @@ def read_published(folder: str | Path) -> dict[str, Measured]:
     return found
 
 
+def list_families(measured: Measured, total_first: Sequence[str] = ()) -> list[Families]:
+    """The families of each level, from the root's."""
+    parents = [np.asarray(places, dtype=np.int64) for places in list(measured.tree.values())[1:]]
+    families = []
+    for depth, level in enumerate(measured.tree):
+        starts = find_starts(parents, depth)
+        names = tuple(f"{level}, parent {number}" for number in range(len(starts) - 1))
+        own, first = measured.measurements[level], level in total_first
+        families.append(Families(measured.schema, names, starts, own, measured.limits[depth], first, None))
+    return families
+
+
+def inform_levels(families: Sequence[Families]) -> list[Information | None]:
+    """What is measured at and below the places of each level; None for the finest, which has nothing below it."""
+    informed: list[Information | None] = [None]
+    for own, above in zip(reversed(families[1:]), reversed(families[:-1]), strict=True):
+        informed.insert(0, inform(own, informed[0], above.measurements))
+    return informed
+
+
 def read_codes(file: Path) -> list[str]:
     """The codes of places in a CSV file with one column, below a header or without one; as they are written, so that
     zeros at the beginning count. Raises PlacesError if there is no code, or a line has several columns."""
@@ -213,16 +233,8 @@ def _join(measured: Measured, chosen: Mapping[str, NDArray[np.bool_]]) -> tuple[
     parents = [np.asarray(places, dtype=np.int64) for places in list(measured.tree.values())[1:]]
     if schema.name == UNITS.name:
         schema, limits = UNITS_BY_OCCUPANCY, limit_by_occupancy(levels, parents, limits)
-    families = []
-    for depth, level in enumerate(levels):
-        starts = find_starts(parents, depth)
-        names = ("",) * (len(starts) - 1)
-        families.append(Families(schema, names, starts, measured.measurements[level], limits[depth], False, None))
-    informed: list[Information] = [inform_finest(families[-1])]
-    below: Information | None = None
-    for own, above in zip(reversed(families[1:]), reversed(families[:-1]), strict=True):
-        below = inform(own, below, above.measurements)
-        informed.insert(0, below)
+    families = list_families(replace(measured, schema=schema, limits=limits))
+    informed = [inform_finest(families[-1]) if each is None else each for each in inform_levels(families)]
     split = Decomposition(schema)
     weights, parts = choose_places(split, informed[-1], chosen[levels[-1]]), []
     for depth in reversed(range(1, len(levels))):

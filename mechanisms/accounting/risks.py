@@ -90,8 +90,12 @@ def bound_posterior(curve: Curve, prior: Fraction) -> Decimal:
 @lru_cache(maxsize=64)
 def bound_epsilon(pairs: tuple[Pair, ...], delta: Fraction) -> Decimal:
     """The least ε at δ by the curve of the pairs' product, rounded up; infinite if none is found."""
+    return _bound_epsilon(Curve(pairs), delta)
+
+
+def _bound_epsilon(curve: Curve, delta: Fraction) -> Decimal:
     try:
-        bound = Curve(pairs).bound_epsilon(float(delta)).upper
+        bound = curve.bound_epsilon(float(delta)).upper
     except CurveError:
         bound = math.inf
     return Decimal("Infinity") if math.isinf(bound) else round_up(Fraction(bound), DECIMALS)
@@ -101,14 +105,14 @@ def bound_epsilon(pairs: tuple[Pair, ...], delta: Fraction) -> Decimal:
 def _assess(pairs: tuple[Pair, ...], loss: Loss, delta: Fraction) -> Risk:
     curve = Curve(pairs)
     by_conversion = compose_approximate([loss], delta).epsilon.round_up(DECIMALS)
-    epsilon = min(by_conversion, bound_epsilon(pairs, delta))
-    powers = curve.bound_powers([float(rate) for rate in FALSE_POSITIVE_RATES])
-    trade_off = tuple(zip(PLOTTED, curve.bound_powers(PLOTTED), strict=True))
+    epsilon = min(by_conversion, _bound_epsilon(curve, delta))
+    stated = len(FALSE_POSITIVE_RATES)
+    powers = curve.bound_powers([*map(float, FALSE_POSITIVE_RATES), *PLOTTED])
     return Risk(
         delta,
         epsilon,
         by_conversion,
         bound_posterior(curve, EVEN),
-        tuple(min(Decimal(1), round_up(Fraction(power), DECIMALS)) for power in powers),
-        trade_off,
+        tuple(min(Decimal(1), round_up(Fraction(power), DECIMALS)) for power in powers[:stated]),
+        tuple(zip(PLOTTED, powers[stated:], strict=True)),
     )
