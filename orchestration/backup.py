@@ -174,8 +174,8 @@ def restore(
 def _refuse_lake(warehouse: Warehouse, done: str) -> None:
     if warehouse.lake:
         raise BackupError(
-            f"nothing was {done}, because zones of this deployment are in a lake. Back up the PostgreSQL server and the "
-            "data paths with their own tools (docs/reference/deployment.md)"
+            f"nothing was {done}, because zones of this deployment are in a lake. Back up the PostgreSQL server and "
+            "the data paths with their own tools (docs/reference/deployment.md)"
         )
 
 
