@@ -10,6 +10,7 @@ python -m tests.faults writes --tries FILE   go on with the tries of an interrup
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from contextlib import closing
 from hashlib import sha256
 from multiprocessing import get_context
 from multiprocessing.pool import ThreadPool
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -221,16 +223,20 @@ def attempt(case: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def choose(section: str, cases: Sequence[tuple[Any, ...]], sample: int | None) -> list[tuple[Any, ...]]:
-    """All cases, or some of each release, in a random order that is the same each time: what is tried before an
-    interruption is a sample of all. Cases of the same words are numbered."""
+    """All cases, or some of each release, in a random order that is the same each time, in which kinds of faults take
+    turns: what is tried before an interruption is a sample of all. Cases of the same words are numbered."""
     seen, taken = Counter[tuple[str, str]](), Counter[str]()
-    numbered = []
+    numbered, in_turn = [], []
     for name, words, *rest in cases:
         seen[name, words] += 1
         again = f" ({seen[name, words]})" if seen[name, words] > 1 else ""
         numbered.append((name, words + again, *rest))
-    chosen = []
+    seen.clear()
     for case in sorted(numbered, key=lambda case: sha256(f"{section}: {case[0]}, {case[1]}".encode()).digest()):
+        seen[kind := (case[0], re.split(" (?:at|in) ", case[1])[0])] += 1
+        in_turn.append((seen[kind], case))
+    chosen = []
+    for _, case in sorted(in_turn, key=itemgetter(0)):
         taken[case[0]] += 1
         if not sample or taken[case[0]] <= sample:
             chosen.append(case)
