@@ -356,7 +356,9 @@ def main(arguments: Sequence[str]) -> int:
     chosen.tries = chosen.tries or Path(tempfile.mkstemp(prefix="stirred-faults-", suffix=".jsonl")[1])
     chosen.tries.touch()
     print(f"each try is appended to {chosen.tries}", file=sys.stderr)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Both, because Dagster has the one do what the other does.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     is_interrupted = False
     try:
         with (
