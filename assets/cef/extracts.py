@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.cef.validation import Finding, SourceError
+from assets.release.columns import NO_VALUE_LABEL
 from resources.statements import Fragment, quote_literal, render
 from resources.warehouse import Session
 
@@ -35,13 +36,6 @@ _OF_TEXTS = ("character", "string")
 
 _TABLES = {"H": "Household Record", "P": "Person Record"}
 """The types of records that become tables, if they have no label, and their labels."""
-
-_NO_VALUE = re.compile(
-    r"\b(n\.?/?a\.?|niu|not in universe|not applicable|missing|unknown|not reported|refused|don'?t know|blank"
-    r"|not ascertained|no response|illegible)\b",
-    re.IGNORECASE,
-)
-"""Labels of codes that stand for no value."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +141,7 @@ def read_codebook(path: Path) -> Codebook:
             for category in element.iterfind("{*}catgry")
         }
         instructions = dict(_SPECIAL.findall(element.findtext("{*}codInstr") or ""))
-        missing = [code for code, label in {**instructions, **codes}.items() if _NO_VALUE.search(label)]
+        missing = [code for code, label in {**instructions, **codes}.items() if NO_VALUE_LABEL.search(label)]
         concept = variable.concept or ""
         fields[variable.name] = Field(
             label=" ".join((variable.label or "").split()),
