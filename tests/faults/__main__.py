@@ -257,6 +257,9 @@ def run(section: str, folder: Path, names: Sequence[str], options: argparse.Name
     done = {(each["release"], each["fault"]) for each in records if each["section"] == section and "fault" in each}
     chosen = [case for case in chosen if (case[0], case[1]) not in done]
     # Servers are disturbed by the process that started them. An interruption is for this process alone.
+    if section == "cluster":
+        # One cluster runs at a time.
+        chosen.sort(key=itemgetter(0))
     has_servers = section in ("cluster", "attacked_lakes")
     with ThreadPool(1) if has_servers else get_context("fork").Pool(options.processes, _outlive) as pool:
         for number, record in enumerate(pool.imap_unordered(attempt, chosen), 1):

@@ -118,6 +118,7 @@ RELEASES: Mapping[str, Disturbed] = {
     **{name: Disturbed(kind.build, _CAPS[name]) for name, kind in KINDS.items()},
     "swapping, ephemeral key": Disturbed(KINDS["swapping"].build, _CAPS["swapping"], "ephemeral"),
     "safetab of households": Disturbed(_of_households, {"rho": 45}),
+    "topdown, full estimation": Disturbed(_changed("topdown", estimation="full"), _CAPS["topdown"]),
     "topdown, replicates": Disturbed(_changed("topdown", replicates=2), _CAPS["topdown"]),
     "topdown, partitions": Disturbed(_changed("topdown", **THREE_LEVELS, partitions="state"), _CAPS["topdown"]),
     **{f"hypercube, {name}": Disturbed(_cube(cube, of), cap) for name, (cube, of, cap) in HYPERCUBES.items()},
