@@ -91,7 +91,9 @@ class Constraints:
         parent: shape (cells,): their sum, positive integers; None at the root, which is an only child.
         starts: shape (groups + 1,): group g has the cells from `starts[g]` up to `starts[g + 1]`.
         lower, upper: shape (children, groups): bounds of the groups' counts.
-        totals: shape (children,): fixed totals; NaN where a total is free.
+        totals: shape (children,): fixed totals; NaN where a total is free. With sections, shape (children, sections).
+        sections: shape (sections + 1,): section s has the groups from `sections[s]` up to `sections[s + 1]`; None if
+            all groups are one.
     """
 
     parent: NDArray[Any] | None
@@ -99,6 +101,7 @@ class Constraints:
     lower: NDArray[Any]
     upper: NDArray[Any]
     totals: NDArray[np.float64]
+    sections: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -112,9 +115,10 @@ class Solution:
     violation: float
 
 
-def solve(objective: Sequence[Query] | Quadratic, constraints: Constraints) -> Solution:
-    """The least-squares histograms under the constraints. Raises NotSolvedError if no solution with a gap of
-    `LARGEST_GAP` and violations of `CONSTRAINT` was found."""
+def solve(objective: Sequence[Query] | Quadratic, constraints: Constraints, within: float | None = None) -> Solution:
+    """The least-squares histograms under the constraints. The step ends at a gap of `within`, by default `GAP`,
+    relative to the objective (absolute below 1). Raises NotSolvedError if no solution with a gap of `LARGEST_GAP` and
+    violations of `CONSTRAINT` was found."""
     children, cells = len(constraints.totals), int(constraints.starts[-1])
     parent = np.empty(0) if constraints.parent is None else _floats(constraints.parent)
     if isinstance(objective, Quadratic):
@@ -132,11 +136,16 @@ def solve(objective: Sequence[Query] | Quadratic, constraints: Constraints) -> S
         steepest = 2.0 * _largest_curvature(*answers[:2])
         quadratic = _NO_QUADRATIC
     starts = np.require(constraints.starts, np.int64, ["C", "W"])
-    bounds = _floats(constraints.lower), _floats(constraints.upper), _floats(constraints.totals)
+    sections = np.array([0, len(starts) - 1]) if constraints.sections is None else constraints.sections
+    totals = constraints.totals.reshape(children, len(sections) - 1)
+    sections = np.require(sections, np.int64, ["C", "W"])
+    bounds = _floats(constraints.lower), _floats(constraints.upper), _floats(totals)
+    end = GAP if within is None else within
     x, value, gap, iterations = _descend(
-        _floats(start), answers, quadratic, float(steepest), parent, starts, bounds, curvature, GAP, ITERATIONS
-    )
-    violation = _violation(x, parent, starts, *bounds)
+        _floats(start), answers, quadratic, float(steepest), parent, (starts, sections), bounds, curvature, end,
+        ITERATIONS,
+    )  # fmt: skip
+    violation = _violation(x, parent, starts, sections, *bounds)
     if not (gap <= LARGEST_GAP * max(value, 1.0) and violation <= CONSTRAINT):
         raise NotSolvedError(
             f"{children} children of {cells} cells: after {iterations} iterations the duality gap is {gap:.1e} of an "
@@ -170,21 +179,22 @@ def _floats(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 @njit(cache=True, nogil=True)
-def _violation(x, parent, starts, lower, upper, totals):  # type: ignore[no-untyped-def]
+def _violation(x, parent, starts, sections, lower, upper, totals):  # type: ignore[no-untyped-def]
     """The largest violation of a constraint, multiplied by 10^7 / limit for limits above 10^7."""
     most = 0.0
     for c in range(x.shape[0]):
-        total = 0.0
-        for g in range(starts.size - 1):
-            count = 0.0
-            for k in range(starts[g], starts[g + 1]):
-                count += x[c, k]
-                most = max(most, -x[c, k])
-            most = max(most, (lower[c, g] - count) / max(1.0, lower[c, g] * 1e-7))
-            most = max(most, (count - upper[c, g]) / max(1.0, upper[c, g] * 1e-7))
-            total += count
-        if not np.isnan(totals[c]):
-            most = max(most, abs(total - totals[c]) / max(1.0, totals[c] * 1e-7))
+        for s in range(sections.size - 1):
+            total = 0.0
+            for g in range(sections[s], sections[s + 1]):
+                count = 0.0
+                for k in range(starts[g], starts[g + 1]):
+                    count += x[c, k]
+                    most = max(most, -x[c, k])
+                most = max(most, (lower[c, g] - count) / max(1.0, lower[c, g] * 1e-7))
+                most = max(most, (count - upper[c, g]) / max(1.0, upper[c, g] * 1e-7))
+                total += count
+            if not np.isnan(totals[c, s]):
+                most = max(most, abs(total - totals[c, s]) / max(1.0, totals[c, s] * 1e-7))
     for k in range(parent.size):
         most = max(most, abs(x[:, k].sum() - parent[k]) / max(1.0, parent[k] * 1e-7))
     return most
@@ -282,30 +292,32 @@ def _largest_curvature(maps, weights):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _gap(x, gradient, nu, lam, mu, scale, parent, starts, lower, upper, totals, curvature):  # type: ignore[no-untyped-def]
+def _gap(x, gradient, nu, lam, mu, scale, parent, starts, sections, lower, upper, totals, curvature):  # type: ignore[no-untyped-def]
     """The duality gap of x with the multipliers scale · (ν, λ, μ)."""
     gap = 0.0
     if parent.size > 0:
         for k in range(x.shape[1]):
             gap += scale * nu[k] * (x[:, k].sum() - parent[k])
     for c in range(x.shape[0]):
-        if not np.isnan(totals[c]):
-            gap += scale * lam[c] * (x[c].sum() - totals[c])
-        for g in range(starts.size - 1):
-            if upper[c, g] == 0.0:
-                continue
-            count = x[c, starts[g] : starts[g + 1]].sum()
-            if mu[c, g] != 0.0:
-                gap += scale * mu[c, g] * (count - (lower[c, g] if mu[c, g] > 0.0 else upper[c, g]))
-            most = upper[c, g] if np.isnan(totals[c]) else min(upper[c, g], totals[c])
-            for k in range(starts[g], starts[g + 1]):
-                s = gradient[c, k] - scale * (nu[k] + lam[c] + mu[c, g])
-                largest = min(most, parent[k]) if parent.size > 0 else most
-                if curvature[c] > 0.0:
-                    move = min(max(s / (2.0 * curvature[c]), x[c, k] - largest), x[c, k])
-                    gap += s * move - curvature[c] * move * move
-                elif s != 0.0:
-                    gap += s * (x[c, k] if s > 0.0 else x[c, k] - largest)
+        for s in range(sections.size - 1):
+            if not np.isnan(totals[c, s]):
+                own = x[c, starts[sections[s]] : starts[sections[s + 1]]]
+                gap += scale * lam[c, s] * (own.sum() - totals[c, s])
+            for g in range(sections[s], sections[s + 1]):
+                if upper[c, g] == 0.0:
+                    continue
+                count = x[c, starts[g] : starts[g + 1]].sum()
+                if mu[c, g] != 0.0:
+                    gap += scale * mu[c, g] * (count - (lower[c, g] if mu[c, g] > 0.0 else upper[c, g]))
+                most = upper[c, g] if np.isnan(totals[c, s]) else min(upper[c, g], totals[c, s])
+                for k in range(starts[g], starts[g + 1]):
+                    slope = gradient[c, k] - scale * (nu[k] + lam[c, s] + mu[c, g])
+                    largest = min(most, parent[k]) if parent.size > 0 else most
+                    if curvature[c] > 0.0:
+                        move = min(max(slope / (2.0 * curvature[c]), x[c, k] - largest), x[c, k])
+                        gap += slope * move - curvature[c] * move * move
+                    elif slope != 0.0:
+                        gap += slope * (x[c, k] if slope > 0.0 else x[c, k] - largest)
     return gap
 
 
@@ -361,11 +373,12 @@ def _gap_of_totals(x, gradient, nu, lam, scale, precision, parent, lower, upper,
 
 
 @njit(cache=True, nogil=True)
-def _descend(start, answers, quadratic, steepest, parent, starts, bounds, curvature, tolerance, iterations):  # type: ignore[no-untyped-def]
+def _descend(start, answers, quadratic, steepest, parent, groups_of, bounds, curvature, tolerance, iterations):  # type: ignore[no-untyped-def]
+    starts, sections = groups_of
     lower, upper, totals = bounds
     children, cells = start.shape
     groups = starts.size - 1
-    nu, lam, mu = np.zeros(cells), np.zeros(children), np.zeros((children, groups))
+    nu, lam, mu = np.zeros(cells), np.zeros(totals.shape), np.zeros((children, groups))
     weights = answers[1]
     scratch = np.empty(weights.size)
     x, before = np.empty((children, cells)), np.empty((children, cells))
@@ -373,7 +386,7 @@ def _descend(start, answers, quadratic, steepest, parent, starts, bounds, curvat
     gradient, gradient_before = np.empty((children, cells)), np.empty((children, cells))
     root = np.sqrt(2.0 * curvature.min() / steepest)
     most = (1.0 - root) / (1.0 + root)
-    project(start, parent, starts, lower, upper, totals, nu, lam, mu, x)
+    project(start, parent, starts, sections, lower, upper, totals, nu, lam, mu, x)
     nu[:] = 0.0
     lam[:] = 0.0
     mu[:] = 0.0
@@ -394,13 +407,17 @@ def _descend(start, answers, quadratic, steepest, parent, starts, bounds, curvat
                 v[c, k] = ahead[c, k] - slope / steepest
         before[:] = x
         gradient_before[:] = gradient
-        lacking = project(v, parent, starts, lower, upper, totals, nu, lam, mu, x)
+        lacking = project(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x)
         objective = _evaluate(x, answers, quadratic, gradient, scratch)
         if lacking <= 1e3:
             if weights.size == 1 and cells == groups:
-                gap = _gap_of_totals(x, gradient, nu, lam, steepest, weights[0], parent, lower, upper, totals)
+                gap = _gap_of_totals(
+                    x, gradient, nu, lam[:, 0], steepest, weights[0], parent, lower, upper, totals[:, 0]
+                )
             else:
-                gap = _gap(x, gradient, nu, lam, mu, steepest, parent, starts, lower, upper, totals, curvature)
+                gap = _gap(
+                    x, gradient, nu, lam, mu, steepest, parent, starts, sections, lower, upper, totals, curvature
+                )
             if gap <= tolerance * max(objective, 1.0):
                 return x, objective, gap, iteration + 1
         turning = 0.0
