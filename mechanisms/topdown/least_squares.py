@@ -154,6 +154,23 @@ def solve(objective: Sequence[Query] | Quadratic, constraints: Constraints, with
     return Solution(x, value, gap, violation)
 
 
+def solve_apart(query: Query, constraints: Constraints) -> Solution:
+    """As `solve`, where the only query measures each cell by itself and totals are free, so that every group is a
+    problem of its own: the projection of its answers."""
+    x = _floats(np.empty((len(constraints.totals), len(query.cells))))
+    measured = _floats(query.measured[:, query.cells])
+    parent = np.empty(0) if constraints.parent is None else _floats(constraints.parent)
+    starts = np.require(constraints.starts, np.int64, ["C", "W"])
+    bounds = _floats(constraints.lower), _floats(constraints.upper)
+    objective, gap, violation = _project_apart(x, measured, query.precision, parent, starts, *bounds)
+    if not (gap <= LARGEST_GAP * max(objective, 1.0) and violation <= CONSTRAINT):
+        raise NotSolvedError(
+            f"{len(x)} children of {x.shape[1]} cells: the duality gap is {gap:.1e} of an objective of "
+            f"{objective:.6g}, the largest violation of a constraint {violation:.1e}"
+        )
+    return Solution(x, objective, gap, violation)
+
+
 _Answers = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -427,3 +444,29 @@ def _descend(start, answers, quadratic, steepest, parent, groups_of, bounds, cur
         if turning > 0.0:
             pace = 1.0
     return x, objective, gap, iterations
+
+
+@njit(cache=True, nogil=True)
+def _project_apart(x, measured, precision, parent, starts, lower, upper):  # type: ignore[no-untyped-def]
+    """Write the least-squares counts into `x`; their objective, gap and largest violation."""
+    children = x.shape[0]
+    objective, gap, violation = 0.0, 0.0, 0.0
+    one, free, curvature = np.array([0, 1]), np.full((children, 1), np.nan), np.full(children, precision)
+    lam = np.empty((children, 1))
+    for g in range(starts.size - 1):
+        first, last = starts[g], starts[g + 1]
+        own, target = np.empty((children, last - first)), measured[:, first:last].copy()
+        above = parent[first:last].copy() if parent.size > 0 else parent
+        least, most = lower[:, g : g + 1].copy(), upper[:, g : g + 1].copy()
+        bounds = np.array([0, last - first])
+        nu, mu = np.zeros(last - first), np.zeros((children, 1))
+        lam[:] = 0.0
+        project(target, above, bounds, one, least, most, free, nu, lam, mu, own)
+        gradient = 2.0 * precision * (own - target)
+        gap += _gap(own, gradient, nu, lam, mu, 2.0 * precision, above, bounds, one, least, most, free, curvature)
+        violation = max(violation, _violation(own, above, bounds, one, least, most, free))
+        x[:, first:last] = own
+        for c in range(children):
+            for k in range(last - first):
+                objective += precision * (own[c, k] - target[c, k]) ** 2
+    return objective, gap, violation
