@@ -42,6 +42,7 @@ class Family:
     """Siblings of the positions from `first` up to `last` in their level, and their parent's histogram.
 
     Attributes:
+        variances, scales: σ² of each query, and by how much less it is for each child, shape (children,).
         cells, parent: shape (cells,): the cells that the parent has, ascending, and its counts; None at the root.
         held: shape (children, groups): the answers to the plan's held query.
         quarters: of the level; None if no types of group quarters have limits.
@@ -49,6 +50,7 @@ class Family:
 
     plan: Plan
     variances: Mapping[str, Fraction]
+    scales: NDArray[np.float64]
     cells: NDArray[np.int64]
     parent: NDArray[np.int64] | None
     held: NDArray[np.int64]
@@ -199,8 +201,8 @@ class _Problem:
                 answers = answers - add_up(others[:, known], position[known], len(cells))
             queries.append(Query(own.astype(np.int32), float(1 / self.family.variances[name]), answers))
         if self.step.queries == (self.step.cells,) and not several.any():
-            return solve_apart(queries[0], constraints)
-        return solve(queries, constraints, GAP)
+            return solve_apart(queries[0], constraints, GAP, self.family.scales)
+        return solve(queries, constraints, GAP, self.family.scales)
 
     def _round(
         self,

@@ -28,6 +28,9 @@ RELATIONSHIPS = (
     "Other nonrelative",
 )
 
+HOUSEHOLD_CODES = len(RELATIONSHIPS)
+"""The codes of `relgq` from this one up are types of group quarters."""
+
 QUARTERS = (101, 102, 103, 104, 105, 106, 201, 202, 203, 301, 401, 402, 403, 404, 405, 501, 601, 602, 701, 801, 802,
             900, 901, 997)  # fmt: skip
 """The types of group quarters, by their census codes; 997 has the types 702, 704, 706, 903 and 904."""

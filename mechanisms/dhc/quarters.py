@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.dhc.persons import MAJOR_TYPE, PERSONS, REDISTRICTING
+from mechanisms.dhc.persons import HOUSEHOLD_CODES, MAJOR_TYPE, PERSONS, QUARTERS_TYPES, REDISTRICTING
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.feasibility import Limits, Sets, list_members
+from mechanisms.topdown.schema import Counts
 
 _TYPES = np.array(MAJOR_TYPE[1:]) - 1
 """Shape (types,): the major type of each type of group quarters, both from 0."""
@@ -89,3 +90,47 @@ def _collect(
     keys, inverse = np.unique((place * GROUPS + group) * 64 + types, return_inverse=True)
     counts = np.bincount(inverse, count, len(keys)).astype(np.int64)
     return Quarters(keys // (GROUPS * 64), keys // 64 % GROUPS, keys % 64, counts)
+
+
+def fill_facilities(counts: Counts, facilities: NDArray[np.int64]) -> tuple[Counts, int]:
+    """Blocks in which every facility has a person, where that is possible: persons move between types of a major type,
+    all else equal, from the type with the most persons beyond its facilities. Also the number of blocks in which a
+    facility remains without a person. The redistricting data's counts, and empty types, stay as they are."""
+    cells = PERSONS.marginal(QUARTERS_TYPES).find(counts.cell)
+    in_quarters = cells > 0
+    persons = np.zeros((len(facilities), 25), dtype=np.int64)
+    np.add.at(persons, (counts.number[in_quarters], cells[in_quarters]), counts.count[in_quarters])
+    short = np.flatnonzero((persons[:, 1:] < facilities).any(axis=1))
+    ends = np.searchsorted(counts.number, [short, short + 1])
+    kept = ~np.isin(counts.number, short)
+    number, cell, count, left = [counts.number[kept]], [counts.cell[kept]], [counts.count[kept]], 0
+    for block, first, last in zip(short.tolist(), *ends.tolist(), strict=True):
+        own = dict(zip(counts.cell[first:last].tolist(), counts.count[first:last].tolist(), strict=True))
+        left += not _fill_block(own, facilities[block])
+        filled = sorted((key, value) for key, value in own.items() if value)
+        number.append(np.full(len(filled), block))
+        cell.append(np.array([key for key, _ in filled], dtype=np.int64))
+        count.append(np.array([value for _, value in filled], dtype=np.int64))
+    order = np.lexsort((np.concatenate(cell), np.concatenate(number)))
+    return Counts(*(np.concatenate(each)[order] for each in (number, cell, count))), left
+
+
+def _fill_block(own: dict[int, int], facilities: NDArray[np.int64]) -> bool:
+    """Fill a block's facilities, in the histogram `own` by cell; whether none remains without a person."""
+    step = PERSONS.size // PERSONS.attributes[0].size
+    beyond = -facilities
+    for cell, count in own.items():
+        if cell // step >= HOUSEHOLD_CODES:
+            beyond[cell // step - HOUSEHOLD_CODES] += count
+    for short in np.flatnonzero(beyond < 0).tolist():
+        givers = np.flatnonzero((_TYPES[short] == _TYPES) & (beyond > 0))
+        for giver in givers[np.argsort(-beyond[givers], kind="stable")].tolist():
+            for cell in sorted(key for key in own if key // step == giver + HOUSEHOLD_CODES):
+                target = cell + (short - giver) * step
+                moved = min(own[cell], int(beyond[giver]), int(-beyond[short]))
+                if moved > 0 and PERSONS.possible[target]:
+                    own[cell] -= moved
+                    own[target] = own.get(target, 0) + moved
+                    beyond[giver] -= moved
+                    beyond[short] += moved
+    return bool((beyond >= 0).all())

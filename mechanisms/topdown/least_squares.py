@@ -115,25 +115,31 @@ class Solution:
     violation: float
 
 
-def solve(objective: Sequence[Query] | Quadratic, constraints: Constraints, within: float | None = None) -> Solution:
+def solve(
+    objective: Sequence[Query] | Quadratic,
+    constraints: Constraints,
+    within: float | None = None,
+    scales: NDArray[np.float64] | None = None,
+) -> Solution:
     """The least-squares histograms under the constraints. The step ends at a gap of `within`, by default `GAP`,
-    relative to the objective (absolute below 1). Raises NotSolvedError if no solution with a gap of `LARGEST_GAP` and
+    relative to the objective (absolute below 1). With `scales`, shape (children,), the precisions of all answers of a
+    child are so many times those of the queries. Raises NotSolvedError if no solution with a gap of `LARGEST_GAP` and
     violations of `CONSTRAINT` was found."""
     children, cells = len(constraints.totals), int(constraints.starts[-1])
     parent = np.empty(0) if constraints.parent is None else _floats(constraints.parent)
     if isinstance(objective, Quadratic):
         start, curvature = objective.target, objective.least
-        answers, steepest = _gather([], children, cells), 2.0 * objective.greatest.max()
+        answers, steepest = _gather([], children, cells, None), 2.0 * objective.greatest.max()
         quadratic = tuple(vars(objective).values())[:-2]
     else:
-        answers = _gather(objective, children, cells)
+        answers = _gather(objective, children, cells, scales)
         detailed = [query for query in objective if len(np.unique(query.cells)) == cells]
-        curvature = np.full(children, float(sum(query.precision for query in detailed)))
+        curvature = float(sum(query.precision for query in detailed)) * answers[3]
         if detailed:
             start = detailed[0].measured[:, detailed[0].cells]
         else:
             start = np.tile(parent / children if parent.size else np.zeros(cells), (children, 1))
-        steepest = 2.0 * _largest_curvature(*answers[:2])
+        steepest = 2.0 * _largest_curvature(*answers[:2]) * answers[3].max()
         quadratic = _NO_QUADRATIC
     starts = np.require(constraints.starts, np.int64, ["C", "W"])
     sections = np.array([0, len(starts) - 1]) if constraints.sections is None else constraints.sections
@@ -154,34 +160,42 @@ def solve(objective: Sequence[Query] | Quadratic, constraints: Constraints, with
     return Solution(x, value, gap, violation)
 
 
-def solve_apart(query: Query, constraints: Constraints) -> Solution:
-    """As `solve`, where the only query measures each cell by itself and totals are free, so that every group is a
-    problem of its own: the projection of its answers."""
-    x = _floats(np.empty((len(constraints.totals), len(query.cells))))
-    measured = _floats(query.measured[:, query.cells])
+def solve_apart(
+    query: Query, constraints: Constraints, within: float | None = None, scales: NDArray[np.float64] | None = None
+) -> Solution:
+    """As `solve`, where the only query measures each cell by itself, totals are free, bounds are equal, and every
+    group is a problem of its own."""
+    children, cells = len(constraints.totals), len(query.cells)
+    answers = _gather([query], children, cells, scales)
     parent = np.empty(0) if constraints.parent is None else _floats(constraints.parent)
     starts = np.require(constraints.starts, np.int64, ["C", "W"])
     bounds = _floats(constraints.lower), _floats(constraints.upper)
-    objective, gap, violation = _project_apart(x, measured, query.precision, parent, starts, *bounds)
+    end = GAP if within is None else within
+    x = np.empty((children, cells))
+    measured = np.ascontiguousarray(answers[2][:, query.cells])
+    objective, gap, violation = _solve_apart(
+        x, measured, query.precision, answers[3], parent, starts, *bounds, end, ITERATIONS
+    )
     if not (gap <= LARGEST_GAP * max(objective, 1.0) and violation <= CONSTRAINT):
         raise NotSolvedError(
-            f"{len(x)} children of {x.shape[1]} cells: the duality gap is {gap:.1e} of an objective of "
-            f"{objective:.6g}, the largest violation of a constraint {violation:.1e}"
+            f"{children} children of {cells} cells in {len(starts) - 1} problems: the duality gap is {gap:.1e} of an "
+            f"objective of {objective:.6g}, the largest violation of a constraint {violation:.1e}"
         )
     return Solution(x, objective, gap, violation)
 
 
-_Answers = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
+_Answers = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
-def _gather(queries: Sequence[Query], children: int, cells: int) -> _Answers:
+def _gather(queries: Sequence[Query], children: int, cells: int, scales: NDArray[np.float64] | None) -> _Answers:
     """The answers to all queries next to each other: which of them each cell counts in, shape (queries, cells); their
-    precisions; and the answers, shape (children, answers)."""
+    precisions; the answers, shape (children, answers); and the children's scales."""
     sizes = [query.measured.shape[1] for query in queries]
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     maps = np.array([query.cells + offset for query, offset in zip(queries, offsets, strict=False)], dtype=np.int64)
     measured = _floats(np.concatenate([np.empty((children, 0)), *(query.measured for query in queries)], axis=1))
-    return maps.reshape(len(queries), cells), np.repeat([query.precision for query in queries], sizes), measured
+    precisions = np.repeat([query.precision for query in queries], sizes)
+    return maps.reshape(len(queries), cells), precisions, measured, np.ones(children) if scales is None else scales
 
 
 _NO_QUADRATIC = (
@@ -218,7 +232,7 @@ def _violation(x, parent, starts, sections, lower, upper, totals):  # type: igno
 
 
 @njit(cache=True, nogil=True)
-def _gradient(x, maps, weights, measured, gradient, scratch):  # type: ignore[no-untyped-def]
+def _gradient(x, maps, weights, measured, scales, gradient, scratch):  # type: ignore[no-untyped-def]
     """f(x), and its gradient written into `gradient`."""
     queries = maps.shape[0]
     objective = 0.0
@@ -229,7 +243,7 @@ def _gradient(x, maps, weights, measured, gradient, scratch):  # type: ignore[no
                 for q in range(queries):
                     scratch[maps[q, k]] += x[c, k]
         for m in range(scratch.size):
-            weighted = weights[m] * scratch[m]
+            weighted = scales[c] * weights[m] * scratch[m]
             objective += weighted * scratch[m]
             scratch[m] = 2.0 * weighted
         for k in range(x.shape[1]):
@@ -280,8 +294,8 @@ def _gradient_of_quadratic(x, quadratic, gradient):  # type: ignore[no-untyped-d
 def _evaluate(x, answers, quadratic, gradient, scratch):  # type: ignore[no-untyped-def]
     if quadratic[0].size > 0:
         return _gradient_of_quadratic(x, quadratic, gradient)
-    maps, weights, measured = answers
-    return _gradient(x, maps, weights, measured, gradient, scratch)
+    maps, weights, measured, scales = answers
+    return _gradient(x, maps, weights, measured, scales, gradient, scratch)
 
 
 @njit(cache=True, nogil=True)
@@ -447,26 +461,34 @@ def _descend(start, answers, quadratic, steepest, parent, groups_of, bounds, cur
 
 
 @njit(cache=True, nogil=True)
-def _project_apart(x, measured, precision, parent, starts, lower, upper):  # type: ignore[no-untyped-def]
-    """Write the least-squares counts into `x`; their objective, gap and largest violation."""
+def _solve_apart(x, measured, precision, scales, parent, starts, lower, upper, tolerance, iterations):  # type: ignore[no-untyped-def]
+    """Write the least-squares counts of all groups into `x`; their objective, gap and largest violation."""
     children = x.shape[0]
     objective, gap, violation = 0.0, 0.0, 0.0
-    one, free, curvature = np.array([0, 1]), np.full((children, 1), np.nan), np.full(children, precision)
-    lam = np.empty((children, 1))
+    free, one = np.full((children, 1), np.nan), np.array([0, 1])
+    quadratic = (
+        np.empty((0, 0, 0, 0)), np.empty(0, np.int64), np.empty((0, 0), np.int64), np.empty(0), np.empty((0, 0)),
+        np.empty((0, 0)), 0.0,
+    )  # fmt: skip
     for g in range(starts.size - 1):
         first, last = starts[g], starts[g + 1]
-        own, target = np.empty((children, last - first)), measured[:, first:last].copy()
+        if last - first == 1:
+            x[:, first] = lower[:, g]
+            objective += (precision * scales * (x[:, first] - measured[:, first]) ** 2).sum()
+            if parent.size > 0:
+                violation = max(violation, abs(x[:, first].sum() - parent[first]) / max(1.0, parent[first] * 1e-7))
+            continue
+        maps, weights = np.arange(last - first).reshape(1, last - first), np.full(last - first, precision)
+        target = measured[:, first:last].copy()
         above = parent[first:last].copy() if parent.size > 0 else parent
-        least, most = lower[:, g : g + 1].copy(), upper[:, g : g + 1].copy()
-        bounds = np.array([0, last - first])
-        nu, mu = np.zeros(last - first), np.zeros((children, 1))
-        lam[:] = 0.0
-        project(target, above, bounds, one, least, most, free, nu, lam, mu, own)
-        gradient = 2.0 * precision * (own - target)
-        gap += _gap(own, gradient, nu, lam, mu, 2.0 * precision, above, bounds, one, least, most, free, curvature)
-        violation = max(violation, _violation(own, above, bounds, one, least, most, free))
+        bounds = (lower[:, g : g + 1].copy(), upper[:, g : g + 1].copy(), free)
+        whole = np.array([0, last - first])
+        own, value, of_group, _ = _descend(
+            target, (maps, weights, target, scales), quadratic, 2.0 * precision * scales.max(), above, (whole, one),
+            bounds, precision * scales, tolerance, iterations,
+        )  # fmt: skip
+        objective += value
+        gap += of_group
+        violation = max(violation, _violation(own, above, whole, one, *bounds))
         x[:, first:last] = own
-        for c in range(children):
-            for k in range(last - first):
-                objective += precision * (own[c, k] - target[c, k]) ** 2
     return objective, gap, violation
