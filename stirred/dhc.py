@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.specification import Flavor, Line, Specification
-from mechanisms.dhc.allocation import (
+from mechanisms.topdown.allocation import Allocation, AllocationError
+from mechanisms.topdown.dhc.allocation import (
     HOUSEHOLD_ALLOCATION,
     HOUSEHOLD_ALLOCATION_OF_PUERTO_RICO,
     LEVELS,
@@ -25,12 +26,11 @@ from mechanisms.dhc.allocation import (
     UNIT_ALLOCATION_OF_PUERTO_RICO,
     divide,
 )
-from mechanisms.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS, Children, Couple, HouseholdType
-from mechanisms.dhc.levels import Measuring, estimate_level, plan_levels
-from mechanisms.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN
-from mechanisms.dhc.persons import PERSONS, QUARTERS, RELATIONSHIPS
-from mechanisms.dhc.quarters import GROUPS, QuartersError, add_up_levels, count_quarters, fill_facilities
-from mechanisms.topdown.allocation import Allocation, AllocationError
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS, Children, Couple, HouseholdType
+from mechanisms.topdown.dhc.levels import Measuring, estimate_level, plan_levels
+from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN
+from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS, RELATIONSHIPS
+from mechanisms.topdown.dhc.quarters import GROUPS, QuartersError, add_up_levels, count_quarters, fill_facilities
 from mechanisms.topdown.schema import Counts, Schema
 from stirred.noise import read_counts
 from stirred.random import Randomness

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from mechanisms.dhc.households import HOUSEHOLDS, UNITS
-from mechanisms.dhc.persons import PERSONS
 from mechanisms.topdown.allocation import Allocation, allocate
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, UNITS
+from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.schema import DETAILED, Schema
 
 Parts = TypeVar("Parts", tuple[int, int, int, int], tuple[int, ...])

@@ -15,18 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from mechanisms.dhc import estimation
-from mechanisms.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
-from mechanisms.dhc.estimation import Family, estimate
-from mechanisms.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
-from mechanisms.dhc.levels import Measuring, estimate_level, plan_levels
-from mechanisms.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan
-from mechanisms.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
-from mechanisms.dhc.quarters import Quarters, QuartersError, add_up_levels, count_quarters, fill_facilities
 from mechanisms.topdown.allocation import Allocation
+from mechanisms.topdown.dhc import estimation
+from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
+from mechanisms.topdown.dhc.estimation import Family, estimate
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
+from mechanisms.topdown.dhc.levels import Measuring, estimate_level, plan_levels
+from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN, Plan
+from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
+from mechanisms.topdown.dhc.quarters import Quarters, QuartersError, add_up_levels, count_quarters, fill_facilities
 from mechanisms.topdown.least_squares import Constraints, Query, solve, solve_apart
 from mechanisms.topdown.schema import Counts
-from tests.mechanisms.dhc.country import Country, Numbers, add_up, count, draw_country
+from tests.mechanisms.topdown.dhc.country import Country, Numbers, add_up, count, draw_country
 
 KEY = bytes(range(32))
 TYPES = PERSONS.marginal(QUARTERS_TYPES)

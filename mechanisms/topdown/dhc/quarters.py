@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.dhc.persons import HOUSEHOLD_CODES, MAJOR_TYPE, PERSONS, QUARTERS_TYPES, REDISTRICTING
 from mechanisms.refusal import RefusedError
+from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, MAJOR_TYPE, PERSONS, QUARTERS_TYPES, REDISTRICTING
 from mechanisms.topdown.feasibility import Limits, Sets, list_members
 from mechanisms.topdown.schema import Counts
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.dhc.persons import HOUSEHOLD_CODES, MAJOR_TYPE, PERSONS, QUARTERS_TYPES, REDISTRICTING
+from mechanisms.topdown.dhc.persons import HOUSEHOLD_CODES, MAJOR_TYPE, PERSONS, QUARTERS_TYPES, REDISTRICTING
 from mechanisms.topdown.schema import Counts, Schema
 
 Numbers = NDArray[np.int64]

@@ -7,11 +7,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.dhc.estimation import Family, estimate
-from mechanisms.dhc.passes import Plan
-from mechanisms.dhc.quarters import Quarters
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.allocation import Allocation, compute_variances
+from mechanisms.topdown.dhc.estimation import Family, estimate
+from mechanisms.topdown.dhc.passes import Plan
+from mechanisms.topdown.dhc.quarters import Quarters
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
 from mechanisms.topdown.schema import Counts, Schema

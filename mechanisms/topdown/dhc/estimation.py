@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.dhc.passes import Pass, Plan
-from mechanisms.dhc.persons import QUARTERS_TYPES
-from mechanisms.dhc.quarters import FIRST_TYPE, Quarters
+from mechanisms.topdown.dhc.passes import Pass, Plan
+from mechanisms.topdown.dhc.persons import QUARTERS_TYPES
+from mechanisms.topdown.dhc.quarters import FIRST_TYPE, Quarters
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.least_squares import Constraints, Query, Solution, solve, solve_apart
 from mechanisms.topdown.rounding import Bounds, round_children

@@ -4,9 +4,9 @@ determine real-valued counts, which are rounded, and what is rounded holds in th
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mechanisms.dhc.allocation import HOUSEHOLD_QUERIES, PERSON_QUERIES
-from mechanisms.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
-from mechanisms.dhc.persons import PERSONS, REDISTRICTING
+from mechanisms.topdown.dhc.allocation import HOUSEHOLD_QUERIES, PERSON_QUERIES
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TENURE, UNITS
+from mechanisms.topdown.dhc.persons import PERSONS, REDISTRICTING
 from mechanisms.topdown.schema import DETAILED, Schema
 
 

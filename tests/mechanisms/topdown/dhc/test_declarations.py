@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from mechanisms.accounting.losses import ConcentratedLoss
-from mechanisms.dhc import allocation
-from mechanisms.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS
-from mechanisms.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, PLANS, Plan
-from mechanisms.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
 from mechanisms.topdown import schema as redistricting
 from mechanisms.topdown.allocation import PERSON_ALLOCATION, UNIT_ALLOCATION
+from mechanisms.topdown.dhc import allocation
+from mechanisms.topdown.dhc.households import HOUSEHOLDS, OCCUPANCY, TYPES, UNITS
+from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, PLANS, Plan
+from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS_TYPES, REDISTRICTING
 
 
 def digest(listed: object) -> str:
