@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 @click.option(
     "--places",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Of redistricting data: a CSV file with the codes of places of any levels, such as the blocks of a district, "
-    "which are added up; --by then names tables, such as P1,H1.",
+    help="For redistricting data: a CSV file with the codes of places of any levels, such as the blocks of a district, "
+    "to add up; --by then names tables, such as P1,H1.",
 )
 @click.option("--median", metavar="VARIABLE", help="The median of a variable, of which quantiles are declared.")
 @click.option("--quantile", metavar="VARIABLE=SHARE", help="Another quantile, such as income=0.9.")
@@ -314,9 +314,7 @@ def audit(to: Path | None, as_json: bool) -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A folder of GeoJSON files, for maps.",
 )
-@click.option(
-    "--host", "hosts", multiple=True, metavar="NAME", help="Answer under this name too, as a proxy asks; repeatable."
-)
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Answer requests for this host too; repeatable.")
 def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[str, ...]) -> None:
     """Open a local page on budgets, plans, published tables and the audit. It reads only what is public.
 
