@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stirred import accounting, deployment, noise, phsafe, random, safetab, swapping, table_builder, topdown
     from stirred.deployment import open_deployment as open
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "accounting",
