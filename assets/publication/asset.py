@@ -49,7 +49,7 @@ from assets.release.gate import ReleaseContext, find_verdicts
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from assets.release.stage import release_stage
-from assets.release.statement import Parameter, Statement
+from assets.release.statement import Parameter
 from assets.stages import stage_check
 from mechanisms.accounting.losses import PureLoss, format_number
 from resources.chain import DIFFERENT_PEOPLE, NOT_CHARGED, RESERVE, WITHDRAW, Entry, find, settled_draws
@@ -363,10 +363,13 @@ def _edition_name(
     return edition.name
 
 
-def _list_estimates(context: ReleaseContext[Any], draw_id: str, statement: Statement) -> tuple[Estimate, ...]:
-    """The estimates of a draw that are published, and last the one of the statement: with the revision under which it
-    is published already, or with a new one."""
-    if not statement.estimation:
+def _list_estimates(
+    context: ReleaseContext[Any], draw_id: str, parameters: Sequence[Parameter]
+) -> tuple[Estimate, ...]:
+    """The estimates of a draw that are published, and last the one by these parameters: with the revision under which
+    it is published already, or with a new one."""
+    labels = context.method.estimation
+    if not labels:
         return ()
     release, found = context.release, dict[tuple[str, ...], int]()
     for folder in (release.folder, *signature.earlier_editions(release.folder)):
@@ -376,15 +379,15 @@ def _list_estimates(context: ReleaseContext[Any], draw_id: str, statement: State
             release.name,
             draw_id,
         ):
-            found[_estimation(statement, edition.parameters)] = edition.revision
-    own = _estimation(statement, {each.label: each.value for each in statement.parameters})
+            found[_estimation(labels, edition.parameters)] = edition.revision
+    own = _estimation(labels, {each.label: each.value for each in parameters})
     revision = found.pop(own, max(found.values(), default=-1) + 1)
     others = sorted((number, estimation) for estimation, number in found.items())
     return tuple(Estimate(revision=number, estimation=each) for number, each in [*others, (revision, own)])
 
 
-def _estimation(statement: Statement, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    values = {label: parameters[label] for label in statement.estimation if label in parameters}
+def _estimation(labels: Sequence[str], parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    values = {label: parameters[label] for label in labels if label in parameters}
     return tuple(
         f"{label}: {each if isinstance(each, str) else ', '.join(each) or 'none'}" for label, each in values.items()
     )
@@ -451,7 +454,7 @@ def certify(
     statement = context.method.statement(draw, settled.output_version or "")
     models = context.method.models(session, context.custody)
     statement = replace(statement, parameters=(*statement.parameters, *models))
-    estimates = _list_estimates(context, draw.draw_id, statement)
+    estimates = _list_estimates(context, draw.draw_id, statement.parameters)
     if read_as := dataset.describe_reading(release.columns_read):
         statement = replace(statement, parameters=(*statement.parameters, Parameter("Read from the source", read_as)))
     return Certificate(

@@ -59,7 +59,7 @@ class Identity:
     ledger_entry: int
     ledger_hash: str
     revision: int = 0
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict, compare=False)
     time_stamp: TimeStamp | None = None
 
     @property

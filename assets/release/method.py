@@ -107,6 +107,10 @@ class Method(ABC, Generic[R, I, O]):
     draws_in_parts: ClassVar[bool] = False
     """Whether the output is made in parts (`in_parts`), in files, before the session that stores it is opened."""
 
+    estimation: ClassVar[tuple[str, ...]] = ()
+    """The labels of the certificate's parameters by which figures are estimated from the draw. With other values of
+    them, the same draw is published as a further edition."""
+
     draw_follows: ClassVar[Sequence[str]] = ()
     """The stages that the draw reads besides the charge; `cef` if it reads the records."""
 

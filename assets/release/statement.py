@@ -113,8 +113,6 @@ class Statement:
         delta: the δ at which a loss in zCDP is also stated as (ε, δ).
         variables: by name, the words that the data dictionary has for it, of the variables that the certificate names.
         flavor: the flavor of the specification with these words instead of names; None if it contains no names.
-        estimation: the labels of the parameters by which figures are estimated from the draw. With other values of
-            them, the same draw is published as a further edition.
     """
 
     mechanism: str
@@ -134,4 +132,3 @@ class Statement:
     papers: tuple[Paper, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     flavor: Flavor | None = None
-    estimation: tuple[str, ...] = ()

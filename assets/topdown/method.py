@@ -43,7 +43,7 @@ from assets.topdown.release import (
 )
 from assets.topdown.replicates import build_replicates
 from assets.topdown.spine import SpineError, build_spine, count_places
-from assets.topdown.statement import name_leaning, topdown_statement
+from assets.topdown.statement import LEANING, name_leaning, topdown_statement
 from assets.topdown.tables import build_microdata, build_redistricting
 from assets.topdown.uncertainty import build_uncertainty, describe_errors
 from mechanisms.accounting.rounding import LINE_DECIMALS
@@ -60,6 +60,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     charge_follows = (HISTOGRAMS, INVARIANTS)
     draw_follows = (HISTOGRAMS,)
     draws_in_parts = True
+    estimation = ("Estimation", "Types first", "Totals first", LEANING)
     drawn_columns = COLUMNS
     further_gates = release_hook(topdown_gates)
     plan = release_hook(topdown_plan)

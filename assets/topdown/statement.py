@@ -61,7 +61,6 @@ def topdown_statement(release: TopDownRelease, inputs: Inputs, output_version: s
         delta=release.declaration.delta,
         equivalents=tuple(equivalents(release)),
         papers=PAPERS,
-        estimation=("Estimation", "Types first", "Totals first", LEANING),
     )
 
 
