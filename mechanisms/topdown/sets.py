@@ -115,7 +115,7 @@ class _Program:
         status = self._solver.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
             name = self._solver.modelStatusToString(status)
-            raise NotRoundedError(f"{len(self.base)} children: counts of groups within all limits: HiGHS says {name}")
+            raise NotRoundedError(f"{len(self.base)} children: counts of groups within all limits: HiGHS gives {name}")
         counts = self.base.astype(np.float64)
         np.add.at(counts, (self.child, self.group), self._sign * np.asarray(self._solver.getSolution().col_value))
         return counts
