@@ -72,9 +72,9 @@ def _compile_information() -> None:
     weights, part = lift_union(families, information, choose_places(split, information, np.ones(1, dtype=np.bool_)))
     sum_cells(prepare_sums(split, PERSONS.possible[None]), finish_union(split, linear, weights, [part]))
     estimate_families(replace(families, information=information, hold=True))
-    one = np.ones(1, dtype=np.int64)
-    measure_spread(families, one)
-    lean(families, one, one, 1.0)
+    finest = replace(families, histograms=np.ones((1, PERSONS.size), dtype=np.int64))
+    measure_spread(finest, np.ones(1, dtype=np.int64))
+    lean(finest, np.ones(1, dtype=np.int64), 1.0)
 
 
 if __name__ == "__main__":
