@@ -135,7 +135,7 @@ def read_codebook(path: Path) -> Codebook:
         if variable.name in fields:
             findings.append(Finding(path.name, "more than one variable of that name", variable.name))
         if variable.end - variable.start != width or width < 1 or variable.start < 0:
-            findings.append(Finding(path.name, "its width is not that of its positions", variable.name))
+            findings.append(Finding(path.name, "its width differs from its positions", variable.name))
         codes = {
             str(category.findtext("{*}catValu")).strip(): " ".join(str(category.findtext("{*}labl")).split())
             for category in element.iterfind("{*}catgry")
@@ -280,7 +280,7 @@ def _count_records(path: Path, book: Codebook) -> Counter[str]:
                 if of_bytes
                 else "ASCII, which fixed-width text in UTF-8 needs"
             )
-            offenders[f"byte that is no letter of {rule}"] += _count_lines(foreign, ends)
+            offenders[f"byte that is not a letter of {rule}"] += _count_lines(foreign, ends)
         if of_type is None:
             records[""] += len(ends)
             offenders[f"line of another length than the {longest:,} bytes that {book.name} gives"] += int(

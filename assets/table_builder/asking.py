@@ -90,7 +90,7 @@ class Publication:
                 question = Question(self.design, variables, chosen, self.possible)
                 parts.append(_Part(dict(zip(larger, places, strict=True)), question))
         if not parts:
-            raise QuestionError(f"{', '.join(larger)}: none of the categories that count lies in one of these places")
+            raise QuestionError(f"{', '.join(larger)}: none of the given categories is in one of these places")
         return parts
 
     def ask(self, by: Sequence[str], where: Where) -> pa.Table:
@@ -310,7 +310,7 @@ def read_publication(folder: Path) -> Publication:
         raise
     except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
         raise QuestionError(
-            f"{folder}: this is no publication of a hypercube; of redistricting data, ask for --places"
+            f"{folder}: this is not a publication of a hypercube; for redistricting data, use --places"
         ) from None
 
 
@@ -425,7 +425,9 @@ def answer(
     """
     answering = []
     for by_name in folders:
-        published = {name: read_publication(folder) for name, folder in by_name.items()}
+        # Those of quantiles and moments have no cells to add up.
+        of_cells = {name: folder for name, folder in by_name.items() if (folder / f"{HYPERCUBE}.parquet").exists()}
+        published = {name: read_publication(folder) for name, folder in (of_cells or by_name).items()}
         name = least_variance(published, by, where)
         answering.append((name, published[name]))
     names, (first, *rest) = [name for name, _ in answering], [publication for _, publication in answering]

@@ -84,8 +84,8 @@ class AmountDeclaration(Part):
         description="The step to whose multiples every amount is rounded, such as 10 or 0.5. It does not depend on the "
         "records."
     )
-    least: Number = Field(Fraction(0), description="What a smaller amount is taken as; a multiple of the grid.")
-    most: Number = Field(description="What a greater amount is taken as; a multiple of the grid.")
+    least: Number = Field(Fraction(0), description="The value that replaces a smaller amount; a multiple of the grid.")
+    most: Number = Field(description="The value that replaces a greater amount; a multiple of the grid.")
 
     def amount(self, columns: Mapping[str, Column]) -> Amount:
         """The amount. Raises ValueError if it does not fit the columns of the records or the grid."""
@@ -136,7 +136,7 @@ class MadePTable(Part):
     variance: Number = Field(description="The greatest variance of a count's change, V.")
     threshold: int = Field(0, ge=0, strict=True, description="Results from 1 to this number do not occur, js.")
     probability_to_stay: Share = Field(
-        Fraction(0), description="The least probability that a count stays as it is, if the threshold allows it."
+        Fraction(0), description="The least probability that a count stays unchanged, if the threshold allows it."
     )
     monotone: bool | tuple[StrictBool, ...] = Field(
         True,
@@ -312,9 +312,9 @@ class HypercubeAttributes(Part):
 
     name: ReleaseName = Field(description="The name; the hypercube's release is called <release>_<name>.")
     title: str = Field("", description="The hypercube's name in words.")
-    description: str = Field("", description="What is published, for readers.")
+    description: str = Field("", description="The content of the tables, for readers.")
     of: Literal["units", "persons"] = Field(
-        "units", description="What is counted: units or persons. Persons have their unit's variables too."
+        "units", description="The records to count: units or persons. Persons have their unit's variables too."
     )
     swapped: str | SkipJsonSchema[None] = Field(
         None,
@@ -371,7 +371,7 @@ class HypercubeAttributes(Part):
         Fraction(0), description="Estimates below this number are not published; 0 publishes all."
     )
     products: list[SubTableDeclaration] = Field(
-        default_factory=list, description="Tables to publish that are built from the hypercube; they cost nothing."
+        default_factory=list, description="Tables to publish from the hypercube, at no cost."
     )
     quantiles: dict[str, QuantilesAttributes] = Field(
         default_factory=dict,
