@@ -425,7 +425,9 @@ def answer(
     """
     answering = []
     for by_name in folders:
-        published = {name: read_publication(folder) for name, folder in by_name.items()}
+        # Those of quantiles and moments have no cells to add up.
+        of_cells = {name: folder for name, folder in by_name.items() if (folder / f"{HYPERCUBE}.parquet").exists()}
+        published = {name: read_publication(folder) for name, folder in (of_cells or by_name).items()}
         name = least_variance(published, by, where)
         answering.append((name, published[name]))
     names, (first, *rest) = [name for name, _ in answering], [publication for _, publication in answering]

@@ -181,10 +181,10 @@ class PublishedStatistic:
         return [{**row, **figures}]
 
     def _require(self, kind: type[Any], variables: Sequence[str], words: str) -> Any:
-        if unknown := [name for name in variables if name not in self.scales]:
-            raise QuestionError(f"{unknown[0]}: the publication is of {', '.join(self.variables)}")
         if not isinstance(self.measured, kind):
             raise QuestionError(f"the publication answers no questions for {words}")
+        if unknown := [name for name in variables if name not in self.scales]:
+            raise QuestionError(f"{unknown[0]}: the publication is of {', '.join(self.variables)}")
         return self.measured
 
     def _ask_moments(
@@ -221,14 +221,6 @@ def _kind(name: str) -> pa.DataType:
     return pa.float64() if name in (*ERRORS, SAMPLE_ERROR, SAMPLE_LOWER, SAMPLE_UPPER) else pa.string()
 
 
-def answers_quantiles(folder: Path) -> bool:
-    return (folder / f"{NODES}.parquet").exists()
-
-
-def answers_moments(folder: Path) -> bool:
-    return (folder / f"{MOMENTS}.parquet").exists()
-
-
 def read_statistic(folder: Path) -> PublishedStatistic:
     """The publication in a folder. Raises QuestionError if the folder has none of quantiles or moments."""
     try:
@@ -246,7 +238,7 @@ def _read(folder: Path) -> PublishedStatistic:
     budgets = tuple(Fraction(row["budget"]) for row in tables)
     gaussian, weight = "Gaussian" in tables[0]["noise"], tables[0]["most"]
     measured: Tree | Moments
-    of_quantiles = answers_quantiles(folder)
+    of_quantiles = (folder / f"{NODES}.parquet").exists()
     if of_quantiles:
         measured = Tree(scales[0]["numbers"], scales[0]["branching"], budgets, gaussian, weight)
         names, shapes = [row["table_name"] for row in tables], list(measured.sizes)
@@ -275,3 +267,29 @@ def _read(folder: Path) -> PublishedStatistic:
     widest = scales[0]["widest"]
     effect = Fraction(scales[0]["effect"])
     return PublishedStatistic(cells, measured, known, numbers, effect, Fraction(widest) if widest else None)
+
+
+def answer(
+    folders: Mapping[str, Path], question: str, arguments: Sequence[Any], by: Sequence[str], where: Where
+) -> tuple[list[str], pa.Table]:
+    """The name of the release of quantiles or moments, among those in folders, that answers a question with the least
+    noise, and its answer. A question is a method of `PublishedStatistic`, with its arguments before `by` and `where`.
+
+    Raises QuestionError if none can answer, or those that can count different things.
+    """
+    kind, table = (QUANTILES, NODES) if question == QUANTILES else (MOMENTS, MOMENTS)
+    answers, refusal = {}, QuestionError(f"no {kind} are published; declare {kind} in a hypercube of the release")
+    for name, folder in sorted(folders.items()):
+        if not (folder / f"{table}.parquet").exists():
+            continue
+        published = read_statistic(folder)
+        try:
+            answers[name] = published, getattr(published, question)(*arguments, by, where)
+        except QuestionError as error:
+            refusal = error
+    if not answers:
+        raise refusal
+    if len(counted := {published.cells.quantity.partition(",")[0] for published, _ in answers.values()}) > 1:
+        raise QuestionError(f"name the release: {', '.join(answers)} are of {' and '.join(sorted(counted))}")
+    name = min(answers, key=lambda name: answers[name][0].variance)
+    return [name], answers[name][1]

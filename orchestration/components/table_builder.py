@@ -114,6 +114,19 @@ class TableBuilder(DeclaresReleases):
         return answer(folders, by, where)
 
     @staticmethod
+    def answer_statistic(
+        folders: Mapping[str, Path],
+        question: str,
+        arguments: Sequence[Any],
+        by: Sequence[str],
+        where: Mapping[str, Sequence[str | None]],
+    ) -> tuple[list[str], pa.Table]:
+        """As `answer`, by a release of quantiles or moments: what its `question` answers."""
+        from assets.table_builder.statistics_asking import answer
+
+        return answer(folders, question, arguments, by, where)
+
+    @staticmethod
     def describe_categories(folder: Path, *, codes: bool) -> Callable[[str, Any], str]:
         """How a category of a variable is written, as `--where` takes it, and with its label unless only codes are."""
         from assets.table_builder.asking import read_labels, write_category

@@ -1,17 +1,20 @@
 """Claims about quantiles and moments of hypercubes: what is measured, charged, published and refused."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
+from assets.publication.signature import public_key
 from assets.release.plan import PlanRequest
 from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.statistics import StatisticRelease
@@ -20,6 +23,7 @@ from assets.table_builder.statistics_cells import add_up_numbers
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.moments import Moments
+from orchestration import cli
 from orchestration.components.table_builder import SingleHypercube
 from orchestration.planning import plan_declaration
 from resources.chain import RESERVE
@@ -239,6 +243,72 @@ def test_cells_add_up_before_their_statistics_are_made(published: Deployed) -> N
 def test_what_the_publication_cannot_answer_is_refused(published: Deployed, ask: Any, says: str) -> None:
     with pytest.raises(QuestionError, match=says):
         ask(read(published, "income_quantiles"), read(published, "moments"))
+
+
+@pytest.fixture
+def ask(published: Deployed, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The command on the publication, which returns its exit code and what it prints."""
+    hypercube = "village/tables_work"
+    names = [hypercube, f"{hypercube}_income_quantiles", f"{hypercube}_moments"]
+    components = {name: SimpleNamespace(named=name, of=hypercube) for name in names}
+    deployed = SimpleNamespace(
+        releases=lambda name: list(components.values()) if name == "village/tables" else [components[name]],
+        declared=([], components),
+        published=published.release.published,
+        public_key=public_key(published.context.custody),
+    )
+    monkeypatch.setattr("orchestration.deployment.Deployment", lambda: deployed)
+
+    def ask(release: str, *options: str) -> Any:
+        found = CliRunner().invoke(cli.main, ["table", release, *options])
+        return found.exit_code, found.stdout or found.stderr
+
+    return ask
+
+
+def test_the_command_answers_the_same_for_everyone(ask: Callable[..., Any], published: Deployed) -> None:
+    """Of the release, of the hypercube, and of the quantiles or moments themselves: from the same publication."""
+    tree, moments = read(published, "income_quantiles"), read(published, "moments")
+    half, tenth = [Fraction(1, 2)], [Fraction(1, 10)]
+    for release in ("village/tables", "village/tables_work"):
+        for options, name, answer in (
+            (["--median", "income"], "income_quantiles", tree.quantiles("income", half, ["region"], {})),
+            (["--quantile", "income=0.1"], "income_quantiles", tree.quantiles("income", tenth, ["region"], {})),
+            (["--summary"], "moments", moments.summary(["region"], {})),
+            (["--correlate", "income, hours"], "moments", moments.correlation("income", "hours", ["region"], {})),
+            (
+                ["--regress", "income", "--on", "hours"],
+                "moments",
+                moments.regression("income", ["hours"], ["region"], {}),
+            ),
+        ):
+            code, printed = ask(release, *options, "--by", "region", "--json")
+            assert code == 0, printed
+            assert json.loads(printed) == {"from": [f"village/tables_work_{name}"], "rows": answer.to_pylist()}
+    code, printed = ask("village/tables_work_moments", "--correlate", "income,hours", "--where", "county=Avon")
+    assert code == 0
+    assert "sample standard error" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--median", "income", "--summary"], "give one of --median"),
+        (["--regress", "income"], "--regress and --on are given together"),
+        (["--quantile", "income"], "--quantile: income is not of the form income=0.9"),
+        (["--correlate", "income"], "--correlate: income is not of the form income,hours"),
+        (["--median", "income", "--per", "village/tables_work"], "--per: means of sums are not asked together"),
+        (["--median", "hours"], "hours: the publication is of income"),
+        (["--summary", "--by", "text"], "text: the hypercube is by county"),
+        (["--correlate", "income,rent"], "rent: the publication is of hours, income"),
+        (["--median", "income", "--by", "tenure"], "tenure: the hypercube is by county"),
+        (["--median", "income", "--where", "county=Dale"], "county: there is no category Dale"),
+    ],
+)
+def test_the_command_refuses_in_a_sentence(ask: Callable[..., Any], options: Sequence[str], says: str) -> None:
+    code, printed = ask("village/tables", *options)
+    assert code != 0
+    assert f"Error: {says}" in printed
 
 
 def test_where_the_noise_leaves_nothing_to_say_no_figures_are_shown(published: Deployed) -> None:
