@@ -17,13 +17,14 @@ states.
 **From the sums**, all post-processing: the moment matrix Σ [1 x][1 x]ᵀ of the variables that are asked is projected to
 one whose eigenvalues are at least a thousandth of the noise's standard deviation, and means, correlations and
 regressions follow from it. A greater floor would bias the variances of small cells. Errors are those of `DRAWS` draws
-of the same noise, with a public key, added to the projected matrix and projected again. A sum of Laplace noises of more than `MOST_ADDED` cells is drawn as a normal one with its variance.
+of the same noise, with a public key, added to the projected matrix and projected again. A sum of Laplace noises of
+more than `MOST_ADDED` cells is drawn as a normal one with its variance.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import sqrt
 from typing import Any
 
@@ -184,6 +185,7 @@ class Moments:
         matrix[..., first, second] = matrix[..., second, first] = np.asarray(sums, dtype=np.float64) / self.scale**2
         return matrix
 
+    @lru_cache(maxsize=64)  # noqa: B019 - a value, of which there are few
     def draw(self, cells: int) -> Floats:
         """`DRAWS` public draws of the noise of sums over so many cells, shape (`DRAWS`, components)."""
         shape, stream = (DRAWS, self.components), RandomStream(_PUBLIC_KEY, f"errors of moments, {cells}")

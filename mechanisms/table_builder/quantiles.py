@@ -226,7 +226,7 @@ class FittedTree:
         The quantile y has F(y - 1) < qN <= F(y). Without the isotonic regression, each of both would be wrongly ruled
         out with the probability of one tail, so that the interval would cover the quantile at least as often as z
         states, however many records have the number y. The regression brings F nearer to a monotone truth, and makes
-        intervals shorter; that it keeps the coverage is simulated (`tests/mechanisms/table_builder/test_coverage.py`).
+        intervals shorter; that it keeps the coverage is simulated (`tests/assets/table_builder/test_coverage.py`).
         Where the interval ends at 0 or G - 1, the bounds end it."""
         off = self._monotone - float(quantile) * self.total
         most = z * self.deviation(quantile) + self._rounding
