@@ -209,7 +209,7 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
         except CustodyError as error:
             problems, editions = [str(error)], {}
         published_editions[dataset, release] = {edition.edition for edition in editions.values()}
-        numbers = ", ".join(str(number) for number in sorted(published_editions[dataset, release]))
+        numbers = ", ".join(edition.name for edition in sorted(editions.values(), key=lambda each: each.order))
         findings.append(
             Finding(
                 subject,

@@ -125,7 +125,9 @@ def _show_publications(intact: tuple[Entry, ...] | None) -> None:
             {
                 "Release": f"{dataset}/{release}",
                 "Signature, checksums and ledger": "; ".join(problems) or "intact",
-                "Editions verified": ", ".join(map(str, sorted(edition.edition for edition in editions.values())))
+                "Editions verified": ", ".join(
+                    edition.name for edition in sorted(editions.values(), key=lambda each: each.order)
+                )
                 or "none",
                 "Ledger entry": ", ".join(str(edition.ledger_entry) for edition in editions.values()),
             }
