@@ -58,7 +58,15 @@ QUICK = "laplace tables"
 """The kind whose tests are quick; the others have tests of their own, too."""
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[] if name == QUICK else pytest.mark.deep) for name in KINDS])
+PROVED = ("quantiles", "moments")
+"""Kinds that are hypercubes but for their numbers, which `make prove` tests."""
+
+
+def mark(name: str) -> list[pytest.MarkDecorator]:
+    return [] if name == QUICK else [pytest.mark.prove if name in PROVED else pytest.mark.deep]
+
+
+@pytest.fixture(params=[pytest.param(name, marks=mark(name)) for name in KINDS])
 def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
