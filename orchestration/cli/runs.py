@@ -35,7 +35,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     home, published = deployment_folders()
     ledger = deployment_resources(home)["ledger"]
     assert isinstance(ledger, Ledger)
-    load = cache(partial(load_releases, release))
+    load = cache(partial(load_launched, release))
     config = _configure(release, authorization, load)
     steps, outcome, first = _run_jobs(home, release, config, load, quiet=as_json)
     if not outcome.run_id:
@@ -79,7 +79,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     elif outcome.success:
         draws = sum(path[-1] == CHARGE for path in paths)
         there = "the draw was there already" if draws == 1 else "the draws were there already"
-        why = NOT_CHARGED if drawn else there if draws else "this release charges nothing"
+        why = NOT_CHARGED if drawn else there if draws else f"{release} charges nothing"
         echo("\n" + (list_charges(charges) or f"Nothing was charged: {why}."))
         echo(f"{passed} checks passed.")
         if folders:
@@ -121,6 +121,14 @@ def load_releases(name: str) -> "Sequence[ReleaseComponent]":
     from orchestration.deployment import Deployment
 
     return Deployment().releases(name)
+
+
+def load_launched(name: str) -> "Sequence[ReleaseComponent]":
+    """The releases that a launch of a name makes: none, if it is the name of a laboratory."""
+    from orchestration.deployment import Deployment
+
+    deployment = Deployment()
+    return [] if name in deployment.laboratories else deployment.releases(name)
 
 
 def list_charges(charges: Mapping[str, Loss]) -> str:
@@ -254,7 +262,8 @@ def _run_job(
                 # A terminal has the bar.
                 if not console.is_terminal and any(asset == other.asset for other in steps if other.kind == "planned"):
                     show("", asset)
-            elif step.kind == "made":
+            elif step.kind == "made" and sum(step.asset == other.asset for other in steps if other.kind == "made") == 1:
+                # Of an asset in partitions, all are made by one step.
                 progress.advance(bar)
                 show(f" {step.seconds:>7.1f} s", step.asset)
             elif step.kind == "failed":
