@@ -196,6 +196,6 @@ def _refuse_in_python(refused: Collection[Path], *allowed: Collection[Path]) -> 
                     if within(path, refused_paths) and not within(path, open_paths):
                         raise PermissionError(13, "this process does not open this file", path)
         elif event == "socket.connect" and isinstance(arguments[1], tuple):
-            raise PermissionError(13, "this process connects to nothing")
+            raise PermissionError(13, "this process makes no connections")
 
     sys.addaudithook(hook)

@@ -60,6 +60,9 @@ LISTS_MECHANISMS = {
 """The modules that name mechanisms: what the set-up compiles, the public package, and the laboratory, which compares
 them."""
 
+OF_MECHANISM = {Path("stirred/dhc.py"): {"topdown"}}
+"""Modules of a mechanism that have another name."""
+
 READS_ENVIRONMENT = {
     Path(name)
     for name in (
@@ -130,7 +133,7 @@ def mechanisms_stay_apart(path: Path, tree: ast.Module) -> Iterator[str]:
     """A module of one mechanism imports no other mechanism, and a shared module imports none."""
     if path in LISTS_MECHANISMS or path.parts[0] not in LAYERS:
         return
-    own = _mechanisms_named(path.with_suffix("").parts)
+    own = _mechanisms_named(path.with_suffix("").parts) | OF_MECHANISM.get(path, set())
     for name in [*imported(tree), *imported_packages(tree)]:
         if _mechanisms_named(name.split(".")) - own:
             yield f"imports {name}"

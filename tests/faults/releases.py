@@ -5,6 +5,7 @@ deployment: its source files, its custody, and all stages before the charge. The
 keys are replaced by fixed ones, so that the same custody gives the same bytes as a run that nothing disturbed.
 """
 
+import ctypes
 import inspect
 import json
 import logging
@@ -117,6 +118,7 @@ RELEASES: Mapping[str, Disturbed] = {
     **{name: Disturbed(kind.build, _CAPS[name]) for name, kind in KINDS.items()},
     "swapping, ephemeral key": Disturbed(KINDS["swapping"].build, _CAPS["swapping"], "ephemeral"),
     "safetab of households": Disturbed(_of_households, {"rho": 45}),
+    "topdown, full estimation": Disturbed(_changed("topdown", estimation="full"), _CAPS["topdown"]),
     "topdown, replicates": Disturbed(_changed("topdown", replicates=2), _CAPS["topdown"]),
     "topdown, partitions": Disturbed(_changed("topdown", **THREE_LEVELS, partitions="state"), _CAPS["topdown"]),
     **{f"hypercube, {name}": Disturbed(_cube(cube, of), cap) for name, (cube, of, cap) in HYPERCUBES.items()},
@@ -197,6 +199,11 @@ def repeatable() -> Iterator[None]:
         yield
 
 
+def die_with_parent() -> None:
+    """Have this process killed when its parent ends, as Linux does if asked (`prctl(2)`)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
 class Child:
     """A process that waits for `go`, does some work, and sends back what it returned or raised.
 
@@ -207,6 +214,7 @@ class Child:
         self._here, there = socket.socketpair()
         self.process = os.fork()
         if self.process == 0:
+            die_with_parent()
             self._here.close()
             signal.alarm(PATIENCE)
             logging.disable(logging.CRITICAL)
@@ -409,21 +417,29 @@ def tables(root: Path, *databases: str, views: bool = False) -> dict[str, str]:
         if not path.exists():
             continue
         with duckdb.connect(str(path), read_only=True, config={"threads": 1}) as connection:
-            for schema, table in names(connection, views=views):
-                described = connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
-                # DuckDB does not tell names in another case apart, and Stirred no table by the order of its columns.
-                columns = sorted((column.lower(), *others) for column, *others in described)
-                chosen = ", ".join(f'"{column}"' for column, *_ in columns)
-                rows = sorted(map(repr, connection.execute(f'SELECT {chosen} FROM "{schema}"."{table}"').fetchall()))
-                found[f"{database}.{schema}.{table}"] = sha256(repr((columns, rows)).encode()).hexdigest()
+            found |= hashes(connection, database, views=views)
+    return found
+
+
+def hashes(connection: duckdb.DuckDBPyConnection, database: str, *, views: bool = False) -> dict[str, str]:
+    """The tables of the current database, under a name of it, as `tables` lists them."""
+    found = {}
+    for schema, table in names(connection, views=views):
+        described = connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
+        # DuckDB does not tell names in another case apart, and Stirred no table by the order of its columns.
+        columns = sorted((column.lower(), *others) for column, *others in described)
+        chosen = ", ".join(f'"{column}"' for column, *_ in columns)
+        rows = sorted(map(repr, connection.execute(f'SELECT {chosen} FROM "{schema}"."{table}"').fetchall()))
+        found[f"{database}.{schema}.{table}"] = sha256(repr((columns, rows)).encode()).hexdigest()
     return found
 
 
 def names(connection: duckdb.DuckDBPyConnection, *, views: bool = False) -> list[tuple[str, str]]:
-    """Schema and name of every table of a database, and of its views if asked for."""
-    statement = "SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal"
+    """Schema and name of every table of the current database, and of its views if asked for."""
+    here = "WHERE NOT internal AND database_name = current_database()"
+    statement = f"SELECT schema_name, table_name FROM duckdb_tables() {here}"
     if views:
-        statement += " UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+        statement += f" UNION ALL SELECT schema_name, view_name FROM duckdb_views() {here}"
     statement += " ORDER BY ALL"
     return [(str(schema), str(table)) for schema, table in connection.execute(statement).fetchall()]
 
