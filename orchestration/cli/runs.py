@@ -79,7 +79,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     elif outcome.success:
         draws = sum(path[-1] == CHARGE for path in paths)
         there = "the draw was there already" if draws == 1 else "the draws were there already"
-        why = NOT_CHARGED if drawn else there if draws else f"{release} charges nothing"
+        why = NOT_CHARGED if drawn else there if draws else "this release charges nothing"
         echo("\n" + (list_charges(charges) or f"Nothing was charged: {why}."))
         echo(f"{passed} checks passed.")
         if folders:
@@ -127,8 +127,12 @@ def load_launched(name: str) -> "Sequence[ReleaseComponent]":
     """The releases that a launch of a name makes: none, if it is the name of a laboratory."""
     from orchestration.deployment import Deployment
 
-    deployment = Deployment()
-    return [] if name in deployment.laboratories else deployment.releases(name)
+    try:
+        return load_releases(name)
+    except click.UsageError:
+        if name in Deployment().laboratories:
+            return []
+        raise
 
 
 def list_charges(charges: Mapping[str, Loss]) -> str:
