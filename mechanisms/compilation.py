@@ -34,7 +34,7 @@ from mechanisms.topdown.information import (
     sum_cells,
 )
 from mechanisms.topdown.leaning import lean, measure_spread
-from mechanisms.topdown.least_squares import Constraints, Query, solve
+from mechanisms.topdown.least_squares import Constraints, Query, solve, solve_apart
 from mechanisms.topdown.rounding import cheapest_flow
 from mechanisms.topdown.schema import DETAILED, PERSONS
 
@@ -46,10 +46,10 @@ def compile_kernels() -> None:
     permute(Contingency(stratum=zeros, holding=codes, swap=codes, count=ones), Fraction(1, 2), stream)
     count_cells(ones.copy())
     swap_pairs(Households(codes, zeros, codes, Places(np.zeros((4, 2), dtype=np.int32))), Fraction(1), stream)
-    solve(
-        [Query(cells=codes, precision=1.0, measured=np.ones((1, 2)))],
-        Constraints(ones, np.array([0, 2]), np.zeros((1, 1)), np.full((1, 1), 2.0), np.array([2.0])),
-    )
+    measured = Query(cells=codes, precision=1.0, measured=np.ones((1, 2)))
+    constraints = Constraints(ones, np.array([0, 2]), np.zeros((1, 1)), np.full((1, 1), 2.0), np.array([2.0]))
+    solve([measured], constraints)
+    solve_apart(measured, constraints)
     cheapest_flow(ones, ones, ones, ones, ones)
     _compile_information()
     estimate_averages(2, 1, 1, 1, least=1)

@@ -111,6 +111,8 @@ class _Program:
 
     def solve(self) -> NDArray[np.float64]:
         """Shape (children, groups): the counts of an optimal vertex."""
+        if not self.child.size:
+            return self.base.astype(np.float64)
         self._solver.run()
         status = self._solver.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
