@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Moments, Sums, compute_intervals, find_starts, roll_up, roll_up_once
-from mechanisms.topdown.schema import PERSONS, Counts, Marginal
+from mechanisms.topdown.schema import PERSONS, Attribute, Counts, Schema
 from tests.depth import examples
 
 SETTINGS = settings(deadline=None, derandomize=True, max_examples=examples(60))
