@@ -91,7 +91,7 @@ class NothingWrittenError(WarehouseError):
 
 @dataclass(frozen=True)
 class Removal:
-    """What a compaction removed for good: files, and their size in bytes as far as it is known."""
+    """The result of a compaction: the removed files, and their size in bytes as far as it is known."""
 
     files: int
     size: int
@@ -175,7 +175,7 @@ class Storage(ABC):
 
     @abstractmethod
     def compact(self, session: OpenSession, age: timedelta) -> Removal:
-        """Remove what was replaced or deleted longer than `age` ago."""
+        """Remove data that were replaced or deleted longer than `age` ago."""
 
 
 @cache

@@ -339,7 +339,7 @@ class Session:
         self.run(_DROP_SCHEMA, zone=quote(zone.value), schema=quote(schema))
 
     def copy_zone(self, zone: Zone, path: Path) -> None:
-        """Copy the current content of a zone into a new database file, without remains of what was deleted."""
+        """Copy the current content of a zone into a new database file, without remains of deleted data."""
         alias = quote(f"copy of {zone.value}")
         self.run(ATTACH, path=quote_literal(path), alias=alias, read_only=False)
         self.run(_COPY_DATABASE, zone=quote(zone.value), copy=alias)
@@ -591,7 +591,7 @@ class Warehouse(ConfigurableResource):
         return Path(self.spill_folder or Path(self.folder) / "spill")
 
     def compact(self, zone: Zone, age: timedelta = timedelta()) -> Removal:
-        """Remove for good what was deleted from a zone, or replaced in it, longer than `age` ago.
+        """Remove for good the data that were deleted from a zone, or replaced in it, longer than `age` ago.
 
         A file is rewritten as a whole. Of a lake, files and their keys are deleted; a session that has been open for
         longer than `age` may fail then. Raises TransientError if another process holds the zone for over `patience`.

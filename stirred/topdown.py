@@ -108,17 +108,17 @@ def estimate(
     types_first: str | None = None,
     units: NDArray[np.int64] | None = None,
 ) -> Histograms:
-    """The histograms of all places that follow from noisy measurements; no record is read, and nothing is drawn.
+    """Estimate the histograms of all places from noisy measurements, without reading a record and without a draw.
 
     Args:
         total_first: the levels at which a separate pass determines the totals.
         types_first: estimate with full information, every place from all measurements at and below it, and down to this
             level, which is above the finest, decide the counts of groups before single cells.
         units: with full information, the numbers of housing units that the finest places lean on; persons whose first
-            group is that of households are then counted.
+            group is households are then counted.
 
-    Raises NotSolvedError or NotRoundedError if a parent's children cannot be estimated, and ValueError for levels that
-    are not possible.
+    Raises NotSolvedError or NotRoundedError if a parent's children cannot be estimated, and ValueError for impossible
+    levels.
     """
     levels = list(measured.tree)
     if not {*total_first} <= {*levels} or (types_first and (total_first or types_first not in levels[:-1])):
@@ -215,8 +215,8 @@ def measure_and_estimate(
         held: the level at which the number of records of each place is published exactly, as it is at all levels above.
         total_first, types_first: as of `estimate`.
 
-    Raises QueryError, AllocationError and DesignError for queries and shares that are not possible, and ValueError for
-    histograms or trees of other shapes.
+    Raises QueryError, AllocationError and DesignError for impossible queries and shares, and ValueError for histograms
+    or trees of other shapes.
     """
     parents = [read_counts(places) for places in list(tree.values())[1:]]
     exact = _add_up(schema, list(tree), parents, read_counts(histograms))
