@@ -56,6 +56,9 @@ _PASSING = {
         "the database system is|connection slots are reserved|too many (clients|connections)"
     ),
     "a server took too long": re.compile("canceling statement due to"),
+    "the disk of a server is full": re.compile(
+        r'could not [^"\n]*"(base|global|pg_\w+)/[^"\n]*"[^\n]*: No space left on device', re.IGNORECASE
+    ),
     "another process wrote the same table, or made the same schema, at the same time, or too many wrote at once. "
     "Nothing was written": re.compile(
         "Transaction conflict|Exceeded the maximum retry count|could not serialize access|deadlock detected"
