@@ -215,7 +215,7 @@ def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(
     right = type(method).write
     with monkeypatch.context() as patch:
         patch.setattr(type(method), "write", lambda *given: right(*given)[::-1])
-        assert "what was stored is not what was drawn" in deployment.refusal(method.draw_stage)
+        assert "the stored output differs from the draw" in deployment.refusal(method.draw_stage)
     assert [entry.kind for entry in deployment.ledger] == ["reserve"]
     assert file.read_text() == committed
     deployment.run(*(stage for stage in to_publication(method) if stage not in before_draw(method)))
