@@ -37,6 +37,7 @@ from resources.faults import name_error
 from resources.instances import borrow_instance
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
+from resources.machine import count_cores
 from resources.spill import create_spill_folder
 from resources.statements import SQL, Fragment, Table, Zone, quote, quote_literal, render
 from resources.storage import (
@@ -410,7 +411,7 @@ class Session:
                 digest.update(part)
 
         # Columns are hashed side by side, while DuckDB reads the next batch.
-        with ThreadPoolExecutor(os.cpu_count()) as hashing:
+        with ThreadPoolExecutor(count_cores()) as hashing:
             running: list[Future[None]] = []
             for batch in self.batches(name, batch_rows, table=table, columns=plain):
                 for future in running:
@@ -651,11 +652,14 @@ class Warehouse(ConfigurableResource):
             raise WarehouseError(f"{error.filename or self._spill} cannot be written ({error.strerror})") from None
         needed = dict.fromkeys([_CIPHER, *(name for storage in storages for name in storage.extensions)])
         try:
-            settings = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spill_folder)}
+            settings = {
+                **_SETTINGS,
+                "memory_limit": self.memory_limit,
+                "temp_directory": str(spill_folder),
+                "threads": self.threads or count_cores(),
+            }
             if not self.by_statistics:
                 settings |= _WITHOUT_STATISTICS
-            if self.threads:
-                settings["threads"] = self.threads
             connection = opened.enter_context(closing(duckdb.connect(config=settings)))
             for extension in needed:
                 connection.execute(render(LOAD, {"extension": signed_extension(extension)}))
