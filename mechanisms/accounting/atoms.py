@@ -50,6 +50,10 @@ class Atoms:
     cut: float = 0.0
     times: int = 1
 
+    def estimate_distance(self) -> float:
+        """About δ(0) of one of these measurements."""
+        return self.infinite - float(self.masses @ np.expm1(np.minimum(0.0, -self.losses)))
+
 
 @singledispatch
 def find_atoms(pair: Pair, times: int) -> Atoms:
