@@ -139,11 +139,12 @@ class Reading:
         cap: Loss | None,
         details: Details,
         unbounded_releases: bool = False,
-    ) -> None:
-        """Refuse a new charge as `Ledger.reserve` does, with the same errors."""
+    ) -> Details:
+        """Refuse a new charge as `Ledger.reserve` does, with the same errors. Return the details to record, which have
+        the bound of all charges if the cap is on their curve."""
         if details.public:
             self.require_never_charged(dataset, details)
-            return
+            return details
         self._require_one_population(dataset, details)
         if isinstance(specification.charge, InfiniteLoss):
             if not unbounded_releases:
@@ -153,10 +154,16 @@ class Reading:
                     "declare unbounded_releases: allowed"
                 )
         elif cap is not None:
-            self.require_fit(details.population, f"{dataset}/{release}", specification, cap)
+            total = self.require_fit(details.population, f"{dataset}/{release}", specification, cap)
+            if isinstance(total, CurveLoss):
+                count = len(self._list_charges(details.population)) + 1
+                bound = {"charges": count, "epsilon": str(total.epsilon), "delta": str(total.delta)}
+                return replace(details, bound=bound)
+        return details
 
-    def require_fit(self, population: str, release: str, specification: Specification, cap: Loss) -> None:
-        """Refuse a further finite charge that does not fit under a cap, with the price in one sentence.
+    def require_fit(self, population: str, release: str, specification: Specification, cap: Loss) -> Loss:
+        """Refuse a further finite charge that does not fit under a cap, with the price in one sentence. Return the
+        total with it.
 
         Args:
             release: the release, as `dataset/release`.
@@ -167,10 +174,11 @@ class Reading:
         charge = specification.charge
         price = f"population {population}: release {release} would charge {format_loss(charge)}, "
         try:
-            charged, total = self.compose(population, cap), self.compose(population, cap, also=[specification])
+            total = self.compose(population, cap, also=[specification])
         except DoesNotCompose as error:
             raise CapExceeded(f"{price}which cannot be counted under the cap of {format_loss(cap)}: {error}") from None
         if not fits(total, cap):
+            charged = self.compose(population, cap)
             if isinstance(cap, CurveLoss):
                 counted = f"with which all charges together have {total.symbol} = {total.round_up()}, "
             elif isinstance(charge, type(cap)):
@@ -181,6 +189,7 @@ class Reading:
                 f"{price}{counted}which does not fit under the cap of {cap.symbol} = {cap} ({cap.round_up()}): "
                 f"{format_loss(charged)} is charged so far and {cap.symbol} = {remaining(charged, cap)} remains"
             )
+        return total
 
     def refuse_withdrawn(self, draw_id: str) -> None:
         """Raise LedgerError if a draw was withdrawn."""
@@ -190,20 +199,6 @@ class Reading:
                 f"{withdrawn.sequence} and is never made again; nothing was charged or drawn; a release under a new "
                 "name is a new draw, with a new charge"
             )
-
-    def record_bound(self, specification: Specification, cap: Loss | None, details: Details) -> Details:
-        """The details of a charge that fits, with the bound of all charges if the cap is on their curve."""
-        if details.public or not isinstance(cap, CurveLoss):
-            return details
-        try:
-            total = self.compose(details.population, cap, also=[specification])
-        except DoesNotCompose:
-            # The charge is infinite, and earlier ones do not fit.
-            return details
-        assert isinstance(total, CurveLoss)
-        count = len(self._list_charges(details.population)) + 1
-        bound = {"charges": count, "epsilon": str(total.epsilon), "delta": str(total.delta)}
-        return replace(details, bound=bound)
 
     def _list_charges(self, population: str, through: int | None = None) -> list[Entry]:
         return list(_list_reservations(self.require_intact()[:through], population))
@@ -308,8 +303,7 @@ class Ledger(ConfigurableResource):
         with self._open_to_append() as (open_ledger, reading):
             reservation = reading.find_reservation(draw_id)
             if reservation is None:
-                reading.require_chargeable(dataset, release, specification, cap, details, unbounded_releases)
-                details = reading.record_bound(specification, cap, details)
+                details = reading.require_chargeable(dataset, release, specification, cap, details, unbounded_releases)
                 resemblance = self.find_resemblance(reading, dataset, details)
                 if resemblance and (details.public or not details.authorization.get(DIFFERENT_PEOPLE)):
                     raise PopulationError(resemblance)
@@ -686,15 +680,19 @@ def _list_reservations(entries: Sequence[Entry], population: str) -> Iterator[En
 
 
 def find_bound(reservations: Sequence[Entry], cap: Loss) -> CurveLoss | None:
-    """The bound that the last reservation recorded for all of these, if it is at the δ of a cap on their curve.
+    """The bound that the last finite charge recorded for all of these, if it is at the δ of a cap on their curve.
 
     The ledger has it instead of the reader, because floating point does not give every machine the same last digits.
     """
-    bound = reservations[-1].parse_details().bound if reservations and isinstance(cap, CurveLoss) else {}
-    if not isinstance(cap, CurveLoss) or bound.get("charges") != len(reservations):
+    if not isinstance(cap, CurveLoss):
         return None
-    total = CurveLoss(PureLoss(Fraction(bound["epsilon"])), Fraction(bound["delta"]))
-    return total if total.delta == cap.delta else None
+    for count, entry in zip(range(len(reservations), 0, -1), reversed(reservations), strict=True):
+        bound = entry.parse_details().bound
+        if bound.get("charges") == count and Fraction(bound["delta"]) == cap.delta:
+            return CurveLoss(PureLoss(Fraction(bound["epsilon"])), cap.delta)
+        if not isinstance(entry.parse_specification().charge, InfiniteLoss):
+            return None
+    return None
 
 
 def remaining(charged: Loss, cap: Loss) -> Decimal:

@@ -201,10 +201,13 @@ class Curve:
         return math.exp(low) if low > -20.0 else 0.0
 
     def _choose_step(self, theta: float, delta: float | None, gap: float) -> float:
-        """The greatest power of 2 at which the lower bound should be within the gap."""
+        """The greatest step at which the lower bound should be within the gap: a float of three bits, so that products
+        with places are exact."""
         rare = math.log(2 / _RARE) - (math.log(delta) if delta else self._moments.estimate_delta(theta))
         reach = math.sqrt(gap / (4 * (theta + 1)))
-        return 2.0 ** math.floor(math.log2(reach / math.sqrt(self._parts * rare / 2)))
+        step = reach / math.sqrt(self._parts * rare / 2)
+        unit = 2.0 ** (math.floor(math.log2(step)) - 2)
+        return math.floor(step / unit) * unit
 
     def _convolve(self, theta: float, step: float) -> _Window:
         parts = [_round(atoms, step) for atoms in self._atoms]
@@ -351,7 +354,8 @@ def _convolve(parts: Sequence[_Part]) -> _Part:
         )
 
     first, last = math.floor(mean + find_end(-1, lowest)), math.ceil(mean + find_end(1, highest))
-    length = 1 << max(1, last - first).bit_length()
+    longest = 1 << max(1, last - first).bit_length()
+    length = next(length for length in (5 * longest // 8, 3 * longest // 4, longest) if last - first < length)
     if length > _LONGEST:
         raise CurveError(f"{length:,} points are too many")
     spectrum, error = np.ones(length // 2 + 1, dtype=np.complex128), 0.0
