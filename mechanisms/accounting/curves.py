@@ -57,6 +57,9 @@ _RARE = 1e-4
 _GROUP = 8
 """The most parts that are added up by transforms of one length."""
 
+_BATCH = 256
+"""The most parts whose points are in memory at once."""
+
 _BINS = 4_000
 """Into which the points of a group are put to see how far their sum reaches."""
 
@@ -210,15 +213,20 @@ class Curve:
         return math.floor(step / unit) * unit
 
     def _convolve(self, theta: float, step: float) -> _Window:
-        parts = [_round(atoms, step) for atoms in self._atoms]
-        moments = _Moments(
-            [Atoms(np.multiply(part.places, step, dtype=np.float64), part.masses, times=part.times) for part in parts]
-        )
-        logarithms, weights = moments.by_part(theta)
-        log_moment = float(logarithms @ [part.times for part in parts])
-        whole = _add_up(
-            [_tilt(part, of) for part, of in zip(parts, np.split(weights, moments.starts[1:]), strict=True)]
-        )
+        log_moment, sums = 0.0, []
+        for start in range(0, len(self._atoms), _BATCH):
+            parts = [_round(atoms, step) for atoms in self._atoms[start : start + _BATCH]]
+            moments = _Moments(
+                [
+                    Atoms(np.multiply(part.places, step, dtype=np.float64), part.masses, times=part.times)
+                    for part in parts
+                ]
+            )
+            logarithms, weights = moments.by_part(theta)
+            log_moment += float(logarithms @ [part.times for part in parts])
+            divided = np.split(weights, moments.starts[1:])
+            sums.append(_add_up([_tilt(part, own) for part, own in zip(parts, divided, strict=True)]))
+        whole = _add_up(sums) if len(sums) > 1 else sums[0]
         # With two points on either side of all losses.
         first, entries = int(whole.places[0]) - 2, np.pad(whole.masses, 2)
         return _Window(step, first, theta, log_moment, entries, 2 * _OUTSIDE, whole.error)
