@@ -5,6 +5,7 @@ deployment: its source files, its custody, and all stages before the charge. The
 keys are replaced by fixed ones, so that the same custody gives the same bytes as a run that nothing disturbed.
 """
 
+import ctypes
 import inspect
 import json
 import logging
@@ -197,6 +198,11 @@ def repeatable() -> Iterator[None]:
         yield
 
 
+def die_with_parent() -> None:
+    """Have this process killed when its parent ends, as Linux does if asked (`prctl(2)`)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
 class Child:
     """A process that waits for `go`, does some work, and sends back what it returned or raised.
 
@@ -207,6 +213,7 @@ class Child:
         self._here, there = socket.socketpair()
         self.process = os.fork()
         if self.process == 0:
+            die_with_parent()
             self._here.close()
             signal.alarm(PATIENCE)
             logging.disable(logging.CRITICAL)

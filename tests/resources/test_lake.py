@@ -512,7 +512,11 @@ def test_zones_on_an_s3_server(lake: Lake, s3: Any, tmp_path: Path, monkeypatch:
     certify(tmp_path / "other.pem", tmp_path / "unused.pem")
     with monkeypatch.context() as patched:
         patched.setattr("resources.warehouse.REQUESTS_REPEATED", 0)
-        for file, said in (("", "no authority"), ("other.pem", "no authority"), ("services", "is no file with certi")):
+        for file, said in (
+            ("", "no authority"),
+            ("other.pem", "no authority"),
+            ("services", "is not a file with readable certi"),
+        ):
             distrustful = warehouse.model_copy(update={"authorities": file and str(tmp_path / file)})
             in_fixed_words = rf"^statement warehouse/all failed: \w+ \([^:/]*{said}[^:/]*\)$"
             for table in (UNITS, SHOWN):
