@@ -2,8 +2,10 @@
 
 import math
 import time
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
+from itertools import combinations_with_replacement
 from statistics import NormalDist
 
 import numpy as np
@@ -23,12 +25,15 @@ from mechanisms.accounting.pairs import (
     LaplacePair,
     LossPair,
     Pair,
+    SpreadPair,
     TabulatedPair,
     read_pair,
 )
 from mechanisms.accounting.risks import assess_risk, bound_epsilon, bound_posterior
 from mechanisms.accounting.specification import Flavor, Line, Specification
+from mechanisms.phsafe.design import production
 from mechanisms.sampling.noise import DiscreteGaussian, DiscreteLaplace
+from mechanisms.states import PUERTO_RICO, STATES
 from mechanisms.table_builder.entropy import Parameters, make
 from mechanisms.table_builder.hypercube import Hypercube, NoiseFamily
 from mechanisms.table_builder.judging import divergence_of_two_cells
@@ -150,6 +155,59 @@ def test_pairs_of_a_hypercube_bound_every_change_of_a_record(
     changes = [of_shift(abs(least)) + of_shift(most), of_shift(most) * 2, of_shift(most - least)]
     for epsilon in (0.0, 1.0, 3.0):
         assert max(find_delta(change, epsilon) for change in changes) <= curve.bound_delta(epsilon).upper * (1 + 1e-11)
+
+
+def find_loss(changes: Iterable[tuple[int, int]], unit: int) -> tuple[np.ndarray, np.ndarray]:
+    """The loss of numbers that change by d under noise of parameter σ², with its probabilities, by direct sums. All
+    losses are multiples of 1 / `unit`."""
+    first, masses = 0, np.ones(1)
+    for change, variance in changes:
+        noise = np.arange(-13 * math.isqrt(variance) - 15, 13 * math.isqrt(variance) + 16)
+        losses = (change**2 + 2 * change * noise) * unit // (2 * variance)
+        weights = np.exp(-(noise**2) / (2 * variance))
+        own = np.bincount(losses - losses[0], weights / weights.sum())
+        first, masses = first + losses[0], np.convolve(masses, own)
+    return (first + np.arange(masses.size)) / unit, masses
+
+
+def integrate(losses: np.ndarray, masses: np.ndarray, epsilon: float) -> float:
+    return -float(masses @ np.expm1(np.minimum(0, epsilon - losses)))
+
+
+@pytest.mark.parametrize(("total", "variance"), [(1, 30), (4, 30), (8, 30), (8, 64), (12, 40)])
+def test_no_spread_of_a_change_is_told_apart_better_than_the_pair(total: int, variance: int) -> None:
+    """All ways to write Σ d² as a sum of squares: one number that changes by much, or many by 1. Fails if the smoothing
+    is left out (μ² = 2ρ), already for one number."""
+    atoms = find_atoms(SpreadPair(Fraction(total, 2 * variance), Fraction(variance), total), 1)
+    for count in range(1, total + 1):
+        for changes in combinations_with_replacement(range(1, math.isqrt(total) + 1), count):
+            if sum(change**2 for change in changes) == total:
+                losses, masses = find_loss([(change, variance) for change in changes], 2 * variance)
+                for epsilon in (-1.0, -0.2, 0.0, 0.01, 0.1, 0.3, 1.0, 2.0, 3.0):
+                    assert integrate(losses, masses, epsilon) <= integrate(atoms.losses, atoms.masses, epsilon)
+
+
+def test_what_a_second_stage_measures_may_follow_from_the_first() -> None:
+    """A total with noise decides whether two numbers change by 1, or one in another cell, or none. Fails if a stage is
+    not counted, or for the mean of all decisions instead of the worst."""
+    first, second = 64, 32
+    atoms = find_atoms(SpreadPair(Fraction(1, 2 * first) + Fraction(2, 2 * second), Fraction(second), 3), 1)
+    noise = np.arange(-120, 121)
+    masses = np.exp(-(noise**2) / (2 * first))
+    masses /= masses.sum()
+    stages = [find_loss([(1, second)] * cells, 2 * second) for cells in range(3)]
+    for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
+        truth = sum(
+            mass
+            * integrate(*stages[2 if seen + 1 > 5 else 1 if seen + 1 > -5 else 0], epsilon - (1 + 2 * seen) / 2 / first)
+            for seen, mass in zip(noise.tolist(), masses.tolist(), strict=True)
+        )
+        assert truth <= integrate(atoms.losses, atoms.masses, epsilon)
+    (pair,) = production(("01",)).lines[0].pairs
+    assert pair == SpreadPair(2 * Fraction("0.002619"), 22**2 / (2 * Fraction("0.002619")), 44)
+    risk = assess_risk(production(tuple(code for code in STATES if code != PUERTO_RICO)).specification("x"))
+    assert risk is not None
+    assert (str(risk.epsilon), str(risk.by_conversion)) == ("16.3640", "16.9802")
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -293,7 +351,12 @@ def test_pairs_of_lines_are_recorded_and_count_for_the_charged_change_only() -> 
     read = Specification.from_record(stated.as_record())
     assert read.charged_pairs == stated.charged_pairs == pairs
     assert read.protects_like(Specification(flavor, loss, (Line("a", loss),)))
-    for pair in (*pairs, LaplacePair(Fraction(1, 3), 2), CappedPair(Fraction(5), 7)):
+    for pair in (
+        *pairs,
+        LaplacePair(Fraction(1, 3), 2),
+        CappedPair(Fraction(5), 7),
+        SpreadPair(Fraction(1, 3), Fraction(40), 8),
+    ):
         record = pair.as_record()
         assert record is not None
         assert read_pair(record) == pair
