@@ -225,7 +225,7 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         *([f"Nothing confidential is drawn without a charge: {assessment.unsaid}."] if assessment.unsaid else []),
         f"Why this is a new draw: {assessment.reason}",
         assessment.budget,
-        "Nothing was drawn, and nothing was charged. What was published before stays as it is.",
+        "Nothing was drawn, and nothing was charged. An earlier publication stays unchanged.",
     ]
     if assessment.refusal:
         parts.append("To continue, change the declaration as the refusal asks, and launch the job again.")

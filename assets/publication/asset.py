@@ -269,7 +269,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             certificate, checksums = _place(snapshot, passed, key, stamp)
         except OSError as error:
             problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
-            words = f"{release.schema} is not published: {problem}. What was published before stays complete."
+            words = f"{release.schema} is not published: {problem}. An earlier publication stays complete."
             raise dg.Failure(description=words, allow_retries=False) from None
     # The release is published by now, with or without its line in the list.
     with contextlib.suppress(OSError):
