@@ -16,6 +16,9 @@ from typing import Any, ClassVar
 
 from mechanisms.accounting.losses import Loss
 
+MOST_OUTCOMES = 1_000
+"""The most outcomes of tables that are recorded: some 50,000 characters."""
+
 
 class Pair:
     """A dominating pair. Equal pairs are composed together."""
@@ -100,7 +103,15 @@ class TabulatedPair(Pair):
     """The worst of several pairs at every ε anew. A pair is a sequence of the exact probabilities of its outcomes under
     P and Q."""
 
+    distribution = "tables"
+
     alternatives: frozenset[tuple[tuple[Fraction, Fraction], ...]]
+
+    def as_record(self) -> dict[str, Any] | None:
+        if sum(map(len, self.alternatives)) > MOST_OUTCOMES:
+            return None
+        tables = [[[str(p), str(q)] for p, q in outcomes] for outcomes in sorted(self.alternatives)]
+        return {"distribution": self.distribution, "tables": tables}
 
 
 @dataclass(frozen=True)
@@ -117,6 +128,9 @@ class LossPair(Pair):
 
 def read_pair(record: dict[str, Any]) -> Pair:
     """The pair of a record of `as_record`. Raises KeyError for a distribution that is unknown."""
+    if record["distribution"] == TabulatedPair.distribution:
+        tables = record["tables"]
+        return TabulatedPair(frozenset(tuple((Fraction(p), Fraction(q)) for p, q in outcomes) for outcomes in tables))
     known = GaussianPair, LaplacePair, CappedPair, SpreadPair
     kinds: dict[str, type[NoisePair]] = {kind.distribution: kind for kind in known}
     fields = {

@@ -1,5 +1,6 @@
 """Privacy curves enclose the truth: by enumeration of small compositions, by closed forms, and by optimal attacks."""
 
+import json
 import math
 import time
 from collections.abc import Iterable
@@ -117,7 +118,12 @@ def test_two_cells_of_a_made_table_are_bounded_by_every_pair_of_rows() -> None:
     of finite losses alone, and for two falling counts."""
     made = make(Parameters(5, Fraction(3), 2)).table
     (line,) = Hypercube({"a": 2}, Fraction(3), NoiseFamily.P_TABLE, p_table=made).lines
-    curve = Curve(line.pairs)
+    curve, one = Curve(line.pairs), PureLoss(Fraction(1))
+    lines = (Line("a", one, line.pairs), Line("b", one, line.pairs))
+    stated = Specification(Flavor("d", (), "person", None), one + one, lines)
+    recorded = json.dumps(stated.as_record())
+    assert len(recorded) < 30_000, "each table once"
+    assert Specification.from_record(json.loads(recorded)).charged_pairs == line.pairs * 2
     for ratio in (Fraction(1), Fraction(3, 2), Fraction(4), Fraction(40)):
         truth = float(divergence_of_two_cells(made, ratio))
         assert truth * (1 - 1e-12) <= curve.bound_delta(math.log(ratio)).upper <= 1.15 * truth
@@ -125,6 +131,8 @@ def test_two_cells_of_a_made_table_are_bounded_by_every_pair_of_rows() -> None:
     pair = TabulatedPair(frozenset({outcomes, tuple((q, p) for p, q in outcomes)}))
     start = time.process_time()
     assert find_atoms(pair, 1).losses.size == 300
+    large = TabulatedPair(frozenset({tuple((Fraction(1, 1_001),) * 2 for _ in range(1_001))}))
+    assert "noise" not in Line("large", PureLoss(), (large,)).as_record({}), "as one whose noise is not known"
     assert time.process_time() - start < 1
 
 
@@ -330,9 +338,18 @@ def test_the_best_attack_is_right_as_often_as_is_stated(prior: Fraction) -> None
         with np.errstate(divide="ignore"):
             ratio += np.log(p)[seen] - np.log(q)[seen]
     right = float(((ratio > math.log((1 - prior) / prior)) == holds).mean())
-    bound = float(bound_posterior(Curve(pairs), prior))
+    curve = Curve(pairs)
+    bound = float(bound_posterior(curve, prior))
     assert abs(right - bound) <= 5 * math.sqrt(0.25 / tries)
     assert bound > max(prior, 1 - prior)
+    # The most powerful test at a false-positive rate decides by chance at one value of the ratio (Neyman and Pearson).
+    found, false = ratio.round(9)[holds], ratio.round(9)[~holds]
+    for rate in (0.01, 0.1):
+        critical = float(np.quantile(false, 1 - rate, method="higher"))
+        share = (rate - (false > critical).mean()) / (false == critical).mean()
+        power = float((found > critical).mean() + share * (found == critical).mean())
+        error = 0.5 / math.sqrt(found.size) + math.exp(critical) * math.sqrt(rate / false.size)
+        assert abs(power - curve.bound_powers([rate])[0]) <= 5 * error
 
 
 def test_true_positive_rates_of_pure_and_gaussian_noise() -> None:
