@@ -31,12 +31,21 @@ from mechanisms.topdown.dhc.levels import Measuring, estimate_level, plan_levels
 from mechanisms.topdown.dhc.passes import HOUSEHOLD_PLAN, PERSON_PLAN, UNIT_PLAN
 from mechanisms.topdown.dhc.persons import PERSONS, QUARTERS, RELATIONSHIPS
 from mechanisms.topdown.dhc.quarters import GROUPS, QuartersError, add_up_levels, count_quarters, fill_facilities
+from mechanisms.topdown.dhc.tables import (
+    DHC_TABLES,
+    MEDIAN_AGES,
+    P_L_TABLES,
+    count_redistricting,
+    find_median_ages,
+    find_population,
+)
 from mechanisms.topdown.schema import Counts, Schema
 from stirred.noise import read_counts
 from stirred.random import Randomness
 from stirred.results import Draw, Frame, frame_kind, read_frame, write_frame
 
 __all__ = [
+    "DHC_TABLES",
     "HOUSEHOLDS",
     "HOUSEHOLD_ALLOCATION",
     "HOUSEHOLD_ALLOCATION_OF_PUERTO_RICO",
@@ -71,7 +80,7 @@ class Estimated(Draw):
 
     Attributes:
         gap, violation: the largest duality gap of a real-valued solution, and the largest violation of a constraint.
-        unfilled: the number of blocks with a facility of group quarters in which nobody could be placed.
+        unfilled: the number of blocks with a facility of group quarters in which no person could be placed.
     """
 
     gap: float
@@ -79,6 +88,7 @@ class Estimated(Draw):
     unfilled: int
     _schemas: Mapping[str, Schema] = field(repr=False)
     _histograms: Mapping[str, Mapping[str, Counts]] = field(repr=False)
+    _places: Mapping[str, int] = field(repr=False)
     _kind: str = field(repr=False)
 
     @property
@@ -91,6 +101,25 @@ class Estimated(Draw):
         counts, schema = self._histograms[level][histogram], self._schemas[histogram]
         codes = {part.name: schema.marginal(part.name).find(counts.cell) for part in schema.attributes}
         return write_frame(pa.table({"place": counts.number, **codes, "count": counts.count}), self._kind)
+
+    def tabulate(self, name: str, level: str) -> Any:
+        """A table of all places of a level, such as `P12` or `P12A`: the position of the place, and a column for each
+        cell, by its name. P13 has median ages as floats, null where there is nobody. Raises KeyError for a table or a
+        level that there is not, or one of another histogram."""
+        places, histograms = self._places[level], self._histograms[level]
+        if name[:3] == MEDIAN_AGES:
+            population = find_population(name[3:], PERSONS) if name[3:] else None
+            medians = find_median_ages(histograms[PERSONS.name], places, population)
+            columns = [
+                [None if each is None else float(each) for each in column] for column in zip(*medians, strict=True)
+            ]
+        elif name in P_L_TABLES:
+            columns = [*count_redistricting(name, histograms[PERSONS.name], places).T]
+        else:
+            table = DHC_TABLES[name]
+            columns = [*table.count(histograms[table.schema.name], places).T]
+        named = {f"{name}_{number:03}N": column for number, column in enumerate(columns, 1)}
+        return write_frame(pa.table({"place": np.arange(places), **named}), self._kind)
 
 
 def measure_persons(
@@ -137,7 +166,16 @@ def measure_persons(
         histograms[level.name] = {PERSONS.name: counts}
     given = "the redistricting file's persons, and the facilities of group quarters of each type, in each block"
     specification = _specify("person", name, given, allocation.loss, [(PERSONS, allocation)])
-    return Estimated(specification, gap, violation, unfilled, {PERSONS.name: PERSONS}, histograms, frame_kind(persons))
+    return Estimated(
+        specification,
+        gap,
+        violation,
+        unfilled,
+        {PERSONS.name: PERSONS},
+        histograms,
+        _count_places(tree),
+        frame_kind(persons),
+    )
 
 
 def measure_homes(
@@ -196,7 +234,7 @@ def measure_homes(
     parts = [(UNITS, unit_allocation), (HOUSEHOLDS, household_allocation)]
     specification = _specify("person", name, given, loss + loss, [*parts, *parts])
     schemas = {schema.name: schema for schema, _ in parts}
-    return Estimated(specification, gap, violation, 0, schemas, histograms, frame_kind(households))
+    return Estimated(specification, gap, violation, 0, schemas, histograms, _count_places(tree), frame_kind(households))
 
 
 def _specify(
@@ -229,6 +267,10 @@ def _read_tree(tree: _Tree, allocation: Allocation) -> list[NDArray[np.int64]]:
     return parents
 
 
+def _count_places(tree: _Tree) -> dict[str, int]:
+    return {level: len(places) for level, places in tree.items()}
+
+
 def _read_array(values: ArrayLike, blocks: int, columns: int) -> NDArray[np.int64]:
     array = read_counts(values)
     if array.shape != (blocks, columns) or (array < 0).any():
@@ -259,7 +301,7 @@ def _collect(number: NDArray[np.int64], cell: NDArray[np.int64], count: NDArray[
 
 
 def _add_levels(finest: Counts, parents: Sequence[NDArray[np.int64]]) -> list[Counts]:
-    """By level, from the root's, the histograms that add up those of the finest."""
+    """By level, from the root's, the sums of the finest histograms."""
     levels = [finest]
     for above in parents[:0:-1]:
         below = levels[0]

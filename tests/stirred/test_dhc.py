@@ -72,6 +72,13 @@ def test_persons_of_a_small_country() -> None:
     assert measured.specification.loss.rho == rho == sum(line.loss.rho for line in measured.specification.lines)
     assert "the redistricting file's persons" in repr(measured)
     assert "not charged" in repr(measured)
+    tables = {name: measured.tabulate(name, "Block").set_index("place") for name in ("P1", "P8", "P12", "P13", "P18")}
+    people = PEOPLE.groupby("block").size().reindex(range(5), fill_value=0)
+    assert tables["P1"]["P1_001N"].tolist() == tables["P12"]["P12_001N"].tolist() == people.tolist()
+    assert tables["P8"]["P8_003N"].tolist() == PEOPLE[PEOPLE.cenrace == 0].groupby("block").size().tolist()
+    assert tables["P18"]["P18_001N"].tolist() == [0, 0, 8, 0, 0]
+    state = measured.tabulate("P13", "State")
+    assert abs(state["P13_001N"].item() - 0.5 - records["age"].median()) <= 1
     again, other = measure(), measure(randomness=stirred.random.from_key(bytes(32)))
     assert again.table("persons", "Block").equals(blocks)
     assert not other.table("persons", "Block").equals(blocks)
