@@ -1,11 +1,9 @@
 """DP specifications, the five building blocks of Bailie, Gong and Meng, Section 2, and the composition of several."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from hashlib import sha256
 from typing import Any, Self
 
 from mechanisms.accounting.composition import compose_like, explain_exclusion
@@ -72,21 +70,22 @@ class Line:
     loss: Loss
     pairs: tuple[Pair, ...] = field(default=(), compare=False)
 
-    def as_record(self, tables: dict[str, Any]) -> dict[str, Any]:
-        """Exact plain values. Pairs of tables, which many lines share, go to `tables` by their digest."""
+    def as_record(self, tables: list[dict[str, Any]]) -> dict[str, Any]:
+        """Exact plain values. Pairs of tables, which many lines share, go to `tables`, each once."""
         noise: list[Any] = []
         for pair in self.pairs:
             record = pair.as_record()
             if record is None:
                 return {"label": self.label, "loss": self.loss.as_record()}
             if isinstance(pair, TabulatedPair):
-                digest = sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-                tables[digest], record = record, {"table": digest}
+                if record not in tables:
+                    tables.append(record)
+                record = {"table": tables.index(record)}
             noise.append(record)
         return {"label": self.label, "loss": self.loss.as_record()} | ({"noise": noise} if noise else {})
 
     @classmethod
-    def from_record(cls, record: dict[str, Any], kind: type[Loss], tables: Mapping[str, Pair]) -> Self:
+    def from_record(cls, record: dict[str, Any], kind: type[Loss], tables: Sequence[Pair]) -> Self:
         noise = record.get("noise", [])
         pairs = tuple(tables[one["table"]] if "table" in one else read_pair(one) for one in noise)
         return cls(record["label"], kind.from_record(record["loss"]), pairs)
@@ -166,7 +165,7 @@ class Specification:
     def as_record(self) -> dict[str, Any]:
         flavor = asdict(self.flavor) | {"multiverse": list(self.flavor.multiverse)}
         del flavor["copies"]
-        tables: dict[str, Any] = {}
+        tables: list[dict[str, Any]] = []
         parts = {"lines": [line.as_record(tables) for line in self.lines], "tables": tables}
         return {"flavor": flavor, "loss": self.loss.as_record()} | {name: part for name, part in parts.items() if part}
 
@@ -174,7 +173,7 @@ class Specification:
     def from_record(cls, record: dict[str, Any]) -> Self:
         flavor = record["flavor"] | {"multiverse": tuple(record["flavor"]["multiverse"])}
         kind = _LOSSES[flavor["output_premetric"]]
-        tables = {digest: read_pair(table) for digest, table in record.get("tables", {}).items()}
+        tables = [read_pair(table) for table in record.get("tables", [])]
         lines = tuple(Line.from_record(line, kind, tables) for line in record.get("lines", []))
         return cls(Flavor(**flavor), kind.from_record(record["loss"]), lines)
 

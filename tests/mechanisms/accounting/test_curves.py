@@ -132,7 +132,7 @@ def test_two_cells_of_a_made_table_are_bounded_by_every_pair_of_rows() -> None:
     start = time.process_time()
     assert find_atoms(pair, 1).losses.size == 300
     large = TabulatedPair(frozenset({tuple((Fraction(1, 1_001),) * 2 for _ in range(1_001))}))
-    assert "noise" not in Line("large", PureLoss(), (large,)).as_record({}), "as one whose noise is not known"
+    assert "noise" not in Line("large", PureLoss(), (large,)).as_record([]), "as one whose noise is not known"
     assert time.process_time() - start < 1
 
 
