@@ -5,7 +5,6 @@ The steps are: open, read, write, validate, and then commit or roll back. The ru
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -316,8 +315,7 @@ def _write(
     values = {**source.values, **bound}
     names: dict[str, Any] = {"relation": source.relation, "columns": columns}
     if geography is None:
-        with session.on_one_thread() if source.by_one_thread else nullcontext():
-            session.create(table, "cef/converted", values, **names)
+        session.create(table, "cef/converted", values, **names)
     else:
         key = str(records.key)
         places_columns, places_bound = describe_conversion(geography.source.columns, geography.source.dialect)

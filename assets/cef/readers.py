@@ -11,6 +11,7 @@ it, so that every value is taken as it is written.
 """
 
 import csv
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,7 +100,6 @@ class Source:
         every_column: a subquery that gives all columns of the file that can be declared as text, declared or not;
             None if the records do not come from a file.
         generated: whether the relation generates the records, so that all values are of the types of their columns.
-        by_one_thread: whether DuckDB cannot divide the relation among threads.
         stage: makes the temporary table that the relation reads, if it reads one.
         dialect: how a CSV file is written; None of any other source. In the relation, decimals and dates are as all
             files have them.
@@ -118,7 +118,6 @@ class Source:
     household: Sequence[str] = ()
     every_column: Fragment | None = None
     generated: bool = False
-    by_one_thread: bool = False
     stage: Callable[[Session], None] = field(default=lambda session: None)
     dialect: Dialect | None = None
 
@@ -168,6 +167,14 @@ def _read_state(path: Path) -> tuple[int, int]:
 
 def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
     return [root / path for records in declaration.tables.values() for path in records.paths.values()]
+
+
+def measure_source(declaration: DatasetDeclaration, root: Path) -> int | None:
+    """The bytes of all source files, 0 for those that cannot be read, as the error comes later; None for records that
+    are generated in any number."""
+    if isinstance(declaration, GeneratedDeclaration):
+        return None
+    return sum(path.stat().st_size for path in source_paths(declaration, root) if os.access(path, os.R_OK))
 
 
 def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
@@ -502,7 +509,6 @@ def _open_ma1940(records: RecordTable) -> Source:
         Fragment(relation),
         {"margins": str(MA1940_MARGINS)},
         generated=all(records.columns[name].type is types[source] for name, source in required.items()),
-        by_one_thread=True,
     )
 
 
