@@ -21,6 +21,7 @@ from assets.cef.validation import (
     Finding,
     SourceError,
     copy_findings,
+    count_repeated_keys,
     describe_domain_rule,
     key_findings,
     row_findings,
@@ -213,7 +214,7 @@ def _read_through(session: Session, source: Source) -> _ReadSource:
 
     Records that are generated are not generated just to be counted.
     """
-    if source.generated and not any(column.conversion for column in source.columns.values()):
+    if source.typed:
         return _ReadSource(source, (), Counter())
     try:
         source.stage(session)
@@ -314,7 +315,9 @@ def _write(
     )
     values = {**source.values, **bound}
     names: dict[str, Any] = {"relation": source.relation, "columns": columns}
-    if geography is None:
+    if source.typed:
+        session.create(table, "cef/typed", values, **names)
+    elif geography is None:
         session.create(table, "cef/converted", values, **names)
     else:
         key = str(records.key)
@@ -326,7 +329,7 @@ def _write(
             relation=geography.source.relation,
             columns=places_columns,
         )
-        (repeated,) = session.row("cef/count_repeated_keys", key=key, table=places)
+        repeated = count_repeated_keys(session, places, key)
         names |= {"places": places, "repeated": repeated, "key": key}
         names |= {"stored": list(records.stored), "located": list(records.places)}
         session.create(table, "cef/converted_with_places", values, **names)
