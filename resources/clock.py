@@ -1,9 +1,9 @@
-"""Time stamps of the ledger's entries by an outside authority (RFC 3161): how they are asked for, kept and verified.
+"""Time stamps of the ledger's entries by an outside authority (RFC 3161): requests, storage and verification.
 
-A ledger and its anchor that are set back together cannot be told from the earlier state. A time stamp proves that an
-entry existed at a time, and only the authority can make one. It is of the SHA-256 of the 64 hexadecimal digits of the
-entry's hash, which covers all earlier entries, and the authority learns nothing else. No policy is asked for. When a
-stamp is asked for is the matter of `ledger`.
+A ledger and its anchor that are set back together look like the earlier state. A time stamp proves that an entry
+existed at a time, and only the authority can make one. It is of the SHA-256 of the 64 hexadecimal digits of the entry's
+hash, which covers all earlier entries, and the authority learns nothing else. No policy is requested. `ledger` decides
+when to request a stamp.
 
 Without the settings and without stamps, nothing here imports the library, and verification needs no database.
 """
@@ -75,7 +75,7 @@ def read_roots(path: Path) -> "list[Certificate]":
     try:
         return load_pem_x509_certificates(path.read_bytes())
     except (OSError, ValueError):
-        raise ClockError(f"{path} is no file with the root certificate of a time stamp authority (PEM)") from None
+        raise ClockError(f"{path} is not a file with the root certificate of a time stamp authority (PEM)") from None
 
 
 def ask(address: str, roots: "Sequence[Certificate]", stamp: TimeStamp) -> TimeStamp:
@@ -154,7 +154,7 @@ def verify(stamp: TimeStamp, roots: "Sequence[Certificate]", nonce: int | None =
     name = "".join(sign if sign.isprintable() else "?" for sign in name)
     proven = replace(stamp, time=answer.tst_info.gen_time, authority=name)
     if (stamp.time or proven.time, stamp.authority or name) != (proven.time, name):
-        raise ClockError(f"{found} is stated to be of another time, or by another authority, than it is")
+        raise ClockError(f"{found} states another time or authority than its token")
     return proven
 
 

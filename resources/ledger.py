@@ -8,8 +8,8 @@ The order is write-ahead: reserve, draw, settle. A reservation counts from the m
 the draw follows. A run that is killed at any point therefore leaves either no reservation or one that counts.
 
 A draw has an ephemeral key from its reservation to its settlement or withdrawal. The key is made and deleted while no
-other process can read or append: whoever reads that a draw is settled finds no key of it, unless a process was killed
-between the two. `forget_keys` deletes what such processes left.
+other process can read or append. A process that reads a settlement therefore finds no key of that draw, unless a
+process was killed in between. `forget_keys` deletes keys that such processes left.
 
 At any moment the chain must end either at the anchor's head or at the entry that the anchor announces, which is written
 *before* the entry is committed; the ledger refuses anything else. The anchor cannot reveal that it was itself restored
@@ -46,7 +46,7 @@ _READINGS = 100
 
 _NOTHING = Decimal(0).scaleb(-DECIMALS)
 _MOVED = (
-    f"no entry from 1 on counts in {Zone.LEDGER.database}: the ledger was moved to a server, and only there it goes on "
+    f"no entry from 1 on counts in {Zone.LEDGER.database}: the ledger was moved to a server, and continues there "
     "(STIRRED_LEDGER=postgres)"
 )
 _NOT_MOVED = (
@@ -285,7 +285,7 @@ class Ledger(ConfigurableResource):
                 if details.public and not (
                     details.authorization.get(PUBLIC_BECAUSE) or reading.find_public_words(dataset, details)
                 ):
-                    raise PopulationError(f"nobody has said in words why dataset {dataset} is public")
+                    raise PopulationError(f"no reason was given why dataset {dataset} is public")
                 commitment = self.custody.commit(draw_id, mode)
                 new = chain.make_reservation(
                     reading.entries, dataset, release, draw_id, specification, commitment, details
@@ -339,7 +339,7 @@ class Ledger(ConfigurableResource):
                 found.append(
                     f"dataset {dataset} {of_population} seems to be about the same people as {charged}: "
                     f"{SHARE:.0%} of the smaller one or more are in both; "
-                    + ("what was ever charged is confidential" if details.public else _advise(dataset, entry))
+                    + ("charged records are confidential" if details.public else _advise(dataset, entry))
                 )
         return "; ".join([*found, *missing])
 
@@ -500,14 +500,14 @@ class Ledger(ConfigurableResource):
 
     @contextmanager
     def keep_unchanged(self) -> Iterator[None]:
-        """Keep every process from appending to a ledger on a server, and the anchor as it is, until the block ends.
+        """Keep the anchor unchanged, and every process from appending to a ledger on a server, until the block ends.
 
         Inside the block, this process reads it as one that is `kept`, which does not wait behind one that appends next.
         Raises LedgerError if the server's role may not, as that of an auditor.
         """
         with self._open() as open_ledger:
             if not open_ledger.locked:
-                raise LedgerError("the role of PGUSER keeps nobody from charging: it is no member of stirred_charge")
+                raise LedgerError("the role of PGUSER cannot lock the ledger: it is not a member of stirred_charge")
             yield
 
     def _open(self, *, to_append: bool = False) -> AbstractContextManager[OpenLedger]:
@@ -639,9 +639,7 @@ def _find_departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...
 def _refuse(problems: Sequence[str]) -> None:
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise LedgerError(
-            f"the ledger is not intact: {problems[0]}{more}. docs/how-to/lost-key.md says what can be done"
-        )
+        raise LedgerError(f"the ledger is not intact: {problems[0]}{more}. See docs/how-to/lost-key.md")
 
 
 def of_population(entries: Sequence[Entry], population: str) -> tuple[Entry, ...]:
@@ -655,7 +653,7 @@ def _list_reservations(entries: Sequence[Entry], population: str) -> Iterator[En
 
 
 def remaining(charged: Loss, cap: Loss) -> Decimal:
-    """What remains under a cap, in the cap's symbol, rounded down, so that it is never overstated."""
+    """The rest of a cap, in the cap's symbol, rounded down, so that it is never overstated."""
     if isinstance(charged, ConcentratedLoss) and isinstance(cap, ConcentratedLoss):
         return max(_NOTHING, -round_up(charged.rho - cap.rho, DECIMALS))
     one, limit = (loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in (charged, cap))

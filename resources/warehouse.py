@@ -37,6 +37,7 @@ from resources.faults import name_error
 from resources.instances import borrow_instance
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
+from resources.machine import count_cores
 from resources.spill import create_spill_folder
 from resources.statements import SQL, Fragment, Table, Zone, quote, quote_literal, render
 from resources.storage import (
@@ -328,7 +329,7 @@ class Session:
         self.run(_DROP_SCHEMA, zone=quote(zone.value), schema=quote(schema))
 
     def copy_zone(self, zone: Zone, path: Path) -> None:
-        """Copy the current content of a zone into a new database file, without remains of what was deleted."""
+        """Copy the current content of a zone into a new database file, without remains of deleted data."""
         alias = quote(f"copy of {zone.value}")
         self.run(ATTACH, path=quote_literal(path), alias=alias, read_only=False)
         self.run(_COPY_DATABASE, zone=quote(zone.value), copy=alias)
@@ -399,7 +400,7 @@ class Session:
                 digest.update(part)
 
         # Columns are hashed side by side, while DuckDB reads the next batch.
-        with ThreadPoolExecutor(os.cpu_count()) as hashing:
+        with ThreadPoolExecutor(count_cores()) as hashing:
             running: list[Future[None]] = []
             for batch in self.batches(name, batch_rows, table=table, columns=plain):
                 for future in running:
@@ -561,13 +562,13 @@ class Warehouse(ConfigurableResource):
     def _count_threads(
         self, read: Sequence[Storage], written: Sequence[Storage], folder: Path | None, source_bytes: int | None
     ) -> int:
-        """One thread if all that a session reads is small, and 0, for all cores, if not, or if that is not known."""
+        """One thread if all that a session reads is small; all cores if not, or if that is not known."""
         storages = [*read, *written]
         fills = written and (folder or [storage.zone for storage in storages] == [Zone.CONFIDENTIAL])
         if (fills and source_bytes is None) or not all(storage.paths for storage in storages):
-            return 0
+            return count_cores()
         sizes = (_measure(path) for storage in storages for path in storage.paths)
-        return int(sum(sizes) + (source_bytes or 0) <= _SMALL)
+        return 1 if sum(sizes) + (source_bytes or 0) <= _SMALL else count_cores()
 
     @contextmanager
     def snapshot(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
@@ -597,7 +598,7 @@ class Warehouse(ConfigurableResource):
         return Path(self.spill_folder or Path(self.folder) / "spill")
 
     def compact(self, zone: Zone, age: timedelta = timedelta()) -> Removal:
-        """Remove for good what was deleted from a zone, or replaced in it, longer than `age` ago.
+        """Remove for good the data that were deleted from a zone, or replaced in it, longer than `age` ago.
 
         A file is rewritten as a whole. Of a lake, files and their keys are deleted; a session that has been open for
         longer than `age` may fail then. Raises TransientError if another process holds the zone for over `patience`.
@@ -657,11 +658,14 @@ class Warehouse(ConfigurableResource):
             raise WarehouseError(f"{error.filename or self._spill} cannot be written ({error.strerror})") from None
         needed = dict.fromkeys([_CIPHER, *(name for storage in storages for name in storage.extensions)])
         try:
-            settings = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spill_folder)}
+            settings = {
+                **_SETTINGS,
+                "memory_limit": self.memory_limit,
+                "temp_directory": str(spill_folder),
+                "threads": threads,
+            }
             if not self.by_statistics:
                 settings |= _WITHOUT_STATISTICS
-            if threads:
-                settings["threads"] = threads
             connection = opened.enter_context(closing(duckdb.connect(config=settings)))
             for extension in needed:
                 connection.execute(render(LOAD, {"extension": signed_extension(extension)}))

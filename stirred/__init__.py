@@ -1,30 +1,32 @@
 """Stirred as a library: its mechanisms on arrays and data frames, its accounting, and deployments from Python.
 
-- `stirred.swapping`, `stirred.table_builder`, `stirred.phsafe`, `stirred.safetab`, `stirred.topdown`: the mechanisms.
+- `stirred.swapping`, `stirred.table_builder`, `stirred.phsafe`, `stirred.safetab`, `stirred.topdown`,
+  `stirred.dhc`: the mechanisms.
 - `stirred.noise`: discrete noise for any array of counts. `stirred.accounting`: losses, specifications and totals.
 - `stirred.random`: the randomness that every draw takes, from the system or from a key.
 - `stirred.open`: the deployment in a folder, with its releases and publications.
 
-A mechanism of this package charges nothing: no ledger knows of its draws. Each result prints its DP specification,
-and says that it is not charged.
+The mechanisms of this package charge nothing: no ledger counts their draws. Each result prints its DP specification,
+and states that it is not charged.
 
-**Versions** follow semver.org. What the modules above list in `__all__` is stable: it changes with a new major version
-only, or before 1.0 with a new minor one. With the same key and the same calls in the same order, the numbers of a draw
-stay the same within a minor version. Every other module is internal and may change at any time.
+**Versions** follow semver.org. The names in `__all__` of the modules above are stable: they change with a new major
+version only, or before 1.0 with a new minor version. With the same key and the same calls in the same order, the
+numbers of a draw stay the same within a minor version. Every other module is internal and may change at any time.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stirred import accounting, deployment, noise, phsafe, random, safetab, swapping, table_builder, topdown
+    from stirred import accounting, deployment, dhc, noise, phsafe, random, safetab, swapping, table_builder, topdown
     from stirred.deployment import open_deployment as open
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "accounting",
     "deployment",
+    "dhc",
     "noise",
     "open",
     "phsafe",

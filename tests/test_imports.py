@@ -48,12 +48,20 @@ PRIVATE = re.compile(r"(^|\.)_(?!_|exit$)")
 
 MECHANISMS = {path.name for path in (ROOT / "mechanisms").iterdir() if (path / "__init__.py").exists()} - {
     "accounting",
+    "risk",
     "sampling",
 }
 """The mechanisms. Each has a package of its name in `mechanisms` and in `assets`, and a component."""
 
-LISTS_MECHANISMS = {Path("mechanisms/compilation.py"), Path("stirred/__init__.py")}
-"""The modules that name mechanisms: what the set-up compiles, and the public package."""
+LISTS_MECHANISMS = {
+    Path(name)
+    for name in ("mechanisms/compilation.py", "stirred/__init__.py", "orchestration/components/laboratory.py")
+}
+"""The modules that name mechanisms: what the set-up compiles, the public package, and the laboratory, which compares
+them."""
+
+OF_MECHANISM = {Path("stirred/dhc.py"): {"topdown"}}
+"""Modules of a mechanism that have another name."""
 
 READS_ENVIRONMENT = {
     Path(name)
@@ -125,7 +133,7 @@ def mechanisms_stay_apart(path: Path, tree: ast.Module) -> Iterator[str]:
     """A module of one mechanism imports no other mechanism, and a shared module imports none."""
     if path in LISTS_MECHANISMS or path.parts[0] not in LAYERS:
         return
-    own = _mechanisms_named(path.with_suffix("").parts)
+    own = _mechanisms_named(path.with_suffix("").parts) | OF_MECHANISM.get(path, set())
     for name in [*imported(tree), *imported_packages(tree)]:
         if _mechanisms_named(name.split(".")) - own:
             yield f"imports {name}"

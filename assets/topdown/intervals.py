@@ -25,11 +25,11 @@ from assets.topdown.estimation import hash_estimates, read_estimation
 from assets.topdown.histograms import read_counts
 from assets.topdown.information import hash_regions, list_parts, read_accounts
 from assets.topdown.reading import Reading, Scope, hash_facts, list_scopes, read_draw_id
-from assets.topdown.release import INFORMATION, INTERVALS, TEXTS, TopDownRelease, level_of_states
+from assets.topdown.release import INFORMATION, INTERVALS, TEXTS, TopDownRelease
 from assets.topdown.spine import read_codes, read_states, read_tree
 from assets.topdown.tables import redistricting_tables
 from mechanisms.topdown.decomposition import Decomposition, Information
-from mechanisms.topdown.design import SCHEMAS
+from mechanisms.topdown.design import SCHEMAS, level_of_states
 from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.information import (
     CellSums,

@@ -40,6 +40,7 @@ from orchestration.explorer.products import (
 )
 from orchestration.explorer.reading import find_file_problems
 from orchestration.explorer.settings import read_settings
+from orchestration.explorer.statistics import answers_questions, show_answer
 from orchestration.explorer.words import distinguish, escape, format_figure, join_levels
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
@@ -49,6 +50,8 @@ MOST_DRAWN = 500
 _MOST_BYTES = 100_000_000
 """Larger files are named with their path, instead of offered for download: the page would hold them in memory."""
 _UNCERTAIN = "too uncertain"
+_ASK = "?"
+"""The choice of no table, which is the name of none, but of a question."""
 _ERRORS = (LOWER, UPPER, STANDARD_ERROR)
 
 
@@ -94,7 +97,12 @@ def show() -> None:
         if readable[release].public:
             picture.info(escape(readable[release].public))
         products = {product.name: product for product in readable[release].products}
-        name = choose("Table", {key: product.title for key, product in products.items()}, link, "table", f"{release}:")
+        titles = {key: product.title for key, product in products.items()}
+        titles |= {_ASK: "Ask for another one"} if answers_questions(release) else {}
+        name = choose("Table", titles, link, "table", f"{release}:")
+        if name == _ASK:
+            show_answer(picture, release, link)
+            return
         product = products[name]
         if product.is_counted:
             _show_numbers(picture, product, f"{release}:{name}:", link)
@@ -234,7 +242,7 @@ def _show_map(choice: Choice) -> None:
     names = sorted({name for feature in features for name in feature.get("properties") or {}})
     matches = {name: sum(_read_code(feature, name) in by_code for feature in features) for name in names}
     if not names:
-        st.error(f"{escape(source)}: its features have no properties, so nothing says which place each is.")
+        st.error(f"{escape(source)}: its features have no properties, so their places are unknown.")
         return
     code = choose(
         "Property with the place's code",
@@ -331,7 +339,7 @@ def _read_boundaries() -> tuple[list[dict[str, Any]], str]:
         features = json.loads(source.read_bytes() if isinstance(source, Path) else source.getvalue())["features"]
         return [feature for feature in features if isinstance(feature, dict) and feature.get("geometry")], source.name
     except (OSError, ValueError, KeyError, TypeError):
-        st.error(f"{escape(source.name)} is no GeoJSON file with features.")
+        st.error(f"{escape(source.name)} is not a GeoJSON file with features.")
         return [], source.name
 
 
@@ -485,5 +493,5 @@ def _offer_download(choice: Choice, lines: Sequence[Mapping[str, Any]], heading:
     columns |= {"number": ESTIMATE if errors else "number"} | {column: column for column in (*errors, "flag")}
     text = pd.DataFrame(lines, columns=list(columns)).to_csv(index=False, header=list(columns.values()))
     name = f"shown-{choice.product.name}.csv"
-    st.download_button("Download what is shown (CSV)", text, name, "text/csv", on_click="ignore")
+    st.download_button("Download the shown table (CSV)", text, name, "text/csv", on_click="ignore")
     st.caption("The address of this page is a permanent link to this choice.")

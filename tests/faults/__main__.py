@@ -2,27 +2,32 @@
 
 python -m tests.faults                       every section, and the figures are written
 python -m tests.faults writes moments        some sections
-python -m tests.faults writes --every 20     every 20th case; figures are written only if --figures names a file
-python -m tests.faults altered_tables --strata    one case of each alteration of each table
+python -m tests.faults writes --sample 20    20 cases of each release, from a fixed seed; figures are written only if
+                                             --figures names a file
+python -m tests.faults writes --tries FILE   go on with the tries of an interrupted run, and append to them
 """
 
 import argparse
 import json
 import os
-import random
 import re
+import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from hashlib import sha256
 from multiprocessing import get_context
 from multiprocessing.pool import ThreadPool
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from tests.faults import attacks, canaries, cluster, kills, launches, sequences, strace, tampering
-from tests.faults.releases import RELEASES, from_charge, prepare, warm_up, whole_job
+from tests.faults import attacks, canaries, cluster, kills, lakes, launches, sequences, strace, tampering
+from tests.faults.releases import RELEASES, die_with_parent, from_charge, prepare, warm_up, whole_job
 
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
 
@@ -133,6 +138,17 @@ def attacked(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     ]
 
 
+def attacked_lakes(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """In 510 tries from fixed seeds over all releases, whoever has no key alters a public zone in a lake: by
+    statements, in the catalog, in the data files, or back to an earlier state."""
+    chosen = _escrowed(names)
+    return [
+        (name, f"attack {seed}", lakes.attacked, folder, name, seed)
+        for name in chosen
+        for seed in range(-(-510 // len(chosen)))
+    ]
+
+
 def launched_at_once(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """Five launches of three releases at once, by hand, schedule and sensor, under a cap that admits two of a finite
     loss: 20 times by swapping, and twice by each other kind."""
@@ -189,78 +205,112 @@ SECTIONS: dict[str, Callable[[Path, Sequence[str]], list[tuple[Any, ...]]]] = {
     "altered_ledger": altered_ledger,
     "altered_files": altered_files,
     "attacked": attacked,
+    "attacked_lakes": attacked_lakes,
     "cluster": in_cluster,
 }
 
 
-def attempt(case: tuple[Any, ...]) -> tuple[str, str, bool, list[str]]:
-    """Let one fault happen. Returns the release, the fault, whether it took effect, and what was wrong."""
+def attempt(case: tuple[Any, ...]) -> dict[str, Any]:
+    """Let one fault happen. Returns the record of the try."""
     name, words, function, *arguments = case
+    begun = time.monotonic()
     try:
         took, wrong = function(*arguments)
     except Exception as error:
         took, wrong = False, [f"the fault could not be tried: {type(error).__name__}: {error}"]
-    return name, words, took, wrong
+    seconds = round(time.monotonic() - begun, 2)
+    return {"release": name, "fault": words, "took_effect": took, "wrong": wrong, "seconds": seconds}
 
 
-WITHIN_STRATA = {
-    "steps": r"( step )[^,]+(?=, with the same files)",
-    "cluster": r"( at )\S+",
-    "altered_tables": r"( in \w+\.\w+\.\w+)\.[^,]+",
-    "altered_ledger": r"(entry )\d+",
-    "altered_files": r"( )\S*/(?:[^/]*(?=\.(?:csv|parquet)$))?",
-}
-"""Parts of a case's words that do not tell its stratum, such as a column, or a step before which nothing is written."""
+def choose(section: str, cases: Sequence[tuple[Any, ...]], sample: int | None) -> list[tuple[Any, ...]]:
+    """All cases, or some of each release, in a random order that is the same each time, in which kinds of faults take
+    turns: what is tried before an interruption is a sample of all. Cases of the same words are numbered."""
+    seen, taken = Counter[tuple[str, str]](), Counter[str]()
+    numbered, in_turn = [], []
+    for name, words, *rest in cases:
+        seen[name, words] += 1
+        again = f" ({seen[name, words]})" if seen[name, words] > 1 else ""
+        numbered.append((name, words + again, *rest))
+    seen.clear()
+    for case in sorted(numbered, key=lambda case: sha256(f"{section}: {case[0]}, {case[1]}".encode()).digest()):
+        seen[kind := (case[0], re.split(" (?:at|in) ", case[1])[0])] += 1
+        in_turn.append((seen[kind], case))
+    chosen = []
+    for _, case in sorted(in_turn, key=itemgetter(0)):
+        taken[case[0]] += 1
+        if not sample or taken[case[0]] <= sample:
+            chosen.append(case)
+    return chosen
 
 
-def pick_of_strata(section: str, cases: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """A case of each stratum of each release, at random, and the same each time."""
-    shuffled = random.Random(section).sample(cases, len(cases))
-    pattern = WITHIN_STRATA.get(section, "(.)^")
-    return list(
-        {(name, re.sub(pattern, r"\1", words)): (name, words, *rest) for name, words, *rest in shuffled}.values()
-    )
-
-
-def run(section: str, folder: Path, names: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
-    """All cases of a section, or those that the options choose; the rest is left if interrupted."""
-    begun = time.monotonic()
+def run(section: str, folder: Path, names: Sequence[str], options: argparse.Namespace) -> None:
+    """Try the cases of a section that the options choose and that were not tried yet. Each is recorded at once."""
     cases = [case for case in SECTIONS[section](folder, names) if options.only in case[1]]
-    chosen = (pick_of_strata(section, cases) if options.strata else cases)[:: options.every]
-    if section != "cluster":
-        # So that those that were tried before an interruption are of all releases.
-        random.Random(section).shuffle(chosen)
-    by_release: dict[str, dict[str, int]] = {}
-    wrong: list[str] = []
-    # A cluster is disturbed by the process that started it.
-    pool = ThreadPool(1) if section == "cluster" else get_context("fork").Pool(options.processes)
-    with pool, suppress(KeyboardInterrupt):
-        for number, (name, words, took, problems) in enumerate(pool.imap_unordered(attempt, chosen), 1):
-            counted = by_release.setdefault(name, {"tried": 0, "took_effect": 0, "wrong": 0})
-            counted["tried"] += 1
-            counted["took_effect"] += took
-            counted["wrong"] += bool(problems)
-            if problems:
-                wrong.append(f"{name}, {words}: {'; '.join(problems)}")
-                print(f"wrong: {wrong[-1]}", file=sys.stderr, flush=True)
+    command = f"python -m tests.faults {section}"
+    command += f" --sample {options.sample}" if options.sample else ""
+    command += f" --only {options.only!r}" if options.only else ""
+    command += " --releases …" if set(names) != set(RELEASES) else ""
+    begin = {"cases": Counter(name for name, *_ in cases), "command": command, "commit": _commit()}
+    _record(options.tries, {"section": section, **begin})
+    chosen = choose(section, cases, options.sample)
+    records = map(json.loads, options.tries.read_text().splitlines())
+    done = {(each["release"], each["fault"]) for each in records if each["section"] == section and "fault" in each}
+    chosen = [case for case in chosen if (case[0], case[1]) not in done]
+    # Servers are disturbed by the process that started them. An interruption is for this process alone.
+    if section == "cluster":
+        # One cluster runs at a time.
+        chosen.sort(key=itemgetter(0))
+    has_servers = section in ("cluster", "attacked_lakes")
+    with ThreadPool(1) if has_servers else get_context("fork").Pool(options.processes, _outlive) as pool:
+        for number, record in enumerate(pool.imap_unordered(attempt, chosen), 1):
+            _record(options.tries, {"section": section, **record})
+            if record["wrong"]:
+                print(f"wrong: {record['release']}, {record['fault']}: {record['wrong']}", file=sys.stderr, flush=True)
             if number % (1 if section == "cluster" else 50) == 0:
-                print(f"{section}: {number} of {len(chosen)}, {len(wrong)} wrong", file=sys.stderr, flush=True)
-        pool.close()
-        pool.join()
-    return {
-        "what": " ".join(str(SECTIONS[section].__doc__).split()),
-        "cases": len(cases),
-        "tried": sum(each["tried"] for each in by_release.values()),
-        "took_effect": sum(each["took_effect"] for each in by_release.values()),
-        "wrong": sorted(wrong),
-        "by_release": by_release,
-        "seconds": round(time.monotonic() - begun),
-        "command": f"python -m tests.faults {section}"
-        + (f" --every {options.every}" if options.every > 1 else "")
-        + (" --strata" if options.strata else "")
-        + (f" --only {options.only!r}" if options.only else "")
-        + (" --releases …" if set(names) != set(RELEASES) else ""),
-    }
+                print(f"{section}: {number} of {len(chosen)}", file=sys.stderr, flush=True)
+
+
+def _outlive() -> None:
+    """Leave an interruption to the parent, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    die_with_parent()
+
+
+def _commit() -> str:
+    told = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return told.stdout.strip()
+
+
+def _record(tries: Path, record: Mapping[str, Any]) -> None:
+    with tries.open("a") as file:
+        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def summarize(tries: Path) -> dict[str, dict[str, Any]]:
+    """The figures of each section of a file of tries, whether they ended or not."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in map(json.loads, tries.read_text().splitlines()):
+        section = record["section"]
+        if "cases" in record:
+            what = " ".join(str(SECTIONS[section].__doc__).split())
+            at = found.setdefault(section, {"what": what, "wrong": [], "by_release": {}, "seconds": 0, "commits": []})
+            for name, cases in record["cases"].items():
+                at["by_release"].setdefault(name, {"tried": 0, "took_effect": 0, "wrong": 0})["cases"] = cases
+            at["command"] = record["command"]
+            at["commits"] = sorted({*at["commits"], record["commit"]})
+            continue
+        at = found[section]
+        counted = at["by_release"][record["release"]]
+        counted["tried"] += 1
+        counted["took_effect"] += record["took_effect"]
+        counted["wrong"] += bool(record["wrong"])
+        at["seconds"] = round(at["seconds"] + record["seconds"], 2)
+        at["wrong"] += [f"{record['release']}, {record['fault']}: {'; '.join(record['wrong'])}"] * bool(record["wrong"])
+    for at in found.values():
+        sums = {key: sum(each[key] for each in at["by_release"].values()) for key in ("cases", "tried", "took_effect")}
+        at |= sums
+    return found
 
 
 WORDS = {
@@ -277,6 +327,8 @@ WORDS = {
     "altered_files": "a published file altered, cut off, deleted or added",
     "attacked": "generated: the public zone with altered values and what a DuckDB file can carry besides, its file "
     "exchanged, published files and folders rewritten, linked, moved or added",
+    "attacked_lakes": "generated, of a public zone in a lake: values and tables, rows and definitions of the catalog, "
+    "data files, earlier states",
     "cluster": "in a cluster, at a step: the database restarted, the S3 server gone, the run or the code location "
     "killed, the catalog's disk full",
 }
@@ -292,34 +344,45 @@ def row(section: str, found: dict[str, Any]) -> str:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.splitlines()[0])
     parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
-    parser.add_argument("--every", type=int, default=1, help="try only every n-th case")
-    parser.add_argument("--strata", action="store_true", help="try only one case of each stratum (`WITHIN_STRATA`)")
+    parser.add_argument("--sample", type=int, help="try only as many cases of each release, from a fixed seed")
     parser.add_argument("--only", default="", help="try only cases whose words contain this")
     parser.add_argument("--releases", nargs="+", choices=RELEASES, default=list(RELEASES), help="only these releases")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--tries", type=Path, help="a file that each try is appended to; those it has are not repeated")
     parser.add_argument("--figures", type=Path, help="a file that the figures are added to")
     chosen = parser.parse_args(arguments)
     # Only root can make the small disk of a cluster's database.
     sections = chosen.sections or [section for section in SECTIONS if section != "cluster" or not os.geteuid()]
     if unknown := set(sections) - set(SECTIONS):
         parser.error(f"there is no section {sorted(unknown)[0]}")
-    figures = chosen.figures or (
-        FIGURES if chosen.every == 1 and not (chosen.strata or chosen.sections or chosen.only) else None
-    )
-    found = json.loads(figures.read_text()) if figures and figures.exists() else {}
-    wrong = 0
-    with tempfile.TemporaryDirectory(prefix="stirred-faults-") as folder, closing(CLUSTER):
-        if sections != ["cluster"]:
-            warm_up(Path(folder), tuple(chosen.releases))
-        for section in sections:
-            found[section] = run(section, Path(folder), chosen.releases, chosen)
-            wrong += len(found[section]["wrong"])
-            if figures:
-                figures.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
-    for section in sections:
-        print(row(section, found[section]))
-    print(json.dumps({section: found[section] for section in sections}, ensure_ascii=False))
-    return 1 if wrong else 0
+    figures = chosen.figures or (None if chosen.sample or chosen.sections or chosen.only else FIGURES)
+    chosen.tries = chosen.tries or Path(tempfile.mkstemp(prefix="stirred-faults-", suffix=".jsonl")[1])
+    chosen.tries.touch()
+    print(f"each try is appended to {chosen.tries}", file=sys.stderr)
+    # Both, because Dagster has the one do what the other does.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    is_interrupted = False
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="stirred-faults-", ignore_cleanup_errors=True) as folder,
+            closing(CLUSTER),
+        ):
+            if sections != ["cluster"]:
+                warm_up(Path(folder), tuple(chosen.releases))
+            for section in sections:
+                run(section, Path(folder), chosen.releases, chosen)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        is_interrupted = True
+    found = summarize(chosen.tries)
+    if figures:
+        earlier = json.loads(figures.read_text()) if figures.exists() else {}
+        figures.write_text(json.dumps(earlier | found, indent=2, ensure_ascii=False) + "\n")
+    for section, of_section in found.items():
+        print(row(section, of_section))
+    print(json.dumps(found, ensure_ascii=False))
+    return 130 if is_interrupted else any(of_section["wrong"] for of_section in found.values())
 
 
 if __name__ == "__main__":

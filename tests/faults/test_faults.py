@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, Margins, NoiseFamily
 from orchestration.components.release import ReleaseComponent
+from tests.deploy.cluster import eventually
 from tests.deployments import Deployment
+from tests.faults import __main__ as command
 from tests.faults import cluster, releases, sequences, strace
 from tests.faults.__main__ import FIGURES, row
 from tests.faults.releases import RELEASES, Prepared, deployment
@@ -43,6 +46,7 @@ def test_every_kind_of_release_is_disturbed(tmp_path: Path) -> None:
     declared = [method.release.declaration for method in methods]
     for which in ("replicates", "partitions"):
         assert any(getattr(each, which, None) for each in declared), which
+    assert {each.estimation for each in declared if hasattr(each, "estimation")} == {"full", "own_levels"}
     assert any(getattr(method.release, "withheld", None) for method in methods)
     assert any(method.reads_publications_of for method in methods)
     assert set(cluster.KINDS) <= set(RELEASES)
@@ -163,6 +167,47 @@ def test_what_is_wrong_after_a_sequence_is_noticed(left: Any, changed: Any, undo
     assert judge(left, changed, undone)
 
 
+def slow(number: int) -> tuple[bool, list[str]]:
+    """A try that takes effect, and that hangs from the fourth on the first time."""
+    if number > 3 and not (HANGING / str(number)).exists():
+        (HANGING / str(number)).touch()
+        time.sleep(300)
+    return True, ["a finding"] * (number == 1)
+
+
+HANGING = Path()
+
+
+def test_an_interrupted_run_has_recorded_its_tries_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told apart from: figures that are counted in memory, which two interruptions of several processes lose."""
+    tries, figures = tmp_path / "tries", tmp_path / "figures"
+    arguments = ["slow", "--tries", str(tries), "--figures", str(figures), "--releases", "swapping"]
+    cases = [("swapping", "a fault", slow, number) for number in range(8)]
+    monkeypatch.setattr(sys.modules[__name__], "HANGING", tmp_path)
+    monkeypatch.setattr(command, "warm_up", lambda *_: None)
+    monkeypatch.setattr(command, "choose", lambda *given: sorted(CHOOSE(*given), key=lambda case: case[-1]))
+    monkeypatch.setattr(command, "SECTIONS", {"slow": lambda folder, names: cases})
+    monkeypatch.setattr(command, "row", lambda *_: "")
+    running = releases.Child(lambda: command.main(arguments))
+    running.go()
+    eventually(lambda: (tmp_path / "5").exists() and tries.read_text().count("took_effect") == 4)
+    for _ in range(2):
+        os.kill(running.process, signal.SIGINT)
+        time.sleep(0.05)
+    assert running.ended().answer == 130
+    cut = json.loads(figures.read_text())["slow"]
+    assert (cut["cases"], cut["tried"], cut["wrong"]) == (8, 4, ["swapping, a fault (2): a finding"])
+    for number in (6, 7):
+        (tmp_path / str(number)).touch()
+    assert releases.in_child(lambda: command.main(arguments)).answer == 1
+    whole = json.loads(figures.read_text())["slow"]
+    assert (whole["tried"], whole["took_effect"], whole["wrong"]) == (8, 8, cut["wrong"])
+    assert tries.read_text().count("took_effect") == 8
+
+
+CHOOSE = command.choose
+
+
 @pytest.mark.parametrize("figures", [FIGURES, FIGURES.with_name("reliability_sample.json")], ids=lambda path: path.stem)
 def test_the_readme_shows_the_figures_of_the_last_run(figures: Path) -> None:
     readme = (ROOT / "README.md").read_text()
@@ -182,7 +227,7 @@ def test_the_readme_shows_the_figures_of_the_last_run(figures: Path) -> None:
 )
 def test_a_sample_of_the_faults_does_no_harm(sections: list[str], tmp_path: Path) -> None:
     """The command itself, so that it does not rot between its runs at full size."""
-    options = ["--every", "60", "--releases", "swapping", "--figures", str(tmp_path / "figures.json")]
+    options = ["--sample", "3", "--releases", "swapping", "--figures", str(tmp_path / "figures.json")]
     command = [sys.executable, "-W", "ignore", "-m", "tests.faults", *sections, *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

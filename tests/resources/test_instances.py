@@ -11,6 +11,7 @@ import pytest
 
 from resources import instances
 from resources.instances import close_waiting
+from resources.machine import count_cores
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
 
@@ -59,7 +60,7 @@ def test_only_what_is_known_to_be_small_is_read_and_written_on_one_thread(
         with warehouse.session(**access) as session:
             return int(session.row(SQL("tests/threads", "SELECT current_setting('threads')"))[0])
 
-    cores = len(os.sched_getaffinity(0))
+    cores = count_cores()
     parts = {"writes": Zone.PUBLIC, "folder": Path(warehouse.folder)}
     small = ({"reads": [Zone.PUBLIC]}, {"reads": [Zone.CONFIDENTIAL], "writes": Zone.PUBLIC}, {"writes": Zone.LEDGER})
     small += ({"writes": Zone.CONFIDENTIAL, "source_bytes": 100},)
