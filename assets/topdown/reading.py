@@ -35,6 +35,9 @@ from resources.warehouse import Session, Warehouse
 PLACES_AT_A_TIME = 4_000
 """The number of places read in one session: 40 MB of production's measurements."""
 
+PLACES_WITH_UNITS = 25
+"""How many times as many places are read if there are units alone, which have two cells."""
+
 PLACES_OF_A_TASK = 400
 """The number of places given to a process at a time; fewer if a level has few. A parent's children are never split."""
 
@@ -130,11 +133,12 @@ class Reading:
         self.parents = int(np.searchsorted(self._starts, last) - np.searchsorted(self._starts, first))
         self.answers = Digests([*self._streams, *self._above])
         self._parts = self._list_parts(session)
+        self._times = PLACES_WITH_UNITS if self.histograms == [UNITS.name] else 1
         self._limits: Mapping[str, Limits] = {}
         self._read: dict[str, InformationDigest] = {}
 
     def tasks(self) -> Iterator[Task]:
-        of_a_task = min(PLACES_OF_A_TASK, -(-self.places // (8 * count_processes(self._release))))
+        of_a_task = min(self._times * PLACES_OF_A_TASK, -(-self.places // (8 * count_processes(self._release))))
         of_a_task = of_a_task if self._direction else PLACES_AT_A_TIME // 4
         for together in self._divide():
             with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
@@ -144,11 +148,11 @@ class Reading:
 
     def _divide(self) -> Iterator[list[tuple[int, int, int]]]:
         """What is read in one session: the number of a part, and the parents of it from the first up to the last."""
-        together, places = list[tuple[int, int, int]](), 0
+        together, places, most = list[tuple[int, int, int]](), 0, self._times * PLACES_AT_A_TIME
         for number, part in enumerate(self._parts):
-            for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
+            for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, most):
                 own = int(part.starts[last] - part.starts[first])
-                if together and places + own > PLACES_AT_A_TIME:
+                if together and places + own > most:
                     yield together
                     together, places = [], 0
                 together.append((number, first, last))

@@ -236,8 +236,8 @@ def test_intervals_are_not_made_from_altered_answers(copied: Full) -> None:
 
 
 def test_an_altered_interval_is_noticed(full: Full, tmp_path: Path) -> None:
-    """One end of one cell, in the last table. Wrong programs: the seal is over what the tables were made of alone, or
-    over the first table; and a table that is missing or has one column less is an error without a remedy."""
+    """One end of one cell. Wrong programs: the seal is over what the tables were made of alone; and a table that is
+    missing or has one column less is an error instead of a finding."""
     warehouse = Warehouse(folder=str(shutil.copytree(full.warehouse.folder, tmp_path / "copied")), threads=1)
     custody, table = custody_of(warehouse), interval_tables(full.release)[-1]
     make_intervals(warehouse, custody, full.release)
@@ -247,7 +247,7 @@ def test_an_altered_interval_is_noticed(full: Full, tmp_path: Path) -> None:
             return are_intervals_as_made(session, custody, full.release)
 
     change = "UPDATE {{ table }} SET {{ column }} = {{ column }} + $more WHERE level = 'State'"
-    column = quote(name_column(REDISTRICTING["H1"].cells[1].name, "linear_upper"))
+    column = quote(name_column(REDISTRICTING["P1"].cells[-1].name, "linear_upper"))
     for more, as_made in ((1, False), (-1, True)):
         with warehouse.session(writes=Zone.PUBLIC) as session:
             session.run(SQL("test/alter", change), {"more": more}, table=table, column=column)
